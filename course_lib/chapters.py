@@ -1,0 +1,66 @@
+"""The chapters in their order, and the products each can make. The one place that knows them all."""
+
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from course_lib import workspace
+from course_lib.errors import UsageError
+from course_lib.workspace import Step
+
+NOTEBOOKS = workspace.REPOSITORY / "notebooks"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter: a package of course_lib (with a `steps` module) and a notebook."""
+
+    number: int
+    package: str
+    notebook: str
+    title: str
+
+    @property
+    def path(self) -> Path:
+        """The notebook's file in the checkout."""
+        return NOTEBOOKS / f"{self.notebook}.ipynb"
+
+
+CHAPTERS = (
+    Chapter(1, "corpus", "01_corpus_prep", "Corpus: from raw dumps to clean documents"),
+    Chapter(2, "japanese", "02_normalize_and_segment", "Japanese text: normalization and segmentation"),
+    Chapter(3, "subword", "03_tokenizers", "Tokenizers: BPE and Unigram"),
+)
+
+
+def select(name: str) -> list[Chapter]:
+    """Chapters by number, package name or 'all'. Raises UsageError with what is allowed."""
+    chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, c.notebook)]
+    if not chosen:
+        allowed = ", ".join(f"{c.number}|{c.package}" for c in CHAPTERS)
+        raise UsageError(f"chapter {name!r} does not exist; allowed: all, {allowed}")
+    return chosen
+
+
+def steps() -> dict[str, Step]:
+    """Every product of the course under the current profile, in building order, by name."""
+    found: dict[str, Step] = {}
+    for chapter in CHAPTERS:
+        made: list[Step] = import_module(f"course_lib.{chapter.package}.steps").steps()
+        found |= {step.name: step for step in made}
+        if chapter.path.exists():
+            found[f"{chapter.package}/notebook"] = Step(
+                name=f"{chapter.package}/notebook",
+                build=partial(_run_notebook, chapter),
+                settings={},
+                inputs=(chapter.path, *(step.name for step in made)),
+            )
+    return found
+
+
+def _run_notebook(chapter: Chapter, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.notebooks import execute
+
+    return {"cells": execute(chapter.path, folder / chapter.path.name)}

@@ -1,0 +1,120 @@
+"""The `course` command: one verb per thing a notebook does, each a thin call of the same library function.
+
+It turns errors into one line and an exit code: 0 done, 1 bad data, 2 wrong use, 130 interrupted.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from course_lib import options
+from course_lib.errors import CourseError
+from course_lib.files import human_size
+
+app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
+for chapter in ("corpus", "japanese", "subword"):
+    importlib.import_module(f"course_lib.{chapter}.cli").register(app)
+
+ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
+
+
+@app.command()
+def run(chapter: ChapterName = "all") -> None:
+    """Run the notebooks of a chapter into the workspace, building what they need. What is up to date is left alone."""
+    from course_lib import chapters, workspace
+
+    for selected in chapters.select(chapter):
+        started = time.perf_counter()
+        names = [name for name in chapters.steps() if name.startswith(f"{selected.package}/")]
+        fresh = all(workspace.state(workspace.find(name)).kind == "fresh" for name in names)
+        for name in names:
+            workspace.product(name)
+        products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
+        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
+        print(f"{selected.number} {selected.package}: {took}; {products}", flush=True)
+    executed = workspace.root()
+    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
+    """List the workspace's products: fresh, stale (and why) or missing, with size, age and counts."""
+    from course_lib import chapters, workspace
+
+    rows = []
+    for name, step in chapters.steps().items():
+        state, manifest = workspace.state(step), workspace.manifest(name) or {}
+        rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
+                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
+    for row in rows:
+        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
+        print(f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip())
+
+
+@app.command()
+def clean(chapter: ChapterName = "all") -> None:
+    """Remove the products of a chapter, or all, from the current profile's workspace."""
+    from course_lib import chapters, workspace
+
+    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
+    print(f"removed {human_size(freed)} from {_short(workspace.root())}")
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
+    """Show what this machine has, what each missing part costs, and how to get it."""
+    from course_lib import doctor as checks
+
+    found = checks.examine()
+    print(json.dumps(checks.report(found), ensure_ascii=False, indent=1) if as_json else checks.table(found))
+
+
+@app.command("badges")
+def badges() -> None:
+    """Rewrite every notebook's Colab badge and set-up cell from the address in pyproject.toml."""
+    from course_lib import chapters, notebooks
+
+    for path in sorted(chapters.NOTEBOOKS.glob("*.ipynb")):
+        print(f"{path.name}: {'rewritten' if notebooks.refresh(path) else 'in step'}")
+
+
+def _short(path: os.PathLike[str]) -> str:
+    return os.path.relpath(path)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs a verb and ends the process with its exit code."""
+    sys.exit(_main(arguments))
+
+
+def _main(arguments: list[str] | None) -> int:
+    try:
+        app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+    except CourseError as error:
+        return _say(str(error), error.exit_code)
+    except typer.TyperException as error:  # an option or argument that does not fit; or no verb, with the help as message
+        text = error.format_message()
+        return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted; earlier products are as they were", 130)
+    except BrokenPipeError:  # `course … | head`: the reader has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _say(f"{error.filename or 'file'}: {error.strerror or error}", 1)
+    return 0
+
+
+def _say(message: str, code: int) -> int:
+    print(message if "Usage:" in message else "course: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,156 @@
+"""Settings: dataclasses ⇄ YAML ⇄ dotted overrides, and the profile that chooses them (the dial).
+
+A chapter declares its settings as a pydantic dataclass whose fields are made by `setting(default, help)`. OmegaConf reads
+YAML and `section.key=value`; pydantic checks them. Nothing else in the library parses configuration.
+"""
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from yaml import YAMLError
+
+from course_lib.errors import UsageError
+
+CONFIGS = Path(__file__).parent / "configs"
+PROFILES = ("tiny", "single-gpu", "xl")  # the dial: configs/<profile>.yaml
+STRICT = ConfigDict(extra="forbid")  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
+Settings = TypeVar("Settings")
+
+
+def setting(default: Any, help: str, **limits: Any) -> Any:
+    """A field of a settings dataclass: its default, one line of help with the unit, and pydantic limits (gt=0, …)."""
+    if isinstance(default, list | dict):
+        return Field(default_factory=default.copy, description=help, **limits)
+    return Field(default, description=help, **limits)
+
+
+def profile() -> str:
+    """The name on the dial: COURSE_PROFILE, `tiny` unless set. Raises UsageError for one that does not exist."""
+    name = os.environ.get("COURSE_PROFILE", PROFILES[0])
+    if name not in PROFILES:
+        raise UsageError(f"COURSE_PROFILE: {name!r} is no profile; allowed: {', '.join(PROFILES)}")
+    return name
+
+
+def section(name: str, cls: type[Settings], overrides: Sequence[str] = ()) -> Settings:
+    """One section of the current profile, such as 'corpus.wikipedia', checked against `cls`."""
+    path = CONFIGS / f"{profile()}.yaml"
+    values: Any = read_yaml(path)
+    for key in name.split("."):
+        values = values.get(key) or {}
+    return build(cls, values, overrides, where=f"{path.name}: {name}")
+
+
+def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
+    """Settings from a YAML file: a path, or the name of a file under course_lib/configs."""
+    path = Path(file)
+    if not path.exists():
+        path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
+    if not path.is_file():
+        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join(bundled())}")
+    return build(cls, read_yaml(path), overrides, where=str(path))
+
+
+def bundled() -> list[str]:
+    """Names of the config files that come with the library."""
+    return sorted(path.name for path in CONFIGS.glob("*.yaml"))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping as plain Python. Raises UsageError with the file and line of what cannot be read."""
+    try:
+        loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{path}: expected `key: value` lines at the top")
+    return typing.cast(dict[str, Any], loaded)
+
+
+def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
+    """A checked `cls` from a mapping and dotted overrides; `where` begins the error line.
+
+    Raises UsageError naming the key, the value and what is allowed.
+    """
+    for override in overrides:
+        if "=" not in override or not override.partition("=")[0].strip():
+            raise UsageError(f"--set {override!r}: expected section.key=value")
+    try:
+        merged = OmegaConf.merge(values, OmegaConf.from_dotlist(list(overrides)))
+        plain = OmegaConf.to_container(merged, resolve=True)
+        # JSON mode: strict about types (no "3" for 3), yet a list may fill a tuple and a string a Path
+        return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        raise UsageError(f"{where}{': ' if where else ''}{_explain(cls, error)}") from None
+    except (OmegaConfBaseException, YAMLError, TypeError) as error:
+        raise UsageError(f"{where}{': ' if where else ''}{' '.join(str(error).split())}") from None
+
+
+def _explain(cls: type, error: ValidationError) -> str:
+    """The first problem of a pydantic error as one line: key, value, what is allowed."""
+    problem = error.errors()[0]
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path) or "settings"
+    if problem["type"] == "unexpected_keyword_argument":
+        known = _fields_at(cls, path[:-1])
+        return f"{key}: unknown key; allowed: {', '.join(known)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if not path:  # a check across several keys names them itself
+        return message
+    return f"{key}: {problem['input']!r} is not allowed: {message[0].lower()}{message[1:]}"
+
+
+def _fields_at(cls: type, path: list[str]) -> list[str]:
+    for part in path:
+        inner = next((f.type for f in dataclasses.fields(cls) if f.name == part), None)
+        if not dataclasses.is_dataclass(inner):
+            return []
+        cls = typing.cast(type, inner)
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def to_dict(settings: Any) -> dict[str, Any]:
+    """Settings as plain JSON values, for manifests and YAML."""
+    return typing.cast(dict[str, Any], TypeAdapter(type(settings)).dump_python(settings, mode="json"))
+
+
+def to_yaml(settings: Any) -> str:
+    """Settings as YAML that `load` reads back to an equal object."""
+    return OmegaConf.to_yaml(OmegaConf.create(to_dict(settings)))
+
+
+def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """(dotted key, type, default, help) of every setting: what `--help` and configs/README.md show."""
+    rows = []
+    for field in dataclasses.fields(cls):
+        key = prefix + field.name
+        if dataclasses.is_dataclass(field.type):
+            rows += describe(typing.cast(type, field.type), key + ".")
+            continue
+        info: Any = field.default
+        default = info.default_factory() if info.default_factory else info.default
+        rows.append((key, _type_name(field.type), json.dumps(default, ensure_ascii=False, default=str), info.description))
+    return rows
+
+
+def _type_name(kind: Any) -> str:
+    """How a type reads in help: `int`, `a | b` for choices, `list of str`."""
+    origin = get_origin(kind)
+    if origin is typing.Literal:
+        return " | ".join(map(str, get_args(kind)))
+    if origin in (Union, types.UnionType):
+        return " or ".join("unset" if arg is type(None) else _type_name(arg) for arg in get_args(kind))
+    if origin in (list, tuple):
+        return "list of " + _type_name(get_args(kind)[0])
+    if origin is dict:
+        return "mapping"
+    return getattr(kind, "__name__", str(kind))

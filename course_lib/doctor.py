@@ -1,0 +1,140 @@
+"""What this machine has for the course: each part, what is lost without it, and how to get it. It installs nothing."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course_lib import __version__, workspace
+from course_lib.files import human_size
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table. `ok` None means: optional, absent, and the course goes on without it."""
+
+    part: str
+    ok: bool | None
+    found: str
+    cost: str = ""  # what is lost without it
+    remedy: str = ""  # how to get it
+
+
+def examine() -> list[Check]:
+    """Runs every check; takes a few seconds, most of them importing torch."""
+    return [_python(), _torch(), _deepspeed(), _compiler(), _mecab(), _jumanpp(), _font(), _disk(), _memory()]
+
+
+def report(checks: list[Check]) -> dict[str, Any]:
+    """The checks with versions, for a bug report. Holds no path and no user name."""
+    names = ("torch", "transformers", "tokenizers", "sentencepiece", "deepspeed", "fugashi", "jumandic", "neologdn", "numpy")
+    return {
+        "course_lib": __version__,
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "versions": {name: _version(name) for name in names},
+        "checks": [asdict(check) for check in checks],
+    }
+
+
+def table(checks: list[Check]) -> str:
+    """The checks as text: one line each, and below a missing part what it costs and how to get it."""
+    lines = []
+    for check in checks:
+        mark = {True: "ok", False: "MISSING", None: "absent"}[check.ok]
+        lines.append(f"{check.part:<20}{mark:<9}{check.found}".rstrip())
+        if not check.ok:
+            lines += [f"{'':<20}without it: {check.cost}", f"{'':<20}to get it: {check.remedy}"]
+    return "\n".join(lines)
+
+
+def _python() -> Check:
+    good = sys.version_info >= (3, 11)
+    return Check("Python", good, platform.python_version(), "nothing runs", "install Python 3.11 or later")
+
+
+def _torch() -> Check:
+    try:
+        import torch
+    except ImportError:
+        return Check("torch", False, "", "chapters 4–7", "pip install torch==2.13.0")
+    if torch.cuda.is_available():
+        card = torch.cuda.get_device_properties(0)
+        device = f"{torch.cuda.device_count()} × {card.name}, {human_size(card.total_memory)}"
+    else:
+        device = f"CPU, {torch.get_num_threads()} threads (no GPU: the tiny profile needs none)"
+    return Check("torch", True, f"{torch.__version__} on {device}")
+
+
+def _deepspeed() -> Check:
+    version = _version("deepspeed")
+    return Check("DeepSpeed", version is not None, version or "", "ZeRO training in chapters 4–6", "pip install deepspeed==0.19.8")
+
+
+def _compiler() -> Check:
+    compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    ninja = _version("ninja") or shutil.which("ninja")
+    found = f"{Path(compiler).name}, ninja {'yes' if ninja else 'no'}" if compiler else ""
+    return Check(
+        "C++ compiler", bool(compiler and ninja), found,
+        "DeepSpeed's CPU optimizer and offload, built at first use (chapter 4)", "apt-get install g++; pip install ninja",
+    )  # fmt: skip
+
+
+def _mecab() -> Check:
+    try:
+        import jumandic
+        from fugashi import GenericTagger
+
+        words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
+    except (ImportError, RuntimeError) as error:
+        return Check("MeCab + jumandic", False, str(error), "segmentation, and so everything after chapter 1", "pip install fugashi jumandic")
+    return Check("MeCab + jumandic", True, f"fugashi {_version('fugashi')}, jumandic {_version('jumandic')}: {words}")
+
+
+def _jumanpp() -> Check:
+    binary = shutil.which("jumanpp")
+    cost = "the default segmenter (MeCab) is used; the notebook's comparison of the two is skipped"
+    remedy = "build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH"
+    if binary is None:
+        return Check("Juman++", None, "", cost, remedy)
+    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    return Check("Juman++", shown.returncode == 0, (shown.stdout + shown.stderr).strip().splitlines()[0], cost, remedy)
+
+
+def _font() -> Check:
+    try:
+        import matplotlib_fontja  # noqa: F401  registers its font on import
+        from matplotlib import font_manager, rcParams
+
+        family = rcParams["font.family"][0]
+        font_manager.findfont(family, fallback_to_default=False)
+    except (ImportError, ValueError):
+        return Check("Japanese font", False, "", "boxes instead of Japanese in figures", "pip install matplotlib-fontja")
+    return Check("Japanese font", True, str(family))
+
+
+def _disk() -> Check:
+    place = next(p for p in (workspace.root(), *workspace.root().parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    return Check("Disk", free > 2e9, f"{human_size(free)} free for the workspace", "tiny needs 1 GB, xl 500 GB", "free some space")
+
+
+def _memory() -> Check:
+    memory = psutil.virtual_memory()
+    found = f"{human_size(memory.available)} of {human_size(memory.total)} free"
+    return Check("Memory", memory.available > 3e9, found, "tiny needs 3 GB free", "close other programs")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,85 @@
+"""Running notebooks, and keeping what all of them share (badge, set-up cell) in step with pyproject.toml.
+
+It does not compare outputs: that is nbval's work in tests/notebooks.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from course_lib.errors import CourseError
+from course_lib.progress import progress
+from course_lib.workspace import REPOSITORY
+
+SETUP_TAG = "setup"  # cell tags by which the shared cells are found
+BADGE_TAG = "badge"
+SETUP = """\
+try:
+    import course_lib
+except ImportError:  # on Colab: the course without its pins, so that torch and numpy stay as they are
+    %pip install -q "japanese-lm-course[notebook] @ git+{address}"
+    import course_lib
+"""
+
+
+def execute(source: Path, target: Path) -> int:
+    """Runs every cell of a notebook from its own folder and writes it with outputs; returns the number of code cells.
+
+    Raises CourseError naming the cell and the exception; `target` is then not written.
+    """
+    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    client = NotebookClient(notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(source.parent)}})
+    with progress(len(cells), "cell", source.stem) as bar:
+        client.on_cell_executed = lambda **_: bar.update()
+        try:
+            client.execute()
+        except CellExecutionError as error:
+            place = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
+            raise CourseError(f"{source.name}: code cell {place} failed: {error.ename}: {error.evalue}") from error
+    tidy(notebook)
+    nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
+    return len(cells)
+
+
+def tidy(notebook: nbformat.NotebookNode) -> None:
+    """Removes what differs from run to run and tells a reader nothing: timings and widget state."""
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+
+
+def address() -> str:
+    """The repository's address: `Repository` under [project.urls] in pyproject.toml, its only place."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
+    return str(project["urls"]["Repository"]).rstrip("/")
+
+
+def badge(name: str) -> str:
+    """The Colab badge of one notebook, as Markdown."""
+    slug = re.sub(r"^https://github\.com/", "", address())
+    link = f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}"
+    return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({link})"
+
+
+def refresh(path: Path) -> bool:
+    """Rewrites a notebook's badge and set-up cell from pyproject.toml; returns whether anything changed."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    wanted = {BADGE_TAG: badge(path.name), SETUP_TAG: SETUP.format(address=address()).strip()}
+    changed = False
+    for cell in notebook.cells:
+        for tag, text in wanted.items():
+            if tag in cell.metadata.get("tags", []) and cell.source != text:
+                cell.source, changed = text, True
+    if changed:
+        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+    return changed
+
+
+def _failed(cell: nbformat.NotebookNode) -> bool:
+    return any(output.output_type == "error" for output in cell.outputs)

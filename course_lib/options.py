@@ -1,0 +1,41 @@
+"""Command-line options that mean the same in every verb, and the help text that lists a verb's settings."""
+
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from course_lib import config
+from course_lib.parallel import default_workers
+
+Settings = TypeVar("Settings")
+
+Config = Annotated[
+    Path | None, typer.Option("-c", "--config", metavar="FILE", help="YAML settings; default: the profile's section")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override one setting (dotted key); repeatable")
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="processes; default: the cores of this machine")]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="where the product goes")]
+WORKERS = default_workers()
+
+
+def group(help: str) -> typer.Typer:
+    """A command group with the course's plain style."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
+    """The settings of a verb: -c FILE if given, else the profile's section; then every --set."""
+    if file is None:
+        return config.section(section, cls, overrides or ())
+    return config.load(cls, file, overrides or ())
+
+
+def epilog(*classes: type[Any]) -> str:
+    """The settings of a verb with type, default and unit, for the end of its --help."""
+    lines = ["Settings (in the YAML of -c, or by --set):"]
+    for cls in classes:
+        lines += [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in config.describe(cls)]
+    return "\n\n".join(lines)

@@ -1,0 +1,14 @@
+"""One progress bar for all long work: rate and time left, on the terminal and in notebooks, gone when the work is done."""
+
+import sys
+from typing import Any
+
+from tqdm.auto import tqdm
+
+
+def progress(total: int | None, unit: str, label: str) -> Any:
+    """A tqdm bar over `total` units ('B' counts bytes in k/M/G). Silent where nobody watches (a pipe, CI)."""
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(
+        total=total, unit=unit, desc=label, unit_scale=True, leave=False, disable=not watched, mininterval=0.2
+    )

@@ -1,0 +1,199 @@
+"""Where products live, and building the ones that are missing or stale.
+
+A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json: its inputs with their SHA-256, settings,
+library versions and counts. A Step says how to make one. `product("corpus/wikipedia")` returns the folder, built if
+need be, so any notebook opens alone. What is fresh is never built again; nothing here knows what the files mean.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock
+
+from course_lib import __version__, config, files
+from course_lib.errors import UsageError
+
+REPOSITORY = Path(__file__).parent.parent  # a checkout; in an installed wheel, site-packages
+LIBRARIES = (
+    "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
+    "deepspeed",
+)  # fmt: skip
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one product is made."""
+
+    name: str  # "<chapter>/<product>"
+    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, inputs as paths) -> counts
+    settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
+    inputs: tuple[Path | str, ...]  # files, or names of other products (given to build as their folders)
+
+
+@dataclass(frozen=True)
+class State:
+    """What `course status` says of one product."""
+
+    kind: Literal["fresh", "stale", "missing"]
+    reason: str = ""
+
+
+def root() -> Path:
+    """The workspace of the current profile: $COURSE_WORKSPACE, else workspace/ of the checkout or the current folder."""
+    checkout = (REPOSITORY / "pyproject.toml").exists()
+    place = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
+    return Path(place).absolute() / config.profile()
+
+
+def data(name: str) -> Path:
+    """A file of the bundled data/, in a checkout or in an installed wheel. Raises UsageError if there is none such."""
+    places = [REPOSITORY / "data", Path(__file__).parent / "data"]
+    for place in places:
+        if (place / name).is_file():
+            return place / name
+    allowed = sorted(path.name for place in places if place.is_dir() for path in place.iterdir())
+    raise UsageError(f"bundled data {name!r} does not exist; allowed: {', '.join(allowed)}")
+
+
+def product(name: str) -> Path:
+    """The folder of a product, built first if it is missing or stale (and so everything it needs)."""
+    return _ensure(find(name))
+
+
+def find(name: str) -> Step:
+    """The step that makes product `name`; raises UsageError with the names there are."""
+    from course_lib.chapters import steps  # chapters know their steps; the workspace only runs them
+
+    known = steps()
+    if name not in known:
+        raise UsageError(f"product {name!r} does not exist in profile {config.profile()}; allowed: {', '.join(known)}")
+    return known[name]
+
+
+def manifest(name: str) -> Manifest | None:
+    """The manifest of a built product, or None."""
+    path = root() / name / "manifest.json"
+    try:
+        loaded: Manifest = json.loads(path.read_text(encoding="utf8"))
+        return loaded
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+def state(step: Step) -> State:
+    """Whether a product is there and still follows from its inputs and settings. Builds nothing."""
+    found = manifest(step.name)
+    if found is None:
+        return State("missing")
+    if found["settings"] != _settings(step):
+        return State("stale", "settings changed")
+    for relative, facts in found["outputs"].items():
+        output = root() / step.name / relative
+        if not output.exists() or output.stat().st_size != facts["bytes"]:
+            return State("stale", f"{relative} was changed or removed")
+    for source in step.inputs:
+        recorded = found["inputs"].get(_key(source))
+        if isinstance(source, str):
+            if state(find(source)).kind != "fresh":
+                return State("stale", f"{source} is not fresh")
+            changed = recorded != _fingerprint(source)
+        else:
+            changed = recorded is None or not _same_file(source, recorded)
+        if changed:
+            return State("stale", f"{_key(source)} changed")
+    return State("fresh")
+
+
+def size(name: str) -> int:
+    """Bytes on disk under a product or chapter."""
+    return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
+
+
+def clean(chapters: Sequence[str]) -> int:
+    """Removes the products of the chapters (and what killed runs left there); returns the bytes freed."""
+    freed = 0
+    for chapter in chapters:
+        freed += size(chapter)
+        shutil.rmtree(root() / chapter, ignore_errors=True)
+    return freed
+
+
+def _ensure(step: Step) -> Path:
+    target = root() / step.name
+    inputs = [product(source) if isinstance(source, str) else files.require_file(source) for source in step.inputs]
+    if state(step).kind == "fresh":
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.parent / f".{target.name}.lock"):  # a second notebook waits instead of building twice
+        now = state(step)
+        if now.kind == "fresh":
+            return target
+        print(f"building {step.name} ({now.reason or now.kind})", flush=True)
+        for left in target.parent.glob(f".{target.name}.*.tmp"):  # from a killed run; the lock says nobody uses it
+            shutil.rmtree(left, ignore_errors=True)
+        with files.atomic_folder(target) as folder:
+            started = time.perf_counter()
+            counts = step.build(folder, inputs)
+            _write_manifest(folder, step, counts, time.perf_counter() - started)
+    return target
+
+
+def _write_manifest(folder: Path, step: Step, counts: dict[str, Any], seconds: float) -> None:
+    outputs = {
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    inputs = {_key(s): _fingerprint(s) if isinstance(s, str) else _file_facts(s) for s in step.inputs}
+    content = {
+        "product": step.name,
+        "profile": config.profile(),
+        "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seconds": round(seconds, 2),
+        "settings": _settings(step),
+        "inputs": inputs,
+        "counts": counts,
+        "outputs": outputs,
+        "versions": {"course_lib": __version__} | _versions(),
+    }
+    (folder / "manifest.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+
+
+def _versions() -> dict[str, str]:
+    installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
+    return {name: installed[name] for name in LIBRARIES if name in installed}
+
+
+def _settings(step: Step) -> Any:
+    return step.settings if isinstance(step.settings, dict) else config.to_dict(step.settings)
+
+
+def _key(source: Path | str) -> str:
+    return source if isinstance(source, str) else source.name
+
+
+def _fingerprint(name: str) -> str:
+    """One hash over the outputs of a built product, for the manifests of the products made from it."""
+    found = manifest(name)
+    return sha256(json.dumps(found["outputs"] if found else None, sort_keys=True).encode()).hexdigest()
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    stat = path.stat()
+    return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": files.sha256(path)}
+
+
+def _same_file(path: Path, recorded: dict[str, Any]) -> bool:
+    """Size and time are enough to believe; only when the time differs are the bytes read again."""
+    if not path.exists() or path.stat().st_size != recorded["bytes"]:
+        return False
+    return bool(path.stat().st_mtime_ns == recorded["mtime_ns"] or files.sha256(path) == recorded["sha256"])
