@@ -51,7 +51,10 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
             if broken:
                 raise broken
         except BrokenProcessPool:
-            raise CourseError("a worker process was killed (out of memory?); try a smaller --workers") from None
+            raise CourseError(
+                "a worker process ended before its work was done: out of memory (try a smaller --workers), or a script without "
+                "`if __name__ == '__main__':`"
+            ) from None
         finally:
             for future in waiting:
                 future.cancel()

@@ -1,0 +1,83 @@
+"""Whether a downloaded file is what its publisher put out: by a published checksum, or at least by the container's own checks.
+
+It reads files and lists of checksums; it fetches nothing and removes nothing.
+"""
+
+import bz2
+import hashlib
+import lzma
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.files import CHUNK
+from course_lib.progress import progress
+
+HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A published checksum: its digest in lower-case hexadecimal, and the name it was published for."""
+
+    algorithm: str
+    digest: str
+    name: str
+
+
+def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
+    """The checksum of the first file whose name fits the pattern `name`, from a list as `sha1sum` writes it; None if not there."""
+    line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
+    for text in listing.splitlines():
+        if found := line.fullmatch(text):
+            return Checksum(algorithm, found[1].lower(), found[2])
+    return None
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """The checksum of a file in hexadecimal, under a progress bar."""
+    state = hashlib.new(algorithm, usedforsecurity=False)
+    for chunk in _chunks(path):
+        state.update(chunk)
+    return state.hexdigest()
+
+
+def container_flaw(path: Path, kind: str) -> str:
+    """Why a file is no sound `xz` or `bz2` container, with the place [byte]; empty if it is sound.
+
+    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, and the last stream
+    must end. bz2.open and lzma.open would pass over what follows a sound stream; this does not.
+    """
+    stream, read = None, 0
+    for chunk in _chunks(path):
+        try:
+            stream = _feed(stream, chunk, kind)
+        except (lzma.LZMAError, OSError, ValueError, EOFError) as error:  # OSError is what bz2 raises for bad data
+            return f"{error}; in the {len(chunk)} bytes from {read} on"
+        read += len(chunk)
+    return f"the last stream does not end; the file has {read} bytes" if stream or not read else ""
+
+
+def _feed(stream: Any, data: bytes, kind: str) -> Any:
+    """Runs `data` through the open stream and those that follow; returns the stream left open, None between two."""
+    while data or (stream and not stream.needs_input):
+        if not stream:
+            data = data.lstrip(b"\0")  # xz allows zeros between streams
+            if not data:
+                return None
+            stream = lzma.LZMADecompressor(lzma.FORMAT_XZ) if kind == "xz" else bz2.BZ2Decompressor()
+        stream.decompress(data, CHUNK)
+        data = b""
+        if stream.eof:
+            data, stream = stream.unused_data, None
+    return stream
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    label = f"verifying {path.name.removesuffix('.part')}"
+    with path.open("rb") as file, progress(path.stat().st_size, "B", label) as bar:
+        while chunk := file.read(CHUNK):
+            yield chunk
+            bar.update(len(chunk))

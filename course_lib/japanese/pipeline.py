@@ -1,0 +1,116 @@
+"""Documents in, segmented lines out: a sentence a line, an empty line between documents.
+
+Batches of about 1 MB go to worker processes and come back in order, so the output does not depend on their number and memory does
+not depend on the file. What is done to a single text is in normalize.py, sentences.py and segment.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import lru_cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from course_lib.documents import Batch, read_batches, texts
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write
+from course_lib.japanese import mecab
+from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.normalize import normalize
+from course_lib.japanese.segment import join
+from course_lib.japanese.sentences import split_sentences
+from course_lib.parallel import ordered_map
+from course_lib.progress import progress
+
+Analyser = Callable[[list[str]], list[list[str]]]  # lines → the words of each line, which add up to the line
+
+
+@dataclass
+class SegmentReport:
+    """What one run did."""
+
+    documents: int = 0
+    lines: int = 0
+    words: int = 0
+    characters: int = 0  # of the lines, before segmentation
+    bytes_read: int = 0
+    unanalysed: int = 0  # pieces of text Juman++ could not analyse, kept as one word
+    seconds: float = 0.0
+
+    def add(self, other: "SegmentReport") -> None:
+        """Adds the counts of a batch."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def summary(self) -> str:
+        """One line for the terminal."""
+        seconds = max(self.seconds, 1e-9)
+        failed = f"; {self.unanalysed} pieces not analysed" if self.unanalysed else ""
+        return (
+            f"{self.documents} documents, {self.lines} lines, {self.words} words in {self.seconds:.1f} s "
+            f"({self.lines / seconds:.0f} lines/s, {self.bytes_read / seconds / 1e6:.2f} MB/s){failed}"
+        )
+
+
+@dataclass(frozen=True)
+class _Result:
+    content: bytes
+    report: SegmentReport = field(default_factory=SegmentReport)
+
+
+def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
+    """Segments the documents of a JSONL or .txt file into `target` (UTF-8 text), which appears whole or not at all.
+
+    Raises CourseError naming file and line of unreadable input, or if Juman++ is asked for and not there.
+    """
+    settings = settings or SegmentConfig()
+    _analyser(settings.segmenter)  # a missing part is named before any work
+    total = SegmentReport()
+    started = perf_counter()
+    with atomic_write(target) as out, progress(None, "B", f"segmenting {source.name}") as bar:
+        for result in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
+            out.write(result.content)
+            total.add(result.report)
+            bar.update(result.report.bytes_read)
+            bar.set_postfix_str(f"{total.lines / (perf_counter() - started):.0f} lines/s", refresh=False)
+    total.seconds = perf_counter() - started
+    return total
+
+
+def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
+    documents = [_lines(text, settings) for text in texts(batch)]
+    flat = [line for lines in documents for line in lines]
+    found = _analyser(settings.segmenter)(flat)
+    if len(found) != len(flat):  # counted independently of the analyser
+        raise CourseError(f"{batch.path}: {len(flat)} lines went to {settings.segmenter}, {len(found)} came back")
+    report = SegmentReport(
+        documents=len(documents),
+        lines=len(flat),
+        words=sum(map(len, found)),
+        characters=sum(map(len, flat)),
+        bytes_read=batch.size,
+        unanalysed=_failures(settings.segmenter),
+    )
+    joined = iter(join(words, settings.mark_spaces) for words in found)
+    blocks = ("".join(f"{next(joined)}\n" for _ in lines) + "\n" for lines in documents if lines)
+    return _Result("".join(blocks).encode(), report)
+
+
+def _lines(text: str, settings: SegmentConfig) -> list[str]:
+    if settings.normalize:
+        text = normalize(text)
+    return split_sentences(text) if settings.split else [line for line in text.split("\n") if line.strip()]
+
+
+@lru_cache(maxsize=2)
+def _analyser(name: str) -> Any:
+    """One analyser per process, made on first use."""
+    if name == "mecab":
+        return lambda lines: list(map(mecab.words, lines))
+    from course_lib.japanese.jumanpp import JumanppSegmenter
+
+    return JumanppSegmenter.from_path()
+
+
+def _failures(name: str) -> int:
+    return 0

@@ -1,0 +1,89 @@
+"""A tokenizer as a folder that `AutoTokenizer` loads, and as a codec from raw text to ids and back.
+
+Besides the files transformers reads, `preparation.json` says what was done to the training text, so that whoever encodes later does the
+same. Nothing here imports transformers: the files are plain JSON.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders
+
+from course_lib.errors import CourseError
+from course_lib.japanese import normalize, segment
+from course_lib.japanese.marks import REPLACEMENTS, mark
+from course_lib.subword.config import BEGIN, END, UNKNOWN
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What happens to a text before the tokenizer sees it."""
+
+    segmented: bool  # words separated by spaces
+    marked: bool  # original spaces written as ␣ (marks.py), so that decoding can tell them
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Raw text → ids → text, with the preparation the tokenizer was trained on."""
+
+    tokenizer: Tokenizer
+    preparation: Preparation
+
+    def prepare(self, text: str) -> str:
+        """Normalized, and segmented and marked if the tokenizer expects that."""
+        text = normalize(text)
+        if self.preparation.segmented:
+            return segment(text, self.preparation.marked)
+        return mark(text) if self.preparation.marked else text
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a raw text, without specials."""
+        return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).ids)
+
+    def tokens(self, text: str) -> list[str]:
+        """The same as token strings."""
+        return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids; the normalized text again if the tokenizer is lossless."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+
+def load(folder: Path) -> Codec:
+    """The codec of a tokenizer folder. Raises CourseError if it is none of ours."""
+    try:
+        preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
+        return Codec(Tokenizer.from_file(str(folder / "tokenizer.json")), preparation)
+    except (OSError, ValueError, TypeError) as error:
+        raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
+
+
+def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
+    """Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json and preparation.json into an existing folder."""
+    specials: dict[str, Any] = {"unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END, "pad_token": END}
+    config = specials | {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,  # else decoding eats spaces before punctuation
+        "padding_side": "right",
+        "model_max_length": 1024,
+    }
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for name, content in {
+        "tokenizer_config.json": config,
+        "special_tokens_map.json": specials,
+        "preparation.json": asdict(preparation),
+    }.items():
+        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+
+
+def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
+    """A decoder that gives the text before segmentation: fuse the tokens, then undo the marks in the order of marks.unmark.
+
+    `word_mark` is sentencepiece's ▁ where tokens carry one: it stands for the segmenter's space, and goes.
+    """
+    steps: list[Any] = [decoders.ByteFallback()] if byte_fallback else []
+    replacements = ([(word_mark, "")] if word_mark else []) + list(REPLACEMENTS)
+    return decoders.Sequence([*steps, decoders.Fuse(), *(decoders.Replace(*pair) for pair in replacements)])

@@ -1,0 +1,28 @@
+"""The training text of a tokenizer, streamed: segmented lines as they are, documents as normalized sentences."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from course_lib.documents import read_batches, texts
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.japanese import normalize, split_sentences
+
+
+def is_segmented(paths: Iterable[Path]) -> bool:
+    """Whether the files are segmented lines (.txt, from `course segment`) or documents (.jsonl). Raises CourseError for a mixture."""
+    kinds = {path.suffix for path in map(require_file, paths)}
+    if kinds not in ({".txt"}, {".jsonl"}):
+        raise CourseError(f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; allowed: all .jsonl (documents) or all .txt (segmented)")
+    return kinds == {".txt"}
+
+
+def sentences(paths: Iterable[Path]) -> Iterator[str]:
+    """The sentences of JSONL documents, normalized; memory does not depend on the files.
+
+    Raises CourseError naming file and line of what cannot be read.
+    """
+    for path in paths:
+        for batch in read_batches(path):
+            for text in texts(batch):
+                yield from split_sentences(normalize(text))

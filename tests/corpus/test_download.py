@@ -1,0 +1,442 @@
+"""The download against a real HTTP server on the loopback that resumes, and misbehaves on demand."""
+
+import hashlib
+import io
+import lzma
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from course_lib.config import build
+from course_lib.corpus.download import DownloadConfig, download
+from course_lib.errors import CourseError, UsageError
+
+from tests.corpus.mirror import DUMP, Mirror, noise, serving
+
+DATED = f"jawiki-20261101-{DUMP}"
+TIDY = "/jawiki/20261101/"
+
+
+@pytest.fixture
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with serving() as found:
+        yield found
+
+
+def config(mirror: Mirror, retries: int = 2, timeout: float = 5.0) -> DownloadConfig:
+    return DownloadConfig(mirror.address, mirror.address + "/cc-100/", retries, timeout, 0.001)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+
+
+def failure(call: Callable[[], Path], kind: type[CourseError] = CourseError) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_dated_dump_is_downloaded_and_verified(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = noise(300_000)
+    path = mirror.dump(body)
+    found = download("jawiki", tmp_path / "new" / "folder", "20261101", config(mirror))
+    assert found == tmp_path / "new" / "folder" / DATED
+    assert found.read_bytes() == body
+    assert capsys.readouterr().out == f"{found}: 300.0 kB, sha1 verified\n"
+    assert files(found.parent) == [DATED, f"{DATED}.verified.json"]
+    asked = len(mirror.requests)
+    assert download("jawiki", found.parent, "20261101", config(mirror)) == found
+    assert len(mirror.requests) == asked, "a verified file of a fixed day needs no request at all"
+    assert mirror.sent(path) == len(body)
+    assert "already complete (sha1 verified)" in capsys.readouterr().out
+
+
+def test_latest_is_matched_by_suffix_and_fetched_again_only_when_it_moved(mirror: Mirror, tmp_path: Path) -> None:
+    old, new = noise(50_000), noise(60_000, seed=1)
+    path = mirror.dump(old, "latest")
+    target = download("jawiki", tmp_path, settings=config(mirror))
+    assert target.name == f"jawiki-latest-{DUMP}"
+    download("jawiki", tmp_path, settings=config(mirror))
+    assert len(mirror.of(path)) == 1
+    mirror.dump(new, "latest", etag='"two"')
+    assert download("jawiki", tmp_path, settings=config(mirror)).read_bytes() == new
+
+
+@pytest.mark.parametrize("how", ["cut", "reset"])
+def test_a_connection_cut_several_times_is_resumed(mirror: Mirror, tmp_path: Path, how: str) -> None:
+    body = noise(400_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = [f"{how} {size}" for size in (70_000, 1, 100_000, 90_000, 50_000)]  # more cuts than retries
+    target = download("jawiki", tmp_path, "20261101", config(mirror))
+    assert target.read_bytes() == body
+    requests = mirror.of(path)
+    assert [request.range for request in requests[:3]] == [None, "bytes=70000-", "bytes=70001-"]
+    assert [request.status for request in requests] == [200, 206, 206, 206, 206, 206]
+    assert {request.if_range for request in requests[1:]} == {'"one"'}
+    assert mirror.sent(path) == len(body), "no byte was sent twice"
+
+
+def test_resumes_across_calls(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(200_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 120000"]
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
+    assert mirror.address + path in message and "again to resume" in message
+    assert (tmp_path / f"{DATED}.part").read_bytes() == body[:120_000]
+    assert not (tmp_path / DATED).exists()
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert mirror.of(path)[1].range == "bytes=120000-"
+    assert mirror.sent(path) == len(body)
+    assert files(tmp_path) == [DATED, f"{DATED}.verified.json"]
+
+
+def test_a_killed_process_leaves_a_part_that_is_continued(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(300_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["stall 200000"]
+    program = (
+        "import sys; from pathlib import Path; from course_lib.corpus.download import *;"
+        "download('jawiki', Path(sys.argv[1]), '20261101', DownloadConfig(wikipedia_mirror=sys.argv[2]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), mirror.address])
+    part = tmp_path / f"{DATED}.part"
+    until = time.monotonic() + 15
+    while not (part.exists() and part.stat().st_size > 100_000) and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = part.stat().st_size
+    assert kept > 100_000 and body.startswith(part.read_bytes())
+    assert not (tmp_path / DATED).exists()
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert mirror.of(path)[1].range == f"bytes={kept}-"
+
+
+def test_two_downloads_of_one_file_do_not_meet(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(100_000))
+    mirror.tricks[path] = ["stall 50000"]
+    first = threading.Thread(target=download, args=("jawiki", tmp_path, "20261101", config(mirror)))
+    first.start()
+    while not mirror.sent(path):
+        time.sleep(0.01)
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
+    assert "another process is downloading it" in message
+    mirror.go_on.set()
+    first.join()
+    assert (tmp_path / DATED).exists()
+
+
+@pytest.mark.parametrize("trick", ["", "no-if-range"])
+@pytest.mark.parametrize("etag", ['"one"', 'W/"one"', ""])
+def test_a_file_that_changed_between_attempts_is_begun_anew(
+    mirror: Mirror, tmp_path: Path, trick: str, etag: str
+) -> None:
+    old, new = noise(100_000), noise(100_000, seed=1)
+    path = mirror.dump(old)
+    mirror.pages[path].etag = etag
+    mirror.tricks[path] = ["cut 40000"]
+    failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
+    mirror.dump(new, etag=etag.replace("one", "two"))
+    mirror.pages[path].modified = "Mon, 02 Nov 2026 00:00:00 GMT"
+    mirror.tricks[path] = [trick]  # a server that ignores If-Range gives itself away by its headers
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == new
+    validator = '"one"' if etag == '"one"' else "Sun, 01 Nov 2026 00:00:00 GMT"  # a weak ETag does not do
+    assert mirror.of(path)[1].if_range == validator
+
+
+def test_a_file_without_etag_and_date_is_never_patched_together(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    mirror.pages[path].etag = mirror.pages[path].modified = ""
+    mirror.tricks[path] = ["cut 40000"]
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert [request.range for request in mirror.of(path)] == [None, None]
+
+
+def test_a_part_of_unknown_origin_is_not_continued(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    (tmp_path / f"{DATED}.part").write_bytes(b"who knows")
+    (tmp_path / f"{DATED}.part.json").write_bytes(b"{broken")
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert mirror.of(path)[0].range is None
+
+
+@pytest.mark.parametrize("trick", ["no-range", "shifted"])
+def test_a_server_that_does_not_resume_as_asked(mirror: Mirror, tmp_path: Path, trick: str) -> None:
+    body = noise(150_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 50000", trick]
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert mirror.of(path)[1].range == "bytes=50000-"
+
+
+def test_gives_up_where_every_attempt_begins_anew(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(150_000))
+    mirror.pages[path].etag = mirror.pages[path].modified = ""
+    mirror.tricks[path] = ["cut 50000"] * 50
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=3)))
+    assert "4 attempts in a row without progress" in message
+    assert len(mirror.of(path)) == 4
+
+
+@pytest.mark.parametrize("trick", ["", "bare"])
+def test_a_complete_part_needs_no_more_bytes(mirror: Mirror, tmp_path: Path, trick: str) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 99999"]
+    failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
+    with (tmp_path / f"{DATED}.part").open("ab") as part:
+        part.write(body[-1:])  # as after a kill between the last byte and the rename
+    mirror.tricks[path] = [trick]
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert mirror.of(path)[1].status == 416
+    assert mirror.sent(path) == 99_999
+
+
+def test_a_part_longer_than_the_file_is_begun_anew(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 99999"]
+    failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
+    with (tmp_path / f"{DATED}.part").open("ab") as part:
+        part.write(b"too much")
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert [request.status for request in mirror.of(path)] == [200, 416, 200]
+
+
+def test_a_wrong_checksum_is_named_and_leaves_the_earlier_file(mirror: Mirror, tmp_path: Path) -> None:
+    old, new = noise(50_000), noise(50_000, seed=1)
+    path = mirror.dump(old, "latest")
+    target = download("jawiki", tmp_path, settings=config(mirror))
+    mirror.dump(new, "latest", etag='"two"')
+    mirror.tricks[path] = ["flip"]
+    message = failure(lambda: download("jawiki", tmp_path, settings=config(mirror)))
+    damaged = new[:-1] + bytes([new[-1] ^ 1])
+    assert target.name in message
+    assert f"expected sha1 {hashlib.sha1(new).hexdigest()}" in message
+    assert f"computed {hashlib.sha1(damaged).hexdigest()}" in message
+    assert DATED in message, "for `latest` the real day is named"
+    assert target.read_bytes() == old
+    assert not (tmp_path / f"{target.name}.part").exists()
+    assert download("jawiki", tmp_path, settings=config(mirror)).read_bytes() == new
+
+
+def test_md5_where_there_is_no_sha1(mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = noise(50_000)
+    mirror.dump(body)
+    del mirror.pages[f"{TIDY}jawiki-20261101-sha1sums.txt"]
+    mirror.put(f"{TIDY}jawiki-20261101-md5sums.txt", f"{hashlib.md5(body).hexdigest()}  {DATED}\n".encode())
+    download("jawiki", tmp_path, "20261101", config(mirror))
+    assert "md5 verified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dataset", ["jawiki", "cc100"])
+def test_not_found_names_the_address(mirror: Mirror, tmp_path: Path, dataset: str) -> None:
+    date = "20261102" if dataset == "jawiki" else "latest"
+    message = failure(lambda: download(dataset, tmp_path, date, config(mirror)))  # type: ignore[arg-type]
+    name = f"/jawiki/20261102/jawiki-20261102-{DUMP}" if dataset == "jawiki" else "/cc-100/ja.txt.xz"
+    assert mirror.address + name in message and "404" in message
+    assert ("20261101, or `latest`" in message) == (dataset == "jawiki")
+    assert files(tmp_path) == []
+
+
+def test_busy_servers_are_asked_again_and_others_not(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(50_000)
+    path = mirror.dump(body)
+    sums = f"{TIDY}jawiki-20261101-sha1sums.txt"
+    mirror.tricks = {path: ["status 500", "status 429"], sums: ["status 503", "status 502"]}
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+    assert [request.status for request in mirror.of(path)] == [500, 429, 200]
+    mirror.tricks = {path: ["status 403"]}
+    message = failure(lambda: download("jawiki", tmp_path / "other", "20261101", config(mirror)))
+    assert "403 Forbidden" in message and path in message
+    assert len(mirror.of(path)) == 4, "403 is not tried again"
+
+
+def test_errors_that_last_are_one_line_that_says_it_resumes(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(50_000))
+    mirror.tricks[path] = ["cut 20000", *["status 503"] * 9]
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
+    assert "503 Service Unavailable (3 attempts in a row without progress)" in message
+    assert f"kept in {tmp_path / DATED}.part; run the same command again to resume" in message
+    assert (tmp_path / f"{DATED}.part").stat().st_size == 20_000
+
+
+def test_a_silent_server_runs_into_the_timeout(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(50_000))
+    mirror.tricks[path] = ["stall 10000", "silent"]
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=1, timeout=0.2)))
+    assert "no answer within 0.2 s (2 attempts in a row" in message
+    assert (tmp_path / f"{DATED}.part").stat().st_size == 10_000
+
+
+def test_a_host_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused
+        gone = Mirror(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        message = failure(lambda: download("jawiki", tmp_path, "20261101", config(gone)))
+    assert "cannot be reached" in message and "3 attempts" in message and "again to resume" in message
+
+
+def test_waits_twice_as_long_each_time(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("course_lib.corpus.transfer.time.sleep", waits.append)
+    path = mirror.dump(noise(1000))
+    mirror.tricks[path] = ["status 500"] * 8
+    settings = DownloadConfig(mirror.address, mirror.address, 7, 5.0, 1.5)
+    failure(lambda: download("jawiki", tmp_path, "20261101", settings))
+    assert waits == [1.5, 3, 6, 12, 24, 48, 60]
+
+
+@pytest.mark.parametrize(
+    "date", ["", "2026-11-01", "20261301", "20260230", "newest", "../../etc", "２０２６１１０１", "20261101\n"]
+)
+def test_a_wrong_date_is_refused_before_any_request(mirror: Mirror, tmp_path: Path, date: str) -> None:
+    message = failure(lambda: download("jawiki", tmp_path / "x", date, config(mirror)), UsageError)
+    assert message.startswith("date: ") and "20261101" in message
+    assert not mirror.requests and not (tmp_path / "x").exists()
+
+
+def test_wrong_settings_are_refused(mirror: Mirror, tmp_path: Path) -> None:
+    assert "date" in failure(lambda: download("cc100", tmp_path, "20261101", config(mirror)), UsageError)
+    assert "expected jawiki or cc100" in failure(lambda: download("enwiki", tmp_path), UsageError)  # type: ignore[arg-type]
+    for key, value in {"wikipedia_mirror": "ftp://x", "cc100_mirror": "", "retries": -1, "timeout": 0}.items():
+        with pytest.raises(UsageError, match=key):
+            build(DownloadConfig, {key: value})
+    odd = DownloadConfig("http://a:b:c", retries=0)
+    assert "not a usable address" in failure(lambda: download("jawiki", tmp_path, settings=odd), UsageError)
+
+
+def test_cc100_says_what_could_not_be_verified(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = lzma.compress(noise(40_000)) + lzma.compress(noise(30_000, seed=1))  # two streams in one file
+    path = "/cc-100/ja.txt.xz"
+    mirror.put(path, body)
+    target = download("cc100", tmp_path, settings=config(mirror))
+    assert target == tmp_path / "ja.txt.xz" and target.read_bytes() == body
+    said = "no checksum is published for it: only its size and the xz container's own integrity check were verified"
+    assert said in capsys.readouterr().out
+    assert download("cc100", tmp_path, settings=config(mirror)) == target
+    assert said in capsys.readouterr().out
+    assert len(mirror.of(path)) == 1
+    os.utime(target)  # as after a copy: checked again, not downloaded again
+    assert download("cc100", tmp_path, settings=config(mirror)) == target
+    assert [request.method for request in mirror.of(path)] == ["GET", "HEAD"]
+    mirror.put(path, body + body, etag='"two"')
+    os.utime(target)
+    assert download("cc100", tmp_path, settings=config(mirror)).read_bytes() == body + body
+
+
+def test_a_checksum_beside_cc100_is_used(mirror: Mirror, tmp_path: Path) -> None:
+    body = lzma.compress(noise(40_000))
+    mirror.put("/cc-100/ja.txt.xz", body)
+    mirror.put("/cc-100/ja.txt.xz.sha256", f"{'a' * 64} *ja.txt.xz\n".encode())
+    assert f"expected sha256 {'a' * 64}" in failure(lambda: download("cc100", tmp_path, settings=config(mirror)))
+
+
+@pytest.mark.parametrize("damage", ["html", "short", "flip", "tail"])
+def test_a_damaged_container_is_removed(mirror: Mirror, tmp_path: Path, damage: str) -> None:
+    sound = lzma.compress(noise(40_000))
+    bodies = {
+        "html": b"<html>Please log in to this network</html>",
+        "short": sound[:-20],
+        "flip": sound[:20_000] + bytes([sound[20_000] ^ 1]) + sound[20_001:],
+        "tail": sound + b"<html>",  # lzma.open would not notice
+    }
+    mirror.put("/cc-100/ja.txt.xz", bodies[damage])
+    message = failure(lambda: download("cc100", tmp_path, settings=config(mirror)))
+    assert "/cc-100/ja.txt.xz: not a sound xz container" in message
+    assert files(tmp_path) == []
+
+
+def test_size_is_not_claimed_where_the_server_gave_none(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror.put("/cc-100/ja.txt.xz", lzma.compress(noise(4000)))
+    mirror.tricks["/cc-100/ja.txt.xz"] = ["chunked"]
+    download("cc100", tmp_path, settings=config(mirror))
+    assert "only the xz container" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dataset", ["jawiki", "cc100"])
+def test_an_empty_corpus_is_refused(mirror: Mirror, tmp_path: Path, dataset: str) -> None:
+    mirror.dump(b"", "latest")
+    mirror.put("/cc-100/ja.txt.xz", b"")
+    for _ in range(2):
+        message = failure(lambda: download(dataset, tmp_path, settings=config(mirror)))  # type: ignore[arg-type]
+        assert "the file on the server is empty (0 bytes)" in message
+    assert not [name for name in files(tmp_path) if not re.search(r"\.part(\.json)?$", name)]
+
+
+def test_an_empty_file_in_the_place_of_the_corpus_is_replaced(mirror: Mirror, tmp_path: Path) -> None:
+    body = lzma.compress(noise(4000))
+    mirror.put("/cc-100/ja.txt.xz", body)
+    (tmp_path / "ja.txt.xz").touch()
+    assert download("cc100", tmp_path, settings=config(mirror)).read_bytes() == body
+
+
+def test_a_file_of_the_users_own_is_believed_by_its_checksum(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(50_000)
+    path = mirror.dump(body)
+    target = tmp_path / DATED
+    target.write_bytes(body)
+    download("jawiki", tmp_path, "20261101", config(mirror))
+    assert not mirror.of(path)
+    target.write_bytes(body[:-1] + b"?")
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
+
+
+def test_a_full_disk_is_one_clear_line(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(50_000))
+    (tmp_path / f"{DATED}.part").symlink_to("/dev/full")  # every write there fails with ENOSPC
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
+    assert "the disk is full" in message and "again to resume" in message
+    mirror.tricks[path] = ["huge"]
+    (tmp_path / f"{DATED}.part").unlink()
+    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
+    assert "the disk is too full: 1000000.0 TB to come" in message
+
+
+def test_places_that_cannot_be_written(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.dump(noise(1000))
+    (tmp_path / "file").touch()
+    (tmp_path / DATED).mkdir()
+    call = config(mirror)
+    assert "is a file, expected a folder" in failure(lambda: download("jawiki", tmp_path / "file", "20261101", call))
+    assert "is a directory" in failure(lambda: download("jawiki", tmp_path, "20261101", call))
+    deep = tmp_path / ("x" * 300)
+    assert "File name too long" in failure(lambda: download("jawiki", deep, "20261101", call))
+
+
+def test_the_progress_bar_counts_bytes_from_where_it_resumes(
+    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    path = mirror.dump(noise(200_000))
+    mirror.tricks[path] = ["cut 150000"]
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    download("jawiki", tmp_path, "20261101", config(mirror))
+    shown = terminal.getvalue()
+    assert re.search(r"jawiki-20261101\S+: +0%.*0\.00/200k", shown)
+    assert re.search(r"jawiki-20261101\S+: +75%.*150k/200k", shown)
+    assert "verifying jawiki" in shown

@@ -1,0 +1,39 @@
+"""Checksums and containers, sound and damaged."""
+
+import bz2
+import hashlib
+import lzma
+from pathlib import Path
+
+import pytest
+from course_lib.corpus.integrity import container_flaw, digest, read_checksum
+
+from tests.corpus.mirror import noise
+
+
+@pytest.mark.parametrize("kind", ["xz", "bz2"])
+def test_container_flaw(tmp_path: Path, kind: str) -> None:
+    compress = lzma.compress if kind == "xz" else bz2.compress
+    one, bomb = compress(noise(2_500_000)), compress(b"\0" * 30_000_000)
+    path = tmp_path / f"x.{kind}"
+    for sound in (one, one + one, bomb + one):
+        path.write_bytes(sound)
+        assert container_flaw(path, kind) == ""
+    for bad in (b"", one[:-1], one + one[:100], one + b"x", one[:1_500_000] + b"?" + one[1_500_001:]):
+        path.write_bytes(bad)
+        assert container_flaw(path, kind)
+
+
+def test_read_checksum() -> None:
+    listing = f"junk\n{'A' * 40} *./ja.txt.xz\n{'b' * 40}  other\n{'c' * 39}  short\n"
+    found = read_checksum(listing, "sha1", r"ja\.txt\.xz")
+    assert found is not None and (found.digest, found.name) == ("a" * 40, "ja.txt.xz")
+    assert read_checksum(listing, "sha1", "short") is None
+    assert read_checksum(listing, "md5", "other") is None
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha1", "md5"])
+def test_digest(tmp_path: Path, algorithm: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(noise(2_500_000))
+    assert digest(path, algorithm) == hashlib.new(algorithm, noise(2_500_000)).hexdigest()
