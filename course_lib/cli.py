@@ -57,7 +57,9 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
     print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
     for row in rows:
         details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
-        print(f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip())
+        print(
+            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
+        )
 
 
 @app.command()
@@ -102,7 +104,9 @@ def _main(arguments: list[str] | None) -> int:
         sys.stdout.flush()
     except CourseError as error:
         return _say(str(error), error.exit_code)
-    except typer.TyperException as error:  # an option or argument that does not fit; or no verb, with the help as message
+    except (
+        typer.TyperException
+    ) as error:  # an option or argument that does not fit; or no verb, with the help as message
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
     except (typer.Abort, KeyboardInterrupt):

@@ -34,7 +34,17 @@ def examine() -> list[Check]:
 
 def report(checks: list[Check]) -> dict[str, Any]:
     """The checks with versions, for a bug report. Holds no path and no user name."""
-    names = ("torch", "transformers", "tokenizers", "sentencepiece", "deepspeed", "fugashi", "jumandic", "neologdn", "numpy")
+    names = (
+        "torch",
+        "transformers",
+        "tokenizers",
+        "sentencepiece",
+        "deepspeed",
+        "fugashi",
+        "jumandic",
+        "neologdn",
+        "numpy",
+    )
     return {
         "course_lib": __version__,
         "platform": platform.platform(),
@@ -75,7 +85,13 @@ def _torch() -> Check:
 
 def _deepspeed() -> Check:
     version = _version("deepspeed")
-    return Check("DeepSpeed", version is not None, version or "", "ZeRO training in chapters 4–6", "pip install deepspeed==0.19.8")
+    return Check(
+        "DeepSpeed",
+        version is not None,
+        version or "",
+        "ZeRO training in chapters 4–6",
+        "pip install deepspeed==0.19.8",
+    )
 
 
 def _compiler() -> Check:
@@ -95,7 +111,13 @@ def _mecab() -> Check:
 
         words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
     except (ImportError, RuntimeError) as error:
-        return Check("MeCab + jumandic", False, str(error), "segmentation, and so everything after chapter 1", "pip install fugashi jumandic")
+        return Check(
+            "MeCab + jumandic",
+            False,
+            str(error),
+            "segmentation, and so everything after chapter 1",
+            "pip install fugashi jumandic",
+        )
     return Check("MeCab + jumandic", True, f"fugashi {_version('fugashi')}, jumandic {_version('jumandic')}: {words}")
 
 
@@ -117,14 +139,22 @@ def _font() -> Check:
         family = rcParams["font.family"][0]
         font_manager.findfont(family, fallback_to_default=False)
     except (ImportError, ValueError):
-        return Check("Japanese font", False, "", "boxes instead of Japanese in figures", "pip install matplotlib-fontja")
+        return Check(
+            "Japanese font", False, "", "boxes instead of Japanese in figures", "pip install matplotlib-fontja"
+        )
     return Check("Japanese font", True, str(family))
 
 
 def _disk() -> Check:
     place = next(p for p in (workspace.root(), *workspace.root().parents) if p.exists())
     free = shutil.disk_usage(place).free
-    return Check("Disk", free > 2e9, f"{human_size(free)} free for the workspace", "tiny needs 1 GB, xl 500 GB", "free some space")
+    return Check(
+        "Disk",
+        free > 2e9,
+        f"{human_size(free)} free for the workspace",
+        "tiny needs 1 GB, xl 500 GB",
+        "free some space",
+    )
 
 
 def _memory() -> Check:

@@ -64,7 +64,9 @@ def texts(batch: Batch) -> Iterator[str]:
         except orjson.JSONDecodeError as error:
             raise CourseError(f"{batch.path}, line {number}: not readable as JSON: {error}") from None
         if not isinstance(document, dict) or not isinstance(document.get("text"), str):
-            raise CourseError(f'{batch.path}, line {number}: expected an object with a string "text", found {line[:60]!r}')
+            raise CourseError(
+                f'{batch.path}, line {number}: expected an object with a string "text", found {line[:60]!r}'
+            )
         yield document["text"]
 
 

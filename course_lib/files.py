@@ -11,15 +11,15 @@ import lzma
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError
 
 CHUNK = 1 << 20  # bytes read at a time
-OPENERS = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
+OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
 
 
 def require_file(path: Path) -> Path:

@@ -33,7 +33,9 @@ def execute(source: Path, target: Path) -> int:
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    client = NotebookClient(notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(source.parent)}})
+    client = NotebookClient(
+        notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(source.parent)}}
+    )
     with progress(len(cells), "cell", source.stem) as bar:
         client.on_cell_executed = lambda **_: bar.update()
         try:

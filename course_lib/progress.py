@@ -8,7 +8,6 @@ from tqdm.auto import tqdm
 
 def progress(total: int | None, unit: str, label: str) -> Any:
     """A tqdm bar over `total` units ('B' counts bytes in k/M/G). Silent where nobody watches (a pipe, CI)."""
-    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return tqdm(
-        total=total, unit=unit, desc=label, unit_scale=True, leave=False, disable=not watched, mininterval=0.2
-    )
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    watched = sys.stderr.isatty() or hasattr(shell, "kernel")  # a terminal or a notebook
+    return tqdm(total=total, unit=unit, desc=label, unit_scale=True, leave=False, disable=not watched, mininterval=0.2)

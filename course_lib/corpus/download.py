@@ -1,7 +1,8 @@
 """The two corpora of the recipes, from their publishers or a mirror: the Japanese Wikipedia's dump and Japanese CC-100.
 
 A file appears under its own name only when it is whole and verified; until then it is `<name>.part`, which a later call goes on
-with. How bytes travel is transfer.py, how a file is verified integrity.py; what is in it is wikipedia.py and webtext.py.
+with; `<name>.verified.json` beside it notes what was verified. How bytes travel is transfer.py, how a file is verified integrity.py;
+what is in it is wikipedia.py and webtext.py.
 
 Sources: https://dumps.wikimedia.org/jawiki/ (dumps with sha1 and md5 sums), https://data.statmt.org/cc-100/ (no sums known).
 """

@@ -80,7 +80,9 @@ def decompress(piece: Piece, path: Path) -> bytes:
                     rest = stream.unused_data + left[start + CHUNK // 4 :]
                     break
             else:
-                raise Damaged(f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}", bytes(done))
+                raise Damaged(
+                    f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}", bytes(done)
+                )
         except OSError:
             raise Damaged(f"{path}: broken bz2 data in the stream that starts at byte {at}", bytes(done)) from None
         at += len(left) - len(rest)

@@ -134,8 +134,8 @@ class Transfer:
                 failures = 1 if reached() > best else failures + 1
                 best = max(best, reached())
                 if failures > self.retries:
-                    times = "1 attempt" if failures == 1 else f"{failures} attempts in a row"
-                    raise CourseError(f"{url}: {self._reason(error)} ({times} without progress); {advice}") from None
+                    times = f" ({failures} attempts in a row without progress)" if failures > 1 else ""
+                    raise CourseError(f"{url}: {self._reason(error)}{times}; {advice}") from None
                 asked = error.wait if isinstance(error, Again) else 0
                 time.sleep(min(max(self.backoff * 2 ** min(failures - 1, 30), asked), LONGEST_WAIT))
 

@@ -26,9 +26,13 @@ READING = "読み仮名 読み仮名_ruby不使用 読み仮名 ruby不使用 ru
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 NOWIKI = re.compile(r"<nowiki>(.*?)</nowiki>|<nowiki\s*/>", re.S | re.I)
-LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")  # what nowiki shows as it stands can no longer be taken for markup
+LITERAL = str.maketrans(
+    "[]{}<>|'", "［］｛｝＜＞｜’"
+)  # what nowiki shows as it stands can no longer be taken for markup
 MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>(.*?)</\1>", re.S | re.I)
-REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>|<references\b[^<>]*/>|<references\b[^<>]*>.*?</references>", re.S | re.I)
+REFERENCE = re.compile(
+    r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>|<references\b[^<>]*/>|<references\b[^<>]*>.*?</references>", re.S | re.I
+)
 CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>(.*?)</\1\s*>", re.S | re.I)
 BLOCK = re.compile(
     r"<(gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|templatestyles|"
@@ -61,7 +65,9 @@ SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 Remover = Callable[[str], str]
 
 
-def to_text(wikitext: str, title: str = "", drop_sections: frozenset[str] = frozenset(), removed: Counter[str] | None = None) -> str:
+def to_text(
+    wikitext: str, title: str = "", drop_sections: frozenset[str] = frozenset(), removed: Counter[str] | None = None
+) -> str:
     """The plain text of one article: a line per paragraph or list item, an empty line before each heading.
 
     `drop_sections` names headings whose sections are left out; `removed` counts the characters taken away, by reason.
@@ -88,7 +94,9 @@ def to_text(wikitext: str, title: str = "", drop_sections: frozenset[str] = froz
         text = remove(text)
         if removed is not None:
             removed[reason] += before - len(text)
-    text = unescape(unescape(text)) if "&" in text else text  # twice: `&amp;nbsp;` is common, and shown as a space by nobody
+    text = (
+        unescape(unescape(text)) if "&" in text else text
+    )  # twice: `&amp;nbsp;` is common, and shown as a space by nobody
     before = len(text)
     text = _join_lines(_tidy(text), drop_sections)
     if removed is not None:
@@ -184,7 +192,13 @@ _KEPT: dict[str, Callable[[str, list[str], dict[str, str]], str]] = (
     {name: _argument(0) for name in FIRST.split()}
     | {name: _argument(1) for name in SECOND.split()}
     | {name: _reading for name in READING.split()}
-    | {"transl": _last, "font color": _argument(1), "visible anchor": _argument(0), "convert": _quantity, "cvt": _quantity}
+    | {
+        "transl": _last,
+        "font color": _argument(1),
+        "visible anchor": _argument(0),
+        "convert": _quantity,
+        "cvt": _quantity,
+    }
 )
 
 

@@ -14,4 +14,6 @@ class SegmentConfig:
     segmenter: Literal["mecab", "jumanpp"] = setting("mecab", "who finds the words; jumanpp needs its binary on PATH")
     normalize: bool = setting(True, "normalize the text first")
     split: bool = setting(True, "one sentence a line; false keeps the document's own lines")
-    mark_spaces: bool = setting(True, "keep original spaces as ␣ (reversible); false gives the plain form of published models")
+    mark_spaces: bool = setting(
+        True, "keep original spaces as ␣ (reversible); false gives the plain form of published models"
+    )

@@ -8,6 +8,7 @@ do not add up (or cannot be decoded) the same analysis is read as byte offsets, 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 LONGEST = 1000  # characters given to MeCab at once; sentences are far shorter, and longer runs only cost time
@@ -29,7 +30,7 @@ def _taggers() -> tuple[Any, Any]:
 def words(text: str) -> list[str]:
     """The words of a text (any text): `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
-        return _piece(text)
+        return _piece(text) if text else []
     return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
 
 
@@ -77,5 +78,5 @@ def _by_offsets(text: str) -> list[str]:
     for pair in _taggers()[1].parse(text).split():
         borders.update(map(int, pair.split(",")))
     places = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
-    found = [content[start:end].decode() for start, end in zip(places, places[1:], strict=False)]
+    found = [content[start:end].decode() for start, end in pairwise(places)]
     return [part for word in found for part in (word if word.isspace() else [word])]

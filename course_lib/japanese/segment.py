@@ -1,7 +1,7 @@
 """Segmentation of one text, both ways: words separated by spaces, and back. Files are pipeline.py's work.
 
-    segment("Visual Studioを使う")   → 'Visual ␣Studio を 使う'       (marks.py: the ␣ is an original space)
-    desegment('Visual ␣Studio を 使う') → 'Visual Studioを使う'       for any text, exactly
+segment("Visual Studioを使う")   → 'Visual ␣Studio を 使う'       (marks.py: the ␣ is an original space)
+desegment('Visual ␣Studio を 使う') → 'Visual Studioを使う'       for any text, exactly
 """
 
 from course_lib.japanese import mecab

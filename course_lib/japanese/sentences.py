@@ -15,13 +15,19 @@ CANDIDATE = re.compile(
     r"(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?[♪☆★♡♥💦-🧿☀-➿\ufe0f\u200d]*"
 )
 # what says that the sentence goes on behind 」 or behind ！？: a particle, a comma, 言った
-GOES_ON_AFTER_QUOTE = re.compile(r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし")
-GOES_ON_AFTER_MARK = re.compile(r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声")
+GOES_ON_AFTER_QUOTE = re.compile(
+    r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
+)
+GOES_ON_AFTER_MARK = re.compile(
+    r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声"
+)
 NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")  # モーニング娘。のコンサート
-ABBREVIATION = re.compile(r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$")
+ABBREVIATION = re.compile(
+    r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
+)
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
-UNFINISHED = re.compile(r"[、，をはがのに]$")  # no sentence ends like this: it goes on in the next line
+UNFINISHED = re.compile(r"[、，,をはがのに]$")  # no sentence ends like this: it goes on in the next line
 
 
 def split_sentences(text: str) -> list[str]:
@@ -73,7 +79,9 @@ def _split(line: str) -> list[str]:
 
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
     """Whether the candidate is inside brackets that go on, or ends a remark in round brackets that interrupts its sentence."""
-    last = candidate.start("closing") + len(candidate["closing"]) - 1  # the mark itself, or the last bracket that closes
+    last = (
+        candidate.start("closing") + len(candidate["closing"]) - 1
+    )  # the mark itself, or the last bracket that closes
     for opening, closing in inside:
         if opening < last < closing:
             return True

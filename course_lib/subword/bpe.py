@@ -19,7 +19,9 @@ from course_lib.subword.config import SPECIALS, UNKNOWN, BpeConfig
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 
 
-def train_bpe(sources: Sequence[Path], target: Path, settings: BpeConfig | None = None, show_progress: bool = True) -> dict[str, int]:
+def train_bpe(
+    sources: Sequence[Path], target: Path, settings: BpeConfig | None = None, show_progress: bool = True
+) -> dict[str, int]:
     """Trains on segmented .txt lines or JSONL documents and writes a tokenizer folder; returns its counts.
 
     Raises CourseError for an empty or unreadable corpus, or one too small for the vocabulary (saying what is possible).

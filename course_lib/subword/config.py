@@ -7,7 +7,11 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
 
-UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")  # ids 0, 1, 2 in every tokenizer of the course; </s> also pads
+UNKNOWN, BEGIN, END = SPECIALS = (
+    "<unk>",
+    "<s>",
+    "</s>",
+)  # ids 0, 1, 2 in every tokenizer of the course; </s> also pads
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -17,7 +21,9 @@ class BpeConfig:
     vocab_size: int = setting(50_000, "entries, specials and byte tokens included", ge=3)
     min_frequency: int = setting(1, "occurrences a pair needs to be merged", ge=1)
     limit_alphabet: int = setting(8_000, "single characters kept, most frequent first", ge=1)
-    lossless: bool = setting(True, "decode to the text before segmentation; false is the recipe, which decodes to words and spaces")
+    lossless: bool = setting(
+        True, "decode to the text before segmentation; false is the recipe, which decodes to words and spaces"
+    )
     byte_fallback: bool = setting(True, "write characters outside the alphabet as bytes (256 entries) instead of <unk>")
 
 
@@ -25,7 +31,9 @@ class BpeConfig:
 class UnigramConfig:
     """Unigram or BPE by `sentencepiece`."""
 
-    input: tuple[Path, ...] = setting((), "JSONL documents or segmented .txt lines; the command line's files come first")
+    input: tuple[Path, ...] = setting(
+        (), "JSONL documents or segmented .txt lines; the command line's files come first"
+    )
     output_dir: Path | None = setting(None, "folder of the product; -o comes first")
     model_type: Literal["unigram", "bpe"] = setting("unigram", "the algorithm")
     vocab_size: int = setting(32_000, "entries, specials and byte tokens included", ge=3)

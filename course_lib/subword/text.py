@@ -13,7 +13,9 @@ def is_segmented(paths: Iterable[Path]) -> bool:
     """Whether the files are segmented lines (.txt, from `course segment`) or documents (.jsonl). Raises CourseError for a mixture."""
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
-        raise CourseError(f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; allowed: all .jsonl (documents) or all .txt (segmented)")
+        raise CourseError(
+            f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; allowed: all .jsonl (documents) or all .txt (segmented)"
+        )
     return kinds == {".txt"}
 
 

@@ -85,7 +85,9 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
     count = processor.get_piece_size()
     pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(count)]
     fallback = any(processor.is_byte(i) for i in range(count))
-    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)
+    model = (
+        models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)
+    )
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="always", split=True)
@@ -107,4 +109,6 @@ def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
         pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in ids and piece[i:] in ids]
         merges += [(score, ids[left], ids[right], left, right) for left, right in pairs]
     merges.sort(key=lambda merge: (-merge[0], merge[1], merge[2]))
-    return models.BPE(ids, [(left, right) for *_, left, right in merges], unk_token=UNKNOWN, fuse_unk=True, byte_fallback=fallback)
+    return models.BPE(
+        ids, [(left, right) for *_, left, right in merges], unk_token=UNKNOWN, fuse_unk=True, byte_fallback=fallback
+    )

@@ -1,7 +1,7 @@
 """Writes MediaWiki exports: for the tests, and to rebuild data/jawiki-sample.xml.bz2 after an edit of its XML.
 
-    bunzip2 -k data/jawiki-sample.xml.bz2 && $EDITOR data/jawiki-sample.xml
-    python -m tests.corpus.dumps data/jawiki-sample.xml data/jawiki-sample.xml.bz2
+bunzip2 -k data/jawiki-sample.xml.bz2 && $EDITOR data/jawiki-sample.xml
+python -m tests.corpus.dumps data/jawiki-sample.xml data/jawiki-sample.xml.bz2
 """
 
 import bz2

@@ -31,6 +31,7 @@ class Request:
     path: str
     range: str | None
     if_range: str | None
+    encoding: str | None = None  # Accept-Encoding
     status: int = 0
     sent: int = 0  # body bytes
 
@@ -42,6 +43,7 @@ class Mirror:
     address: str = ""
     pages: dict[str, Page] = field(default_factory=dict)
     tricks: dict[str, list[str]] = field(default_factory=dict)  # path -> one trick per request, then honest
+    retry_after: str = "0"
     requests: list[Request] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
 
@@ -85,11 +87,15 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, body: bool) -> None:
         tricks = self.mirror.tricks.get(self.path, [])
         trick, _, value = (tricks.pop(0) if tricks else "").partition(" ")
-        self.asked = Request(self.command, self.path, self.headers["Range"], self.headers["If-Range"])
+        self.asked = Request(
+            self.command, self.path, self.headers["Range"], self.headers["If-Range"], self.headers["Accept-Encoding"]
+        )
         self.mirror.requests.append(self.asked)
         page = self.mirror.pages.get(self.path)
         if trick == "status":
-            return self.head(int(value), [("Retry-After", "0")], 0)
+            return self.head(int(value), [("Retry-After", self.mirror.retry_after)], 0)
+        if trick == "moved":
+            return self.head(302, [("Location", value)], 0)
         if page is None:
             return self.head(404, [], 0)
         if trick == "silent":

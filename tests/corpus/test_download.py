@@ -1,5 +1,6 @@
 """The download against a real HTTP server on the loopback that resumes, and misbehaves on demand."""
 
+import dataclasses
 import hashlib
 import io
 import lzma
@@ -175,6 +176,33 @@ def test_a_part_of_unknown_origin_is_not_continued(mirror: Mirror, tmp_path: Pat
     assert mirror.of(path)[0].range is None
 
 
+def test_a_part_from_another_mirror_is_not_continued(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 40000"]
+    failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
+    other = DownloadConfig(mirror.address.replace("127.0.0.1", "localhost"), retries=0)
+    assert download("jawiki", tmp_path, "20261101", other).read_bytes() == body
+    assert mirror.of(path)[1].range is None
+
+
+def test_a_mirror_may_send_us_elsewhere(mirror: Mirror, tmp_path: Path) -> None:
+    body = noise(100_000)
+    path = mirror.dump(body)
+    mirror.put("/real", body)
+    mirror.tricks = {path: ["moved /real"] * 2, "/real": ["cut 40000"]}
+    assert download("jawiki", tmp_path, "20261101", config(mirror)).name == DATED
+    assert mirror.of("/real")[1].range == "bytes=40000-"
+    assert {request.encoding for request in mirror.requests} == {"identity"}
+
+
+def test_a_list_of_checksums_without_end_is_refused(mirror: Mirror, tmp_path: Path) -> None:
+    path = mirror.dump(noise(1000))
+    mirror.put(f"{TIDY}jawiki-20261101-sha1sums.txt", b"x" * 11_000_000)
+    assert "expected a short list" in failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
+    assert not mirror.of(path)
+
+
 @pytest.mark.parametrize("trick", ["no-range", "shifted"])
 def test_a_server_that_does_not_resume_as_asked(mirror: Mirror, tmp_path: Path, trick: str) -> None:
     body = noise(150_000)
@@ -301,6 +329,9 @@ def test_waits_twice_as_long_each_time(mirror: Mirror, tmp_path: Path, monkeypat
     settings = DownloadConfig(mirror.address, mirror.address, 7, 5.0, 1.5)
     failure(lambda: download("jawiki", tmp_path, "20261101", settings))
     assert waits == [1.5, 3, 6, 12, 24, 48, 60]
+    mirror.tricks[path], mirror.retry_after = ["status 429"] * 3, "20"
+    failure(lambda: download("jawiki", tmp_path, "20261101", dataclasses.replace(settings, retries=2)))
+    assert waits[7:] == [20, 20], "the server's own wish"
 
 
 @pytest.mark.parametrize(
@@ -378,10 +409,11 @@ def test_size_is_not_claimed_where_the_server_gave_none(
 def test_an_empty_corpus_is_refused(mirror: Mirror, tmp_path: Path, dataset: str) -> None:
     mirror.dump(b"", "latest")
     mirror.put("/cc-100/ja.txt.xz", b"")
+    (tmp_path / f"jawiki-latest-{DUMP}").touch()
     for _ in range(2):
         message = failure(lambda: download(dataset, tmp_path, settings=config(mirror)))  # type: ignore[arg-type]
         assert "the file on the server is empty (0 bytes)" in message
-    assert not [name for name in files(tmp_path) if not re.search(r"\.part(\.json)?$", name)]
+    assert not any(name.endswith(".verified.json") for name in files(tmp_path))
 
 
 def test_an_empty_file_in_the_place_of_the_corpus_is_replaced(mirror: Mirror, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import bz2
 import hashlib
 import lzma
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,17 @@ from tests.corpus.mirror import noise
 @pytest.mark.parametrize("kind", ["xz", "bz2"])
 def test_container_flaw(tmp_path: Path, kind: str) -> None:
     compress = lzma.compress if kind == "xz" else bz2.compress
-    one, bomb = compress(noise(2_500_000)), compress(b"\0" * 30_000_000)
+    one, bomb = compress(noise(2_500_000)), compress(b"\0" * 30_000_000)  # the second grows a thousandfold
     path = tmp_path / f"x.{kind}"
     for sound in (one, one + one, bomb + one):
         path.write_bytes(sound)
         assert container_flaw(path, kind) == ""
+    path.write_bytes(bomb)
+    tracemalloc.start()
+    assert container_flaw(path, kind) == ""
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16_000_000
     for bad in (b"", one[:-1], one + one[:100], one + b"x", one[:1_500_000] + b"?" + one[1_500_001:]):
         path.write_bytes(bad)
         assert container_flaw(path, kind)

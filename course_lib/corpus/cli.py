@@ -1,0 +1,74 @@
+"""Verbs of chapter 1."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import options
+from course_lib.corpus.config import WikipediaConfig
+
+
+class Dataset(StrEnum):
+    """What can be downloaded."""
+
+    jawiki = "jawiki"
+    cc100 = "cc100"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this chapter's verbs to the `course` command."""
+    from course_lib.corpus.download import DownloadConfig
+    from course_lib.corpus.webtext import WebtextConfig
+
+    group = options.group("From raw dumps to clean documents, one JSON object a line.")
+    group.command("download", epilog=options.epilog(DownloadConfig))(download)
+    group.command("wikipedia", epilog=options.epilog(WikipediaConfig))(wikipedia)
+    group.command("webtext", epilog=options.epilog(WebtextConfig))(webtext)
+    app.add_typer(group, name="corpus")
+
+
+def download(
+    dataset: Annotated[Dataset, typer.Argument(help="jawiki: Japanese Wikipedia; cc100: web text")],
+    date: Annotated[str, typer.Option("--date", metavar="D", help="of the dump, as 20261101; or latest")] = "latest",
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="folder for the file")] = Path("downloads"),
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Download a dump, resuming what was begun, and verify it."""
+    from course_lib.corpus.download import DownloadConfig
+    from course_lib.corpus.download import download as fetch
+
+    path = fetch(dataset.value, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
+    print(f"{path}: complete and verified")
+
+
+def wikipedia(
+    dump: Annotated[Path, typer.Argument(metavar="DUMP", help=".xml, .xml.gz or .xml.bz2")],
+    output: options.Output,
+    workers: options.Workers = options.WORKERS,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Extract the articles of a Wikipedia dump as plain text."""
+    from course_lib.corpus.report import write_report
+    from course_lib.corpus.wikipedia import extract
+
+    report = extract(dump, output, options.settings(WikipediaConfig, "corpus.wikipedia", config, overrides), workers)
+    print(f"{report.summary()} → {output}, {write_report(report, output).name}")
+
+
+def webtext(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help=".txt, .txt.xz, .txt.gz or .txt.bz2 with an empty line between documents")],
+    output: options.Output,
+    workers: options.Workers = options.WORKERS,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Filter web text and remove its duplicates."""
+    from course_lib.corpus.report import write_report
+    from course_lib.corpus.webtext import WebtextConfig, clean_webtext
+
+    report = clean_webtext(source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers)
+    print(f"{report.summary()} → {output}, {write_report(report, output).name}")

@@ -1,0 +1,199 @@
+"""Quality filters for Japanese web text: each measures one thing of a document and has one limit.
+
+`measures(text)` gives every number, so that a notebook can plot them and a limit can be chosen by looking; `first_failure`
+names the filter that removes a document. The limits were chosen on hand-labelled pages and on novels. Nothing here knows
+grammar or topics: a well-written advertisement passes.
+"""
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic.dataclasses import dataclass
+
+from course_lib.config import STRICT, setting
+from course_lib.corpus.grams import code_points, gram_hashes
+
+REPEATED = 10  # characters of a run that counts as repeated when it comes twice
+
+URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
+SENTENCE = re.compile(
+    r"[。！？!?…‥♪]|・・"  # an end of a sentence anywhere
+    r"|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W*$"  # or how a chatty line ends
+)
+SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")  # the dividers of menus, link rows and keyword lists
+FRAME = re.compile(
+    r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い|サイトマップ|ログイン|会員登録"
+    r"|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用|[Cc]ookie ?を使用|JavaScriptを有効|トラックバック|この記事を?シェア"
+    r"|コメントを書く|次の記事|前の記事|ページの?(?:先頭|トップ)へ|続きをお?読|もっと見る|ランキングに参加|アカウントをお持ち"
+)
+FRAME_LENGTH = 100  # characters; in a longer line these words are part of prose
+PROSE_LENGTH = 6  # characters of the shortest line without a sentence end that may count as prose
+PROSE_HIRAGANA = 0.4  # share of hiragana from which such a line does (verse, old spelling)
+
+
+class Kind(IntEnum):
+    """What a character is, as far as the filters care."""
+
+    OTHER = 0  # symbols, emoji, signs
+    HIRAGANA = 1
+    KATAKANA = 2
+    KANJI = 3
+    LETTER = 4  # of any other script
+    DIGIT = 5
+    PUNCTUATION = 6
+    GARBLED = 7  # what UTF-8 turns into when it is read as something else
+
+
+RANGES: tuple[tuple[Kind, str], ...] = (
+    (Kind.HIRAGANA, "ぁ-ゟ"),
+    (Kind.KATAKANA, "ァ-ヺ ー-ヿ ㇰ-ㇿ ｦ-ﾟ"),
+    (Kind.KANJI, "㐀-䶿 一-鿿 豈-\ufaff \U00020000-\U0003ffff 々-〇"),
+    (Kind.LETTER, "Ａ-Ｚ ａ-ｚ \uac00-\ud7a3"),
+    (Kind.DIGIT, "0-9 ０-９"),
+    (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ ～-～ ｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
+    (Kind.GARBLED, "\ufffd-\ufffd 縺-縺 繧-繧 繝-繝 縲-縲 ã-ã ‚-‚ ¤-¤ 銇-銈 銆-銆"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, config=STRICT)
+class FilterConfig:
+    """The limits. Shares are parts of one; white space is not counted anywhere."""
+
+    min_characters: int = setting(80, "shortest document kept [characters]", ge=0)
+    max_garbled: float = setting(0.01, "most wrongly decoded characters, such as U+FFFD or 縺 [share]", ge=0, le=1)
+    min_japanese: float = setting(0.4, "fewest kana and kanji among the letters [share]", ge=0, le=1)
+    min_hiragana: float = setting(0.2, "fewest hiragana among kana and kanji: prose has them [share]", ge=0, le=1)
+    min_prose: float = setting(0.45, "fewest characters in lines that read like sentences [share]", ge=0, le=1)
+    max_symbols: float = setting(0.3, "most signs and emoji [share]", ge=0, le=1)
+    max_digits: float = setting(0.25, "most digits [share]", ge=0, le=1)
+    max_links: float = setting(0.15, "most characters in web addresses [share]", ge=0, le=1)
+    max_repetition: float = setting(0.1, f"most runs of {REPEATED} characters that came before [share]", ge=0, le=1)
+
+
+class Document(NamedTuple):
+    """A text with what several measures need, worked out once."""
+
+    lines: list[str]
+    text: str  # without white space
+    codes: npt.NDArray[np.uint32]
+    kinds: list[int]  # characters of each Kind
+
+
+class Filter(NamedTuple):
+    """A measure and the setting that limits it, from below (`min_…`) or above (`max_…`)."""
+
+    name: str
+    setting: str
+    measure: Callable[[Document], float]
+
+    def removes(self, value: float, settings: FilterConfig) -> bool:
+        """Whether a document with this value goes."""
+        limit: float = getattr(settings, self.setting)
+        return value < limit if self.setting.startswith("min_") else value > limit
+
+    def limit(self, settings: FilterConfig) -> str:
+        """The condition under which a document goes, such as '< 80', for reports."""
+        return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
+
+
+def _length(document: Document) -> float:
+    return len(document.text)
+
+
+def _japanese(document: Document) -> float:
+    japanese = sum(document.kinds[Kind.HIRAGANA : Kind.KANJI + 1])
+    return _share(japanese, japanese + document.kinds[Kind.LETTER])
+
+
+def _hiragana(document: Document) -> float:
+    return _share(document.kinds[Kind.HIRAGANA], sum(document.kinds[Kind.HIRAGANA : Kind.KANJI + 1]))
+
+
+def _prose(document: Document) -> float:
+    lengths = [(len(line), is_prose(line)) for line in document.lines]
+    return _share(sum(length for length, prose in lengths if prose), sum(length for length, _ in lengths))
+
+
+def _links(document: Document) -> float:
+    return _share(sum(map(len, URL.findall("\n".join(document.lines)))), len(document.text))
+
+
+def _repetition(document: Document) -> float:
+    if len(document.codes) <= REPEATED:
+        return 0.0
+    hashes = gram_hashes(document.codes, REPEATED)
+    return 1 - len(np.unique(hashes)) / len(hashes)
+
+
+def _kind_share(kind: Kind) -> Callable[[Document], float]:
+    return lambda document: _share(document.kinds[kind], len(document.text))
+
+
+FILTERS = (  # in the order in which they are asked; the first that fails gives the reason
+    Filter("too_short", "min_characters", _length),
+    Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
+    Filter("not_japanese", "min_japanese", _japanese),
+    Filter("links", "max_links", _links),
+    Filter("digits", "max_digits", _kind_share(Kind.DIGIT)),
+    Filter("symbols", "max_symbols", _kind_share(Kind.OTHER)),
+    Filter("repetition", "max_repetition", _repetition),
+    Filter("boilerplate", "min_prose", _prose),
+    Filter("little_hiragana", "min_hiragana", _hiragana),
+)
+
+
+def measures(text: str) -> dict[str, float]:
+    """Filter name → the number that filter looks at, for a text with line breaks between its paragraphs."""
+    document = _document(text)
+    return {test.name: test.measure(document) for test in FILTERS}
+
+
+def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
+    """The first filter that removes the text and the value it measured, or None for a text that stays."""
+    document = _document(text)
+    for test in FILTERS:
+        value = test.measure(document)
+        if test.removes(value, settings):
+            return test.name, value
+    return None
+
+
+def is_prose(line: str) -> bool:
+    """Whether a line reads like part of a text: not a menu, a row of links, a footer or a list of keywords."""
+    line = line.strip()
+    if len(line) <= FRAME_LENGTH and FRAME.search(line):
+        return False
+    if SENTENCE.search(line):
+        return True
+    if len(line) < PROSE_LENGTH or SEPARATED.search(line):
+        return False
+    return sum("ぁ" <= character <= "ゟ" for character in line) >= PROSE_HIRAGANA * len(line)
+
+
+def _document(text: str) -> Document:
+    dense = "".join(text.split())
+    codes = code_points(dense)
+    kinds = np.bincount(_table()[codes], minlength=len(Kind)).tolist()
+    return Document(text.split("\n"), dense, codes, kinds)
+
+
+@cache
+def _table() -> npt.NDArray[np.uint8]:
+    """Code point → Kind. 1.1 MB, made once in each process."""
+    table = np.zeros(0x110000, dtype=np.uint8)
+    for code in range(0x3000):
+        if chr(code).isalpha():
+            table[code] = Kind.LETTER
+    for kind, ranges in RANGES:
+        for first, _, last in ranges.split():
+            table[ord(first) : ord(last) + 1] = kind
+    return table
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

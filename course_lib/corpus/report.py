@@ -1,0 +1,172 @@
+"""What one corpus run did: documents and characters in, out, and removed by reason, with a few examples of each.
+
+Used by every verb that reads a source and writes documents (web text, Wikipedia). It counts; it decides nothing, and it
+holds no times or machine names, so that the same input gives the same report.
+Characters are Unicode code points without line breaks, counted after cleaning.
+"""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from course_lib.files import atomic_write
+
+EXAMPLE = 80  # characters of a removed text that an example shows
+
+
+def characters(text: str) -> int:
+    """Code points of a text, its line breaks not counted."""
+    return len(text) - text.count("\n")
+
+
+@dataclass
+class Removed:
+    """How much one reason took: `count` documents (or lines), and the first few of them."""
+
+    count: int = 0
+    characters: int = 0
+    examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
+
+    def add(self, other: "Removed", examples: int) -> None:
+        """Adds what another part of the same run removed; keeps the first `examples` examples."""
+        self.count += other.count
+        self.characters += other.characters
+        self.examples = (self.examples + other.examples)[:examples]
+
+
+@dataclass
+class Report:
+    """The counts of one run, or of a part of it (`merge` the parts in order).
+
+    `limits` names the reasons that there are, with the threshold of each as text: a reason that took nothing still has a
+    row in the table. `removed` counts whole documents and `lines` counts lines; nothing is in both, so
+    characters_in = characters_out + those of `removed` + those of `lines`. Lines that never became text (too long,
+    not UTF-8) have no characters. `counts` is for whatever else a run wants to say.
+    """
+
+    name: str = ""
+    source: str = ""
+    documents_in: int = 0
+    characters_in: int = 0
+    documents_out: int = 0
+    characters_out: int = 0
+    limits: dict[str, str] = field(default_factory=dict)
+    removed: dict[str, Removed] = field(default_factory=dict)
+    lines: dict[str, Removed] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: int = 3  # kept for each reason
+
+    def enter(self, text: str) -> None:
+        """Counts one document of the input."""
+        self.documents_in += 1
+        self.characters_in += characters(text)
+
+    def keep(self, text: str) -> None:
+        """Counts one document of the output."""
+        self.documents_out += 1
+        self.characters_out += characters(text)
+
+    def remove(self, reason: str, id: str, text: str, note: str = "") -> None:
+        """Counts one document that `reason` removed; `note` goes with the example (a measure, the document it repeats)."""
+        self._add(self.removed, reason, id, text, note)
+
+    def remove_line(self, reason: str, id: str = "", line: str = "") -> None:
+        """Counts one line removed from a document that may stay; without `line` it never became text."""
+        self._add(self.lines, reason, id, line, "")
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Adds to a free count; zero leaves no entry."""
+        if number:
+            self.counts[name] = self.counts.get(name, 0) + number
+
+    def merge(self, other: "Report") -> None:
+        """Adds the counts of a later part of the same run."""
+        self.documents_in += other.documents_in
+        self.characters_in += other.characters_in
+        self.documents_out += other.documents_out
+        self.characters_out += other.characters_out
+        for mine, theirs in ((self.removed, other.removed), (self.lines, other.lines)):
+            for reason, removed in theirs.items():
+                mine.setdefault(reason, Removed()).add(removed, self.examples)
+        for name, number in other.counts.items():
+            self.count(name, number)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, reasons in the order of `limits`."""
+        plain = asdict(self)
+        plain["removed"] = {reason: plain["removed"][reason] for reason in self._ordered(self.removed)}
+        plain["lines"] = {reason: plain["lines"][reason] for reason in self._ordered(self.lines)}
+        return plain
+
+    def summary(self) -> str:
+        """One line: in, out, and the three reasons that took most documents."""
+        if not self.documents_in:
+            return f"{self.name} {self.source}: no document in the input".lstrip()
+        most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
+        because = ", ".join(f"{reason} {removed.count:,}" for reason, removed in most if removed.count)
+        left = "" if self.documents_out else "no document left: "
+        return (
+            f"{self.name} {self.source}: {left}kept {self.documents_out:,} of {self.documents_in:,} documents "
+            f"({_share(self.documents_out, self.documents_in)}), {self.characters_out:,} of {self.characters_in:,} "
+            f"characters ({_share(self.characters_out, self.characters_in)})"
+            + (f"; removed most: {because}" if because else "")
+        ).lstrip()
+
+    def table(self) -> str:
+        """The whole report as text with aligned columns."""
+        rows = [("", "", "documents", "share", "characters", "share")]
+        rows += [self._row("in", "", self.documents_in, self.characters_in)]
+        for reason in self._ordered(self.limits | self.removed):
+            if reason not in self.lines:
+                removed = self.removed.get(reason, Removed())
+                rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
+        rows += [self._row("out", "", self.documents_out, self.characters_out)]
+        for reason in self._ordered(self.lines):
+            taken = self.lines[reason]
+            share = _share(taken.characters, self.characters_in)
+            rows += [
+                (
+                    f"lines: {reason}",
+                    self.limits.get(reason, ""),
+                    f"{taken.count:,}",
+                    "",
+                    f"{taken.characters:,}",
+                    share,
+                )
+            ]
+        rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
+            .rstrip()
+            for row in rows
+        )  # fmt: skip
+
+    def _add(self, to: dict[str, Removed], reason: str, id: str, text: str, note: str) -> None:
+        removed = to.setdefault(reason, Removed())
+        removed.count += 1
+        removed.characters += characters(text)
+        if text and len(removed.examples) < self.examples:
+            removed.examples.append({"id": id, "text": text[:EXAMPLE], "note": note})
+
+    def _ordered(self, reasons: dict[str, Any]) -> list[str]:
+        known = [reason for reason in self.limits if reason in reasons]
+        return known + [reason for reason in reasons if reason not in self.limits]
+
+    def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
+        shares = _share(documents, self.documents_in), _share(letters, self.characters_in)
+        return label, limit, f"{documents:,}", shares[0], f"{letters:,}", shares[1]
+
+
+def write_report(report: Report, target: Path) -> Path:
+    """Writes the report as JSON beside the product `target`, as `<target>.report.json`; returns that path."""
+    path = target.with_name(target.name + ".report.json")
+    with atomic_write(path) as file:
+        file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    return path
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"

@@ -1,0 +1,163 @@
+"""A Wikipedia dump → articles as JSON lines: {"id", "title", "text"}.
+
+Workers decompress, parse and extract pieces of the dump on their own; what a cut tore apart is put together here, in order, so the
+output is the same for any number of workers. Only articles pass: no redirects, other namespaces or disambiguation pages.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+from lxml import etree
+
+from course_lib.corpus.config import WikipediaConfig
+from course_lib.corpus.dump import PAGE, PAGE_END, Damaged, Piece, decompress, read_pieces, split_pages
+from course_lib.corpus.report import Report
+from course_lib.corpus.wikitext import to_text
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, require_file
+from course_lib.parallel import ordered_map
+from course_lib.progress import progress
+
+LONGEST_PAGE = 64 << 20  # bytes; real pages stay below 2 MB of text, so more without an end is no dump
+WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
+TAG = re.compile(rb"<[^<>]*>")
+REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
+TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
+
+
+@dataclass
+class _Extracted:
+    """What a worker made of a piece: torn bytes at both ends, and the articles between them."""
+
+    head: bytes  # before the first <page>
+    articles: bytes  # JSON lines
+    tail: bytes  # after the last </page>
+    begins: bool  # whether a <page> begins in this piece
+    report: Report
+    read: int = 0  # bytes of the file
+    problem: str = ""
+
+
+def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
+    """Extracts the articles of a .xml, .xml.gz or .xml.bz2 dump into `target` (JSON lines) in constant memory.
+
+    Raises CourseError for a truncated or broken dump, naming the place; the whole articles before it are kept in
+    `<target>.partial`.
+    """
+    report = Report()
+    work = partial(_extract_piece, source, settings or WikipediaConfig())
+    size = require_file(source).stat().st_size
+    with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"extracting {source.name}") as bar:
+        carry = b""
+        for piece in ordered_map(work, read_pieces(source), workers):
+            torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))
+            carry = torn.head + torn.tail
+            for part in (torn, piece):
+                out.write(part.articles)
+                report.merge(part.report)
+            if problem := torn.problem or (piece.begins and _unended(source, carry)) or piece.problem:
+                raise CourseError(problem)
+            carry = piece.tail if piece.begins else carry
+            if len(carry) > LONGEST_PAGE:
+                raise CourseError(f"{source}: {len(carry)} bytes without a whole <page>: not a MediaWiki export")
+            bar.update(piece.read)
+        if problem := _unended(source, carry):
+            raise CourseError(problem)
+        if not report.documents_in:
+            raise CourseError(f"{source}: no <page> found: not a MediaWiki export")
+    return report
+
+
+def _unended(source: Path, carry: bytes) -> str:
+    """What is wrong with bytes that hold the beginning of a page but not its end; '' if nothing is."""
+    if PAGE not in carry:
+        return ""
+    title = TITLE.search(carry)
+    return (
+        f"{source}: broken or truncated: the page {title[1].decode(errors='replace') if title else ''!r} has no </page>"
+    )
+
+
+def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
+    problem = ""
+    try:
+        block = decompress(piece, source)
+    except Damaged as error:
+        block, problem = error.rescued, str(error)
+    head, pages, tail = split_pages(block)
+    result = _Extracted(head, b"", tail, PAGE in block, Report(), piece.read, problem)
+    if pages:
+        lines: list[bytes] = []
+        try:
+            for page in _parse(source, pages, result.report):
+                if line := _article(page, settings, result.report):
+                    lines.append(line)
+        except CourseError as error:
+            result.problem = str(error)
+        result.articles = b"".join(lines)
+    return result
+
+
+def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
+    """The <page> elements of some whole pages. Lines that are not UTF-8 are skipped and counted; broken XML raises CourseError."""
+    pages = _only_utf8(pages, report)
+    try:
+        yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
+    except etree.XMLSyntaxError:  # page by page, to keep those before the broken one and to name it
+        for page in WHOLE_PAGE.findall(pages):
+            try:
+                element = etree.fromstring(page, _parser())
+            except etree.XMLSyntaxError as error:
+                title = TITLE.search(page)
+                name = title[1].decode() if title else ""
+                raise CourseError(f"{source}: broken XML in the page {name!r}: {error.msg}") from None
+            yield element
+
+
+def _parser() -> Any:
+    return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
+
+
+def _only_utf8(pages: bytes, report: Report) -> bytes:
+    try:
+        pages.decode()
+        return pages
+    except UnicodeDecodeError:
+        lines = pages.split(b"\n")
+    for i, line in enumerate(lines):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            lines[i] = b"".join(TAG.findall(line))  # the text goes, the elements around it stay
+            report.invalid_lines += 1
+    return b"\n".join(lines)
+
+
+def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
+    """One page as a JSON line, or nothing if it is no article; either way the report knows."""
+    title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
+    report.read(len(text))
+    reason = _not_an_article(page, text, settings)
+    if reason:
+        report.remove(reason, len(text), title)
+        return b""
+    plain = to_text(text, title, frozenset(settings.drop_sections), report.markup)
+    if len(plain) < settings.min_chars:
+        report.remove("too_short", len(text), title)
+        return b""
+    report.keep(len(plain))
+    return orjson.dumps({"id": page.findtext("id"), "title": title, "text": plain}) + b"\n"
+
+
+def _not_an_article(page: Any, text: str, settings: WikipediaConfig) -> str:
+    if page.findtext("ns") != "0":
+        return "other_namespace"
+    if page.find("redirect") is not None or REDIRECT.match(text):
+        return "redirect"
+    names = "|".join(map(re.escape, settings.disambiguation))
+    return "disambiguation" if re.search(rf"\{{\{{\s*(?:{names})\s*[|}}]", text, re.I) else ""

@@ -1,0 +1,34 @@
+"""Verbs of chapter 2."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import options
+from course_lib.japanese.config import SegmentConfig
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this chapter's verbs to the `course` command."""
+    app.command("segment", epilog=options.epilog(SegmentConfig))(segment)
+
+
+def segment(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="documents: .jsonl, or .txt with an empty line between documents")
+    ],
+    output: options.Output,
+    segmenter: Annotated[
+        str | None, typer.Option("--segmenter", metavar="mecab|jumanpp", help="who finds the words")
+    ] = None,
+    workers: options.Workers = options.WORKERS,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Normalize documents, split them into sentences and segment these into words, one sentence a line."""
+    from course_lib.japanese.pipeline import segment_file
+
+    chosen = [*(overrides or []), *([f"segmenter={segmenter}"] if segmenter else [])]
+    settings = options.settings(SegmentConfig, "japanese.segment", config, chosen)
+    print(segment_file(source, output, settings, workers).summary() + f" → {output}")

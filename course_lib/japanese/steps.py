@@ -1,0 +1,31 @@
+"""Products of chapter 2: the documents of chapter 1 as segmented lines."""
+
+from pathlib import Path
+from typing import Any
+
+from course_lib import config
+from course_lib.corpus.steps import DOCUMENTS
+from course_lib.japanese.config import SegmentConfig
+from course_lib.parallel import default_workers
+from course_lib.workspace import Step
+
+LINES = "lines.txt"  # the file inside each product
+
+
+def steps() -> list[Step]:
+    """One product per source: japanese/wikipedia and japanese/webtext."""
+    settings = config.section("japanese.segment", SegmentConfig)
+    return [Step(f"japanese/{name}", _segment, settings, (f"corpus/{name}",)) for name in ("wikipedia", "webtext")]
+
+
+def _segment(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.japanese.pipeline import segment_file
+
+    settings = config.section("japanese.segment", SegmentConfig)
+    report = segment_file(inputs[0] / DOCUMENTS, folder / LINES, settings, default_workers())
+    return {
+        "documents": report.documents,
+        "lines": report.lines,
+        "words": report.words,
+        "unanalysed": report.unanalysed,
+    }

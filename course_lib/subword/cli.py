@@ -1,0 +1,53 @@
+"""Verbs of chapter 3."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import options
+from course_lib.errors import UsageError
+from course_lib.subword.config import BpeConfig, UnigramConfig
+
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="IN...", help="segmented .txt lines (from `course segment`), or .jsonl documents"),
+]
+Target = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="folder of the tokenizer")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this chapter's verbs to the `course` command."""
+    group = options.group("Train tokenizers; each is also a folder that AutoTokenizer loads.")
+    group.command("bpe", epilog=options.epilog(BpeConfig))(bpe)
+    group.command("unigram", epilog=options.epilog(UnigramConfig))(unigram)
+    app.add_typer(group, name="tokenizer")
+
+
+def bpe(
+    sources: Annotated[list[Path], typer.Argument(metavar="IN...", help="segmented .txt lines, or .jsonl documents")],
+    output: options.Output,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Train BPE as the GPT-2 XL recipe does (library: tokenizers)."""
+    from course_lib.subword.bpe import train_bpe
+
+    counts = train_bpe(sources, output, options.settings(BpeConfig, "subword.bpe", config, overrides))
+    print(f"{counts['vocabulary']} entries, {counts['merges']} merges → {output}")
+
+
+def unigram(
+    sources: Inputs = None,
+    output: Target = None,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Train Unigram or BPE with sentencepiece. Inputs and OUT may stand in the YAML as `input` and `output_dir`."""
+    from course_lib.subword.unigram import train_unigram
+
+    settings = options.settings(UnigramConfig, "subword.unigram", config, overrides)
+    inputs, target = sources or list(settings.input), output or settings.output_dir
+    if not inputs or target is None:
+        raise UsageError("input, output_dir: give IN... and -o OUT, or both keys in the YAML of -c")
+    print(f"{train_unigram(inputs, target, settings)['vocabulary']} entries → {target}")

@@ -1,0 +1,13 @@
+"""Shared by all tests: a workspace of their own, and no profile from outside."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path_factory.mktemp("workspace")
+    monkeypatch.setenv("COURSE_WORKSPACE", str(place))
+    monkeypatch.delenv("COURSE_PROFILE", raising=False)
+    return place

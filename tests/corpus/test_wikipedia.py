@@ -1,0 +1,132 @@
+"""The dump as a stream: forms, worker counts, and every way a dump can be broken."""
+
+import bz2
+import gzip
+import re
+from pathlib import Path
+
+import orjson
+import pytest
+
+from course_lib import workspace
+from course_lib.corpus.config import WikipediaConfig
+from course_lib.corpus.report import Report
+from course_lib.corpus.wikipedia import extract
+from course_lib.errors import CourseError
+from tests.corpus.dumps import export, multistream
+
+PROSE = "これは十分に長い本文である。" * 12
+PAGES = [(f"記事{i}", f"'''記事{i}'''は{i}番目の記事である。{PROSE}") for i in range(40)]
+XML = export(PAGES)
+
+
+def run(folder: Path, name: str, content: bytes, workers: int = 1) -> tuple[bytes, Report]:
+    (folder / name).write_bytes(content)
+    report = extract(folder / name, folder / "out.jsonl", WikipediaConfig(), workers)
+    return (folder / "out.jsonl").read_bytes(), report
+
+
+def fails(folder: Path, name: str, content: bytes) -> tuple[str, int]:
+    """The error line, and how many articles were saved in .partial."""
+    (folder / "out.jsonl").write_bytes(b"earlier product")
+    with pytest.raises(CourseError) as caught:
+        run(folder, name, content)
+    assert (folder / "out.jsonl").read_bytes() == b"earlier product"
+    assert "\n" not in str(caught.value)
+    partial = folder / "out.jsonl.partial"
+    saved = partial.read_bytes().splitlines() if partial.exists() else []
+    assert all(orjson.loads(line)["text"] for line in saved)
+    assert (str(partial) in str(caught.value)) == bool(saved)
+    return str(caught.value), len(saved)
+
+
+def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None:
+    raw = XML.encode()
+    expected, report = run(tmp_path, "a.xml", raw)
+    assert [orjson.loads(line)["title"] for line in expected.splitlines()] == [title for title, _ in PAGES]
+    assert (report.documents_in, report.documents_out) == (40, 40)
+    blind = b"".join(bz2.compress(raw[i : i + 777]) for i in range(0, len(raw), 777))  # streams cut in the middle of pages
+    forms = {"b.xml.gz": gzip.compress(raw), "c.xml.bz2": bz2.compress(raw), "d.xml.bz2": multistream(XML, 7), "e.xml.bz2": blind}
+    for name, content in forms.items():
+        assert run(tmp_path, name, content)[0] == expected, name
+    assert run(tmp_path, "d.xml.bz2", forms["d.xml.bz2"], workers=2)[0] == expected
+
+
+def test_pieces_smaller_than_a_page_are_stitched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = run(tmp_path, "a.xml", XML.encode())
+    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", 97)  # 388 bytes a piece: pages, tags and characters are all torn
+    assert run(tmp_path, "b.xml", XML.encode())[0] == expected
+
+
+def test_only_articles_pass(tmp_path: Path) -> None:
+    others = [
+        ("転送", "#REDIRECT [[記事1]]"), ("転送二", "#転送 [[記事1]]"), ("ノート:記事1", PROSE), ("Template:t", PROSE),
+        ("意味", f"{PROSE}\n{{{{aimai}}}}"), ("短い", "短い。"),
+    ]  # fmt: skip
+    lines, report = run(tmp_path, "a.xml", export([*PAGES[:3], *others]).encode())
+    assert len(lines.splitlines()) == 3
+    removed = {reason: removed.documents for reason, removed in report.removed.items()}
+    assert removed == {"redirect": 2, "other_namespace": 2, "disambiguation": 1, "too_short": 1}
+
+
+def test_truncated_and_broken_archives_keep_what_came_before(tmp_path: Path) -> None:
+    packed = multistream(XML, 5)
+    message, saved = fails(tmp_path, "a.xml.bz2", packed[: len(packed) * 2 // 3])
+    offset = re.search(r"stream that starts at byte (\d+)", message)
+    assert offset and packed[int(offset[1]) :].startswith(b"BZh") and 20 <= saved < 40
+    broken = bytearray(packed)
+    broken[len(packed) // 2 : len(packed) // 2 + 9] = b"\0" * 9
+    message, saved = fails(tmp_path, "b.xml.bz2", bytes(broken))
+    assert "broken bz2 data in the stream that starts at byte" in message and 10 <= saved < 40
+    zipped = gzip.compress(XML.encode(), mtime=0)
+    message, saved = fails(tmp_path, "c.xml.gz", zipped[: len(zipped) - 200])
+    assert f"stops at byte {len(zipped) - 200}" in message
+
+
+def test_broken_xml_names_the_page(tmp_path: Path) -> None:
+    message, saved = fails(tmp_path, "a.xml", XML.replace("<title>記事9</title>", "<title>記事9<b></title>").encode())
+    assert "broken XML in the page" in message and "記事9" in message and saved == 9
+    message, saved = fails(tmp_path, "b.xml", XML[: XML.index("記事7</title>") + 40].encode())
+    assert "'記事7' has no </page>" in message and saved == 7
+
+
+def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None:
+    bad = XML.encode().replace("3番目の記事".encode(), b"3\xe7\x95 broken\nsecond line", 1)
+    lines, report = run(tmp_path, "a.xml", bad)
+    assert report.invalid_lines == 1 and report.documents_out == 40
+    text = orjson.loads(lines.splitlines()[3])["text"]
+    assert text.startswith("second line") and "\ufffd" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.xml", b"", "the file is empty"),
+        ("a.xml", b"no dump at all\n" * 99, "no <page> found"),
+        ("a.xml.bz2", b"no bz2", "not a bz2 file"),
+        ("a.xml.gz", b"no gzip", "not a gzip file"),
+        ("a.7z", b"x", "unknown ending '.7z'; allowed: .xml, .xml.gz, .xml.bz2"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    assert message in fails(tmp_path, name, content)[0]
+
+
+def test_a_directory_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="is a directory"):
+        extract(tmp_path, tmp_path / "out.jsonl")
+    with pytest.raises(CourseError, match="no such file"):
+        extract(tmp_path / "none.xml", tmp_path / "out.jsonl")
+
+
+def test_a_long_line_without_pages_needs_no_memory_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.corpus.wikipedia.LONGEST_PAGE", 8 << 20)
+    assert "without a whole <page>" in fails(tmp_path, "a.xml", b"<page>" + b"a" * 50_000_000)[0]
+
+
+def test_bundled_sample_has_what_the_course_promises(tmp_path: Path) -> None:
+    report = extract(workspace.data("jawiki-sample.xml.bz2"), tmp_path / "out.jsonl", WikipediaConfig(), 1)
+    assert report.documents_out >= 300
+    texts = [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert sum(len(text.encode()) for text in texts) >= 250_000
+    assert {"redirect", "other_namespace", "disambiguation"} <= set(report.removed)

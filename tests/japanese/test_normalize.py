@@ -1,0 +1,46 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.japanese import normalize
+
+
+@pytest.mark.parametrize(
+    ("typed", "normal"),
+    [
+        ("ﾊﾝｶｸ ｶﾅ ﾊﾟｰﾃｨｰ", "ハンカクカナパーティー"),
+        ("ＡＢＣ　１２３", "ABC 123"),
+        ("スーーーパーーー〜〜〜", "スーパー"),
+        ("検索 エンジン 自作 入門", "検索エンジン自作入門"),
+        ("Visual   Studio　Code", "Visual Studio Code"),
+        ("か\u3099", "が"),
+        ("a\tb\u00a0c\u2003d\u200be", "a b c d e"),
+        ("a\x00b\x1bc\u200ed", "abcd"),
+        ("一行目\r\n二行目", "一行目\n二行目"),
+        ("▁", "_"),
+        ("①㈱Ⅳ", "①㈱Ⅳ"),  # what NFKC would change and this does not
+        ("\ud800x", "x"),
+        ("", ""),
+    ],
+)
+def test_examples(typed: str, normal: str) -> None:
+    assert normalize(typed) == normal
+
+
+def test_differs_from_nfkc_where_the_lesson_says_so() -> None:
+    assert unicodedata.normalize("NFKC", "①㈱Ⅳ") == "1(株)IV"
+    assert unicodedata.normalize("NFKC", "スーーーパー") == "スーーーパー"
+
+
+@given(st.text())
+def test_result_has_no_white_space_but_single_spaces_and_line_breaks(text: str) -> None:
+    normal = normalize(text)
+    assert not [char for char in normal if char.isspace() and char not in " \n"]
+    assert "▁" not in normal and "  " not in normal
+
+
+@given(st.text())
+def test_normalizing_twice_changes_nothing(text: str) -> None:
+    assert normalize(normalize(text)) == normalize(text)

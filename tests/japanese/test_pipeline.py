@@ -1,0 +1,80 @@
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from course_lib import workspace
+from course_lib.errors import CourseError
+from course_lib.japanese import desegment, normalize, split_sentences
+from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.pipeline import segment_file
+
+TEXTS = ["雨が降った。風も吹いた。", "Visual Studioを使う。\n見出し", "", "終わり。"]
+
+
+def jsonl(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts), encoding="utf8")
+    return path
+
+
+def test_a_sentence_a_line_and_an_empty_line_between_documents(tmp_path: Path) -> None:
+    report = segment_file(jsonl(tmp_path / "in.jsonl", TEXTS), tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_text(encoding="utf8") == (
+        "雨 が 降った 。\n風 も 吹いた 。\n\nVisual ␣Studio を 使う 。\n見出し\n\n終わり 。\n\n"
+    )
+    assert (report.documents, report.lines, report.unanalysed) == (4, 5, 0)
+
+
+def test_plain_form_and_own_lines(tmp_path: Path) -> None:
+    settings = SegmentConfig(mark_spaces=False, split=False, normalize=False)
+    segment_file(jsonl(tmp_path / "in.jsonl", ["ＡＢ CD。x\n\ny"]), tmp_path / "out.txt", settings)
+    assert (tmp_path / "out.txt").read_text(encoding="utf8") == "ＡＢ CD 。 x\ny\n\n"
+
+
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.documents.BATCH", 20_000)
+    raw = lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="ignore")
+    source = jsonl(tmp_path / "in.jsonl", raw.split("\n\n"))
+    outputs = []
+    for workers in (1, 2):
+        segment_file(source, tmp_path / f"{workers}.txt", workers=workers)
+        outputs.append((tmp_path / f"{workers}.txt").read_bytes())
+    assert outputs[0] == outputs[1]
+    lines = [line for line in outputs[0].decode().split("\n") if line]
+    expected = [sentence for text in raw.split("\n\n") for sentence in split_sentences(normalize(text))]
+    assert [desegment(line) for line in lines] == expected
+
+
+def test_plain_text_with_empty_lines_is_documents_too(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("雨。\n風。\n\n\n空。\n", encoding="utf8")
+    report = segment_file(tmp_path / "in.txt", tmp_path / "out.txt")
+    assert report.documents == 2 and (tmp_path / "out.txt").read_text(encoding="utf8") == "雨 。\n風 。\n\n空 。\n\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{broken", "line 2: not readable as JSON"),
+        (b'{"title": "x"}', 'line 2: expected an object with a string "text"'),
+        (b'{"text": 3}', 'line 2: expected an object with a string "text"'),
+        (b'{"text": "\xff"}', "line 2: not readable as JSON"),
+        (b"[1]", "line 2: expected an object"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bad_line_is_named_and_the_earlier_product_stays(tmp_path: Path, line: bytes, message: str, workers: int) -> None:
+    (tmp_path / "out.txt").write_text("earlier")
+    (tmp_path / "in.jsonl").write_bytes(b'{"text": "x"}\n' + line + b"\n")
+    with pytest.raises(CourseError, match=f"in.jsonl, {message}"):
+        segment_file(tmp_path / "in.jsonl", tmp_path / "out.txt", workers=workers)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.txt"]
+    assert (tmp_path / "out.txt").read_text() == "earlier"
+
+
+def test_asking_for_jumanpp_where_there_is_none_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JUMANPP", raising=False)
+    with pytest.raises(CourseError, match="jumanpp"):
+        segment_file(jsonl(tmp_path / "in.jsonl", TEXTS), tmp_path / "out.txt", SegmentConfig(segmenter="jumanpp"))
+    assert not (tmp_path / "out.txt").exists()

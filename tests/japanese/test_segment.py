@@ -1,0 +1,89 @@
+"""Reversibility, and the traps of the analyser (reference: the Juman dictionary has entries that end inside a character)."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from course_lib import workspace
+from course_lib.japanese import desegment, mecab, segment
+from course_lib.japanese.marks import mark, unmark
+
+NASTY = st.text(alphabet=st.sampled_from(list("早稲田大学でｱ ␣␛se\x00\r\t\u3000\u00a0\x85\u2028▁😀\u200d👩🏽#<>'\"\\%,")), max_size=40)
+ANY = st.text(st.characters(exclude_characters="\n", exclude_categories=())) | NASTY  # any character, lone surrogates too
+
+
+def test_the_recipe_authors_example() -> None:
+    text = "早稲田大学で自然言語処理を勉強している大学生です。"
+    plain = "早稲田 大学 で 自然 言語 処理 を 勉強 して いる 大学生 です 。"
+    assert segment(text, mark_spaces=False) == segment(text) == plain
+    assert desegment(plain) == text
+
+
+def test_spaces_are_marked_or_dropped() -> None:
+    assert segment("Visual  Studioを使う ") == "Visual ␣␣Studio を 使う ␣"
+    assert segment("Visual  Studioを使う ", mark_spaces=False) == "Visual Studio を 使う"
+    assert segment("␣␛ x") == "␛s␛e ␣x"
+
+
+@given(ANY)
+@example("彼は東京でっす。でせうことをゝ")
+@example("a" * 3000)
+@example("ア" * 3000 + " " * 50)
+@example("\x00")
+@example(" ")
+@example("")
+@example("\ud800")
+def test_desegment_is_the_inverse(text: str) -> None:
+    segmented = segment(text)
+    assert desegment(segmented) == text
+    assert "  " not in segmented and "\n" not in segmented
+
+
+@given(ANY)
+def test_words_add_up_to_the_text(text: str) -> None:
+    words = mecab.words(text)
+    assert "".join(words) == text
+
+
+@given(st.text())
+def test_marks_are_reversible(text: str) -> None:
+    assert unmark(mark(text)) == text and " " not in mark(text)
+
+
+@given(st.text(alphabet="␣␛se ", max_size=12))
+def test_marks_in_any_order(text: str) -> None:
+    assert unmark(mark(text)) == text
+
+
+def test_line_breaks_stay() -> None:
+    assert segment("雨。\n\n風 a") == "雨 。\n\n風 ␣a"
+
+
+@pytest.mark.parametrize("text", ["あ" * 100_000, "ａ" * 50_000, "雨が降る。" * 50_000], ids=["kana", "letters", "prose"])
+def test_very_long_lines_do_no_harm(text: str) -> None:
+    assert desegment(segment(text)) == text
+
+
+def test_cut_lines_are_cut_at_sentence_ends() -> None:
+    long = "雨が降った。" * 400
+    assert segment(long).split(" ").count("。") == 400 and segment(long) == " ".join([segment("雨が降った。")] * 400)
+
+
+def test_offsets_and_words_agree_on_real_text() -> None:
+    lines = lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="ignore").split("\n")
+    for line in lines[:200]:
+        assert "".join(mecab._by_offsets(line)) == line
+        if line.isprintable():
+            assert mecab._by_offsets(line[:900]) == mecab.words(line[:900])
+
+
+def test_import_has_no_side_effects() -> None:
+    import subprocess
+    import sys
+
+    loaded = "import sys, course_lib.japanese; print([m for m in ('torch', 'transformers', 'fugashi') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert done.stdout.strip() == "[]"

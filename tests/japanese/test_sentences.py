@@ -1,0 +1,56 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.japanese import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("雨が降った。風も吹いた。", ["雨が降った。", "風も吹いた。"]),
+        ("「そうですね。」と彼は言った。次の日。", ["「そうですね。」と彼は言った。", "次の日。"]),
+        ("「はい。」彼は立った。", ["「はい。」", "彼は立った。"]),
+        ("「「入れ子。」です。」と言う。次。", ["「「入れ子。」です。」と言う。", "次。"]),
+        ("彼は（笑いながら。）去った。（終わり。）次。", ["彼は（笑いながら。）去った。", "（終わり。）", "次。"]),
+        ("「閉じない。次の文。", ["「閉じない。", "次の文。"]),
+        ("円周率は3.14です。版は1.2.3。", ["円周率は3.14です。", "版は1.2.3。"]),
+        ("宛先はtaro.y@example.co.jpです。", ["宛先はtaro.y@example.co.jpです。"]),
+        ("https://example.com/a.html?b=1を見て。次。", ["https://example.com/a.html?b=1を見て。", "次。"]),
+        ("えーと……そうですね。まあ…いいか。", ["えーと……そうですね。", "まあ…いいか。"]),
+        ("He said... well. Then Mr. Smith left. 彼は帰った。", ["He said... well.", "Then Mr. Smith left.", "彼は帰った。"]),
+        ("the U.S. now.彼は元気。", ["the U.S. now.", "彼は元気。"]),
+        ("本当か？と聞いた。え？まさか！", ["本当か？と聞いた。", "え？", "まさか！"]),
+        ("すごい！！！やった！？次。", ["すごい！！！", "やった！？", "次。"]),
+        ("Yahoo!ニュースを見た。", ["Yahoo!ニュースを見た。"]),
+        ("である．これは，例．", ["である．", "これは，例．"]),
+        ("楽しかった（笑）。行きました！😊 またね♪", ["楽しかった（笑）。", "行きました！😊", "またね♪"]),
+        ("モーニング娘。のコンサート", ["モーニング娘。のコンサート"]),
+        ("今日は天気が\nいいです。散歩に\n行きました。", ["今日は天気がいいです。", "散歩に行きました。"]),
+        ("彼は「今日は。\nいい日だ。」と言った。", ["彼は「今日は。いい日だ。」と言った。"]),
+        ("歴史\n1877年に始まる。", ["歴史", "1877年に始まる。"]),
+        ("見出しの\n\n本文。", ["見出しの", "本文。"]),
+        ("材料は\n・卵\n・米", ["材料は", "・卵", "・米"]),
+        ("We walked, and\nwe talked,\nthen left.", ["We walked, and", "we talked, then left."]),
+        ("", []),
+        (" \n 　", []),
+        ("。", ["。"]),
+    ],
+)
+def test_examples(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+def squeeze(text: str) -> str:
+    return "".join(text.split())
+
+
+@given(st.text(alphabet=st.sampled_from(list("あ漢ア。、！？!?.…「」『』（）()a1 　\n・笑と😊")), max_size=60))
+def test_nothing_is_lost_or_moved(text: str) -> None:
+    sentences = split_sentences(text)
+    assert squeeze("".join(sentences)) == squeeze(text)
+    assert all(sentence.strip() == sentence != "" and "\n" not in sentence for sentence in sentences)
+
+
+def test_a_long_line_takes_linear_time() -> None:
+    assert len(split_sentences("雨が「降った」。" * 20_000)) == 20_000
