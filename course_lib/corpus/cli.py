@@ -32,7 +32,9 @@ def register(app: typer.Typer) -> None:
 def download(
     dataset: Annotated[Dataset, typer.Argument(help="jawiki: Japanese Wikipedia; cc100: web text")],
     date: Annotated[str, typer.Option("--date", metavar="D", help="of the dump, as 20261101; or latest")] = "latest",
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="folder for the file")] = Path("downloads"),
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="folder for the file")] = Path(
+        "downloads"
+    ),
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
@@ -60,7 +62,10 @@ def wikipedia(
 
 
 def webtext(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help=".txt, .txt.xz, .txt.gz or .txt.bz2 with an empty line between documents")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help=".txt, .txt.xz, .txt.gz or .txt.bz2 with an empty line between documents"),
+    ],
     output: options.Output,
     workers: options.Workers = options.WORKERS,
     config: options.Config = None,
@@ -70,5 +75,7 @@ def webtext(
     from course_lib.corpus.report import write_report
     from course_lib.corpus.webtext import WebtextConfig, clean_webtext
 
-    report = clean_webtext(source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers)
+    report = clean_webtext(
+        source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers
+    )
     print(f"{report.summary()} → {output}, {write_report(report, output).name}")

@@ -1,10 +1,11 @@
 """The two corpora of the recipes, from their publishers or a mirror: the Japanese Wikipedia's dump and Japanese CC-100.
 
-A file appears under its own name only when it is whole and verified; until then it is `<name>.part`, which a later call goes on
-with; `<name>.verified.json` beside it notes what was verified. How bytes travel is transfer.py, how a file is verified integrity.py;
-what is in it is wikipedia.py and webtext.py.
+A file appears under its own name only when it is whole and verified; until then it is `<name>.part`, which a later call
+goes on with. `<name>.verified.json` beside it notes what was verified. How bytes travel is transfer.py, how a file is
+verified integrity.py; what is in it is wikipedia.py and webtext.py.
 
-Sources: https://dumps.wikimedia.org/jawiki/ (dumps with sha1 and md5 sums), https://data.statmt.org/cc-100/ (no sums known).
+Sources: https://dumps.wikimedia.org/jawiki/ (dumps with sha1 and md5 sums), https://data.statmt.org/cc-100/ (no sums
+known).
 """
 
 import os
@@ -60,12 +61,12 @@ class Source:
 
 
 def download(dataset: Dataset, target_folder: Path, date: str = "latest", settings: DownloadConfig = DEFAULTS) -> Path:
-    """Downloads a corpus into `target_folder`, or goes on with a download that broke; returns the complete, verified file.
+    """Downloads a corpus into `target_folder`, or goes on with a download that broke; returns the whole, verified file.
 
-    `date` chooses the Wikipedia dump: `latest`, or a day like 20261101. Prints one line that says what was verified. A file that
-    is there and verified is not downloaded again; for `latest` the published checksum is asked for, to see if it is still so.
-    Raises UsageError before any request for a wrong data set or date; CourseError with one line for what goes wrong later: an
-    earlier complete file is then as it was.
+    `date` chooses the Wikipedia dump: `latest`, or a day like 20261101. Prints one line that says what was verified.
+    A file that is there and verified is not downloaded again; for `latest` the published checksum is asked for, to see
+    if it is still so. Raises UsageError before any request for a wrong data set or date; CourseError with one line for
+    what goes wrong later: an earlier complete file is then as it was.
     """
     source = _source(dataset, date, settings)
     target = target_folder / source.name
@@ -195,7 +196,8 @@ def _how(target: Path, published: Checksum | None, sized: bool = True) -> str:
     if published:
         return f"{published.algorithm} verified"
     size = "its size and the" if sized else "the"
-    return f"no checksum is published for it: only {size} {target.suffix[1:]} container's own integrity check were verified"
+    container = f"{target.suffix[1:]} container's own integrity check"
+    return f"no checksum is published for it: only {size} {container} were verified"
 
 
 def _notes(target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Whether a downloaded file is what its publisher put out: by a published checksum, or at least by the container's own checks.
+"""Whether a file is what its publisher put out: by a published checksum, or at least by the container's own checks.
 
 It reads files and lists of checksums; it fetches nothing and removes nothing.
 """
@@ -28,7 +28,7 @@ class Checksum:
 
 
 def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """The checksum of the first file whose name fits the pattern `name`, from a list as `sha1sum` writes it; None if not there."""
+    """The checksum of the first file whose name fits the pattern `name` in a list as `sha1sum` writes it, or None."""
     line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
     for text in listing.splitlines():
         if found := line.fullmatch(text):
@@ -47,8 +47,8 @@ def digest(path: Path, algorithm: str) -> str:
 def container_flaw(path: Path, kind: str) -> str:
     """Why a file is no sound `xz` or `bz2` container, with the place [byte]; empty if it is sound.
 
-    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, and the last stream
-    must end. bz2.open and lzma.open would pass over what follows a sound stream; this does not.
+    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, and the last
+    stream must end. bz2.open and lzma.open would pass over what follows a sound stream; this does not.
     """
     stream, read = None, 0
     for chunk in _chunks(path):

@@ -33,7 +33,10 @@ def steps() -> list[Step]:
     """wikipedia and webtext; before them their downloads where the profile asks for the real thing."""
     sources = config.section("corpus.sources", Sources)
     made = []
-    plan: tuple[tuple[str, Dataset, str], ...] = (("wikipedia", "jawiki", sources.wikipedia), ("webtext", "cc100", sources.webtext))
+    plan: tuple[tuple[str, Dataset, str], ...] = (
+        ("wikipedia", "jawiki", sources.wikipedia),
+        ("webtext", "cc100", sources.webtext),
+    )
     for name, dataset, kind in plan:
         raw: Path | str = workspace.data(BUNDLED[dataset]) if kind == "bundled" else f"corpus/{dataset}"
         if isinstance(raw, str):

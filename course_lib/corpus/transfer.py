@@ -1,9 +1,10 @@
-"""One file over HTTP, however often the connection breaks: resumed by Range, restarted when the remote file has changed.
+"""One file over HTTP, however often the connection breaks: resumed by Range, begun anew when the remote file changed.
 
-What has arrived lies in a `.part` file with a small `.part.json` beside it that remembers which version of the remote file the
-bytes belong to (its ETag or Last-Modified). If-Range sends that back, so a server whose file has changed answers with the whole
-new file, and two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and 15.5.17). This module knows nothing of data sets
-and checksums (that is download.py); its names for local files come from the caller, never from a server.
+What has arrived lies in a `.part` file with a small `.part.json` beside it that remembers which version of the remote
+file the bytes belong to (its ETag or Last-Modified). If-Range sends that back, so a server whose file has changed
+answers with the whole new file, and two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and 15.5.17). This
+module knows nothing of data sets and checksums (that is download.py); its names for local files come from the caller,
+never from a server.
 """
 
 import errno
@@ -67,8 +68,9 @@ class Version:
 class Transfer:
     """An HTTP client with patience. Use as a context manager.
 
-    timeout [s] is how long a server may stay silent. An attempt that fails is followed by another after `backoff` s, doubled
-    each time; `retries` counts the attempts in a row that bring nothing new, so a long file may break any number of times.
+    timeout [s] is how long a server may stay silent. An attempt that fails is followed by another after `backoff` s,
+    doubled each time; `retries` counts the attempts in a row that bring nothing new, so a long file may break any
+    number of times.
     """
 
     def __init__(self, timeout: float, retries: int, backoff: float) -> None:
@@ -191,7 +193,7 @@ def _size(part: Path) -> int:
 
 
 def _remembered(part: Path, url: str) -> Version | None:
-    """The version the bytes in `part` belong to; None if it is unknown, from elsewhere, or could not be recognized again."""
+    """The version the bytes in `part` belong to; None if unknown, from elsewhere, or not to be recognized again."""
     try:
         found = TypeAdapter(Version).validate_json(_notes(part).read_bytes())
     except (OSError, ValueError):

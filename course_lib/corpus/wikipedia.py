@@ -5,6 +5,7 @@ output is the same for any number of workers. Only articles pass: no redirects, 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
+LIMITS = {"other_namespace": "ns is not 0", "redirect": "", "disambiguation": "by its template"}
 
 
 @dataclass
@@ -49,8 +51,9 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
     Raises CourseError for a truncated or broken dump, naming the place; the whole articles before it are kept in
     `<target>.partial`.
     """
-    report = Report()
-    work = partial(_extract_piece, source, settings or WikipediaConfig())
+    settings = settings or WikipediaConfig()
+    report = Report("wikipedia", source.name, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
+    work = partial(_extract_piece, source, settings)
     size = require_file(source).stat().st_size
     with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"extracting {source.name}") as bar:
         carry = b""
@@ -134,24 +137,27 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
             line.decode()
         except UnicodeDecodeError:
             lines[i] = b"".join(TAG.findall(line))  # the text goes, the elements around it stay
-            report.invalid_lines += 1
+            report.remove_line("invalid_utf8")
     return b"\n".join(lines)
 
 
 def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
     """One page as a JSON line, or nothing if it is no article; either way the report knows."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
-    report.read(len(text))
-    reason = _not_an_article(page, text, settings)
-    if reason:
-        report.remove(reason, len(text), title)
+    identifier = page.findtext("id") or ""
+    report.enter(text)
+    if reason := _not_an_article(page, text, settings):
+        report.remove(reason, identifier, text, title)
         return b""
-    plain = to_text(text, title, frozenset(settings.drop_sections), report.markup)
+    markup: Counter[str] = Counter()
+    plain = to_text(text, title, frozenset(settings.drop_sections), markup)
     if len(plain) < settings.min_chars:
-        report.remove("too_short", len(text), title)
+        report.remove("too_short", identifier, text, title)
         return b""
-    report.keep(len(plain))
-    return orjson.dumps({"id": page.findtext("id"), "title": title, "text": plain}) + b"\n"
+    report.keep(plain)
+    for kind, removed in markup.items():
+        report.count(f"characters of {kind}", removed)
+    return orjson.dumps({"id": identifier, "title": title, "text": plain}) + b"\n"
 
 
 def _not_an_article(page: Any, text: str, settings: WikipediaConfig) -> str:

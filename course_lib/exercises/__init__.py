@@ -61,3 +61,18 @@ class Chapter:
         exercise = self._get(number)
         shown = dedent(inspect.getsource(exercise.solution)) if callable(exercise.solution) else repr(exercise.solution)
         print(f"{shown.rstrip()}\n# {exercise.explanation}")
+
+
+def run_cases(
+    function: Any, cases: list[tuple[tuple[Any, ...], Any]], explain: Callable[[Any, Any, Any], str]
+) -> str | None:
+    """The first case a learner's function gets wrong, explained; None if it gets all right."""
+    if not callable(function):
+        return f"expected a function, got {type(function).__name__}: write the name without brackets behind it."
+    for arguments, wanted in cases:
+        given = function(*arguments)
+        if given != wanted and not (
+            isinstance(wanted, float) and isinstance(given, float | int) and abs(given - wanted) < 1e-9
+        ):
+            return explain(arguments, wanted, given)
+    return None

@@ -5,6 +5,7 @@ A candidate is found by one regular expression; the reasons against a cut are as
 """
 
 import re
+from bisect import bisect_right
 
 OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
@@ -82,29 +83,31 @@ def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[t
     last = (
         candidate.start("closing") + len(candidate["closing"]) - 1
     )  # the mark itself, or the last bracket that closes
-    for opening, closing in inside:
-        if opening < last < closing:
-            return True
-        if closing == last and line[opening] in "（(" and line[start:opening].strip():
-            return True
-    return False
+    pair = bisect_right(inside, (last, -1)) - 1  # the last pair that opens before it
+    if pair < 0:
+        return False
+    opening, closing = inside[pair]
+    return last < closing or (last == closing and line[opening] in "（(" and line[start:opening].strip() != "")
 
 
 def _enclosed(line: str) -> list[tuple[int, int]]:
-    """(opening, closing) positions of the brackets that have a partner. A lone one encloses nothing."""
+    """(opening, closing) positions of the outermost brackets that have a partner, in order. A lone one encloses nothing."""
     waiting: list[tuple[str, int]] = []
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for bracket in BRACKET.finditer(line):
         if bracket[0] in OPEN:
             waiting.append((bracket[0], bracket.start()))
         elif (depth := _innermost(waiting, PARTNER[bracket[0]])) is not None:
-            pairs.append((waiting[depth][1], bracket.start()))
+            opening = waiting[depth][1]
             del waiting[depth:]
+            while pairs and pairs[-1][0] > opening:  # pairs within this one
+                pairs.pop()
+            pairs.append((opening, bracket.start()))
     return pairs
 
 
 def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
-    return next((i for i in range(len(waiting) - 1, -1, -1) if waiting[i][0] == kind), None)
+    return next((i for i in range(len(waiting) - 1, max(-1, len(waiting) - 17), -1) if waiting[i][0] == kind), None)
 
 
 def _ends_here(line: str, candidate: re.Match[str]) -> bool:

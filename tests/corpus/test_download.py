@@ -345,7 +345,8 @@ def test_a_wrong_date_is_refused_before_any_request(mirror: Mirror, tmp_path: Pa
 
 def test_wrong_settings_are_refused(mirror: Mirror, tmp_path: Path) -> None:
     assert "date" in failure(lambda: download("cc100", tmp_path, "20261101", config(mirror)), UsageError)
-    assert "expected jawiki or cc100" in failure(lambda: download("enwiki", tmp_path), UsageError)  # type: ignore[arg-type]
+    wiki = "enwiki"
+    assert "expected jawiki or cc100" in failure(lambda: download(wiki, tmp_path), UsageError)  # type: ignore[arg-type]
     for key, value in {"wikipedia_mirror": "ftp://x", "cc100_mirror": "", "retries": -1, "timeout": 0}.items():
         with pytest.raises(UsageError, match=key):
             build(DownloadConfig, {key: value})

@@ -45,8 +45,15 @@ def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None
     expected, report = run(tmp_path, "a.xml", raw)
     assert [orjson.loads(line)["title"] for line in expected.splitlines()] == [title for title, _ in PAGES]
     assert (report.documents_in, report.documents_out) == (40, 40)
-    blind = b"".join(bz2.compress(raw[i : i + 777]) for i in range(0, len(raw), 777))  # streams cut in the middle of pages
-    forms = {"b.xml.gz": gzip.compress(raw), "c.xml.bz2": bz2.compress(raw), "d.xml.bz2": multistream(XML, 7), "e.xml.bz2": blind}
+    blind = b"".join(
+        bz2.compress(raw[i : i + 777]) for i in range(0, len(raw), 777)
+    )  # streams cut in the middle of pages
+    forms = {
+        "b.xml.gz": gzip.compress(raw),
+        "c.xml.bz2": bz2.compress(raw),
+        "d.xml.bz2": multistream(XML, 7),
+        "e.xml.bz2": blind,
+    }
     for name, content in forms.items():
         assert run(tmp_path, name, content)[0] == expected, name
     assert run(tmp_path, "d.xml.bz2", forms["d.xml.bz2"], workers=2)[0] == expected
@@ -54,7 +61,9 @@ def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None
 
 def test_pieces_smaller_than_a_page_are_stitched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = run(tmp_path, "a.xml", XML.encode())
-    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", 97)  # 388 bytes a piece: pages, tags and characters are all torn
+    monkeypatch.setattr(
+        "course_lib.corpus.dump.CHUNK", 97
+    )  # 388 bytes a piece: pages, tags and characters are all torn
     assert run(tmp_path, "b.xml", XML.encode())[0] == expected
 
 
@@ -65,7 +74,7 @@ def test_only_articles_pass(tmp_path: Path) -> None:
     ]  # fmt: skip
     lines, report = run(tmp_path, "a.xml", export([*PAGES[:3], *others]).encode())
     assert len(lines.splitlines()) == 3
-    removed = {reason: removed.documents for reason, removed in report.removed.items()}
+    removed = {reason: removed.count for reason, removed in report.removed.items()}
     assert removed == {"redirect": 2, "other_namespace": 2, "disambiguation": 1, "too_short": 1}
 
 
@@ -93,7 +102,7 @@ def test_broken_xml_names_the_page(tmp_path: Path) -> None:
 def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None:
     bad = XML.encode().replace("3番目の記事".encode(), b"3\xe7\x95 broken\nsecond line", 1)
     lines, report = run(tmp_path, "a.xml", bad)
-    assert report.invalid_lines == 1 and report.documents_out == 40
+    assert report.lines["invalid_utf8"].count == 1 and report.documents_out == 40
     text = orjson.loads(lines.splitlines()[3])["text"]
     assert text.startswith("second line") and "\ufffd" not in text
 

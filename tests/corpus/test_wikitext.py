@@ -11,15 +11,21 @@ from course_lib import workspace
 from course_lib.corpus.wikitext import to_text
 
 CASES = [
-    ("'''富士山'''（ふじさん、{{lang-en|Mount Fuji}}）は[[日本]]の山。", "富士山（ふじさん、英: Mount Fuji）は日本の山。"),
+    (
+        "'''富士山'''（ふじさん、{{lang-en|Mount Fuji}}）は[[日本]]の山。",
+        "富士山（ふじさん、英: Mount Fuji）は日本の山。",
+    ),
     ("{{Infobox 山\n|名称={{lang|ja|富士山}}\n|標高={{convert|3776|m}}\n}}\n本文です。", "本文です。"),
     ("三重の{{nowrap|{{small|{{lang|fr|vin}}}}}}です。", "三重のvinです。"),
     ("本文<ref name=\"a\">{{Cite book|title=[[本]]}}</ref>です<ref name='a' />。", "本文です。"),
-    ("前\n{| class=\"wikitable\"\n|-\n| a || b\n|\n{|\n| 内側\n|}\n|}\n後", "前\n後"),
+    ('前\n{| class="wikitable"\n|-\n| a || b\n|\n{|\n| 内側\n|}\n|}\n後', "前\n後"),
     ("前\n{| \n| 閉じない表\n\n== 次 ==\n後", "前\n\n次\n後"),
     ("[[ファイル:A.jpg|thumb|説明に[[リンク|別名]]と{{small|小}}<ref>x</ref>]]本文。", "本文。"),
     ("[[File:A.jpg|サムネイル|[https://example.org 外]と[[内]]]]本文。", "本文。"),
-    ("[[東京#歴史|歴史]]と[[東京]]と[[:Category:山|山]]と[[:en:Tokyo]]。[[Category:都市]][[en:Tokyo]]", "歴史と東京と山とTokyo。"),
+    (
+        "[[東京#歴史|歴史]]と[[東京]]と[[:Category:山|山]]と[[:en:Tokyo]]。[[Category:都市]][[en:Tokyo]]",
+        "歴史と東京と山とTokyo。",
+    ),
     ("[[ローマ (曖昧さ回避)|]]と[[a_b]]", "ローマとa b"),
     ("[https://example.com 説明]と https://example.com/a?b=c です。", "説明と です。"),
     ("<!-- 消す\n== 見出しではない == -->残る。", "残る。"),
@@ -29,10 +35,16 @@ CASES = [
     ("100&nbsp;km&mdash;A&amp;B&amp;nbsp;C&#12354;", "100 km—A&B Cあ"),
     ("__NOTOC__本文{{DEFAULTSORT:x}}__目次非表示__", "本文"),
     ("<gallery>\nA.jpg|[[x]]\n</gallery>本文", "本文"),
-    ("<syntaxhighlight lang=\"c\">\nint main(){{ }}\n</syntaxhighlight>\n本文", "本文"),
+    ('<syntaxhighlight lang="c">\nint main(){{ }}\n</syntaxhighlight>\n本文', "本文"),
     ("空の（{{lang|xx}}、）と（、読み）と「{{x}}」と（『{{x}}』）。", "空のと（読み）とと。"),
-    ("== 空 ==\n== 歴史 ==\n=== 古代 ===\n* 項目[[一]]\n** 二\n; 語：説明\n# 三", "歴史\n\n古代\n項目一\n二\n語：説明\n三"),
-    ("== 本文 ==\n文。\n== 脚注 ==\n{{Reflist}}\nhttps://a.example\n=== 注 ===\nx\n== 次 ==\n文二。", "本文\n文。\n\n次\n文二。"),
+    (
+        "== 空 ==\n== 歴史 ==\n=== 古代 ===\n* 項目[[一]]\n** 二\n; 語：説明\n# 三",
+        "歴史\n\n古代\n項目一\n二\n語：説明\n三",
+    ),
+    (
+        "== 本文 ==\n文。\n== 脚注 ==\n{{Reflist}}\nhttps://a.example\n=== 注 ===\nx\n== 次 ==\n文二。",
+        "本文\n文。\n\n次\n文二。",
+    ),
     ("{{仮リンク|表示|en|Shown}}と{{仮リンク|a|en|b|label=札}}と{{要出典範囲|主張|date=2024}}。", "表示と札と主張。"),
     ("閉じない{{template|x\n\n== 見出し ==\n本文[[リンク。", "閉じないtemplate|x\n\n見出し\n本文リンク。"),
     ("A &lt; B は <3 と違う。", "A < B は <3 と違う。"),
@@ -56,7 +68,10 @@ def test_removed_characters_are_counted_by_reason() -> None:
     assert (removed["templates"], removed["comments"]) == (len("{{出典}}"), len("<!-- x -->"))
 
 
-LEFTOVERS = re.compile(r"\[\[|\]\]|\{\{|\}\}|<ref|\|thumb|\|サムネイル|__[A-Z]+__|&[a-z]+;|&#\d+;|</?(?:br|small|sub|sup|div|span|math|nowiki|gallery)\b|'''|（）|（、|^==|^\{\|", re.M)
+LEFTOVERS = re.compile(
+    r"\[\[|\]\]|\{\{|\}\}|<ref|\|thumb|\|サムネイル|__[A-Z]+__|&[a-z]+;|&#\d+;|</?(?:br|small|sub|sup|div|span|math|nowiki|gallery)\b|'''|（）|（、|^==|^\{\|",
+    re.M,
+)
 
 
 def bundled_articles() -> list[str]:
@@ -67,5 +82,9 @@ def bundled_articles() -> list[str]:
 
 
 def test_bundled_dump_leaves_no_markup() -> None:
-    found = [(match[0], text[max(0, match.start() - 20) : match.end() + 20]) for text in map(to_text, bundled_articles()) for match in LEFTOVERS.finditer(text)]
+    found = [
+        (match[0], text[max(0, match.start() - 20) : match.end() + 20])
+        for text in map(to_text, bundled_articles())
+        for match in LEFTOVERS.finditer(text)
+    ]
     assert found == []

@@ -63,7 +63,9 @@ def test_plain_text_with_empty_lines_is_documents_too(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_bad_line_is_named_and_the_earlier_product_stays(tmp_path: Path, line: bytes, message: str, workers: int) -> None:
+def test_a_bad_line_is_named_and_the_earlier_product_stays(
+    tmp_path: Path, line: bytes, message: str, workers: int
+) -> None:
     (tmp_path / "out.txt").write_text("earlier")
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "x"}\n' + line + b"\n")
     with pytest.raises(CourseError, match=f"in.jsonl, {message}"):
@@ -72,7 +74,9 @@ def test_a_bad_line_is_named_and_the_earlier_product_stays(tmp_path: Path, line:
     assert (tmp_path / "out.txt").read_text() == "earlier"
 
 
-def test_asking_for_jumanpp_where_there_is_none_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_for_jumanpp_where_there_is_none_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JUMANPP", raising=False)
     with pytest.raises(CourseError, match="jumanpp"):

@@ -11,8 +11,13 @@ from course_lib import workspace
 from course_lib.japanese import desegment, mecab, segment
 from course_lib.japanese.marks import mark, unmark
 
-NASTY = st.text(alphabet=st.sampled_from(list("早稲田大学でｱ ␣␛se\x00\r\t\u3000\u00a0\x85\u2028▁😀\u200d👩🏽#<>'\"\\%,")), max_size=40)
-ANY = st.text(st.characters(exclude_characters="\n", exclude_categories=())) | NASTY  # any character, lone surrogates too
+NASTY = st.text(
+    alphabet=st.sampled_from(list("早稲田大学でｱ ␣␛se\x00\r\t\u3000\u00a0\x85\u2028▁😀\u200d👩🏽#<>'\"\\%,")),
+    max_size=40,
+)
+ANY = (
+    st.text(st.characters(exclude_characters="\n", exclude_categories=())) | NASTY
+)  # any character, lone surrogates too
 
 
 def test_the_recipe_authors_example() -> None:
@@ -62,7 +67,9 @@ def test_line_breaks_stay() -> None:
     assert segment("雨。\n\n風 a") == "雨 。\n\n風 ␣a"
 
 
-@pytest.mark.parametrize("text", ["あ" * 100_000, "ａ" * 50_000, "雨が降る。" * 50_000], ids=["kana", "letters", "prose"])
+@pytest.mark.parametrize(
+    "text", ["あ" * 100_000, "ａ" * 50_000, "雨が降る。" * 50_000], ids=["kana", "letters", "prose"]
+)
 def test_very_long_lines_do_no_harm(text: str) -> None:
     assert desegment(segment(text)) == text
 
@@ -84,6 +91,10 @@ def test_import_has_no_side_effects() -> None:
     import subprocess
     import sys
 
-    loaded = "import sys, course_lib.japanese; print([m for m in ('torch', 'transformers', 'fugashi') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    loaded = (
+        "import sys, course_lib.japanese; print([m for m in ('torch', 'transformers', 'fugashi') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert done.stdout.strip() == "[]"

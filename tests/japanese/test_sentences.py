@@ -18,7 +18,10 @@ from course_lib.japanese import split_sentences
         ("宛先はtaro.y@example.co.jpです。", ["宛先はtaro.y@example.co.jpです。"]),
         ("https://example.com/a.html?b=1を見て。次。", ["https://example.com/a.html?b=1を見て。", "次。"]),
         ("えーと……そうですね。まあ…いいか。", ["えーと……そうですね。", "まあ…いいか。"]),
-        ("He said... well. Then Mr. Smith left. 彼は帰った。", ["He said... well.", "Then Mr. Smith left.", "彼は帰った。"]),
+        (
+            "He said... well. Then Mr. Smith left. 彼は帰った。",
+            ["He said... well.", "Then Mr. Smith left.", "彼は帰った。"],
+        ),
         ("the U.S. now.彼は元気。", ["the U.S. now.", "彼は元気。"]),
         ("本当か？と聞いた。え？まさか！", ["本当か？と聞いた。", "え？", "まさか！"]),
         ("すごい！！！やった！？次。", ["すごい！！！", "やった！？", "次。"]),

@@ -1,0 +1,105 @@
+"""Exercises of chapter 1."""
+
+import re
+from typing import Any
+
+from course_lib.exercises import Chapter, Exercise, run_cases
+
+
+def without_references(wikitext: str) -> str:
+    """The markup without its references."""
+    return re.sub(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>", "", wikitext, flags=re.S)
+
+
+def _check_references(answer: Any) -> str | None:
+    cases = [
+        (("本文<ref>出典</ref>です。",), "本文です。", "a plain reference"),
+        (("一<ref>a</ref>二<ref>b</ref>三",), "一二三", "two references: `.*` is greedy and eats 二; use `.*?`"),
+        (
+            ('一<ref name="a" />二<ref name="a">b</ref>三',),
+            "一二三",
+            "a <ref … /> that closes itself: look for it first, else 二 is lost",
+        ),
+        (("一<ref>二行に\nわたる</ref>三",), "一三", "a reference over two lines: `.` needs re.DOTALL"),
+        (("そのまま",), "そのまま", "no reference"),
+    ]
+    why = {arguments: text for arguments, _, text in cases}
+    return run_cases(
+        answer, [(a, w) for a, w, _ in cases], lambda a, w, g: f"For {a[0]!r} expected {w!r}, got {g!r}: {why[a]}."
+    )
+
+
+def hiragana_share(text: str) -> float:
+    """The share of hiragana among the characters that are not white space."""
+    dense = "".join(text.split())
+    return sum("ぁ" <= char <= "ゟ" for char in dense) / len(dense) if dense else 0.0
+
+
+def _check_hiragana(answer: Any) -> str | None:
+    cases: list[tuple[tuple[Any, ...], Any]] = [
+        (("ひらがな",), 1.0), (("漢字とかな",), 0.6), (("カタカナ",), 0.0), (("か な\n漢 字",), 0.5), (("",), 0.0),
+    ]  # fmt: skip
+
+    def explain(arguments: Any, wanted: Any, given: Any) -> str:
+        reasons = {
+            "カタカナ": "katakana are not hiragana: the range is ぁ to ゟ",
+            "か な\n漢 字": "white space counts neither above nor below the line",
+            "": "an empty text has no share; answer 0.0 instead of dividing by zero",
+        }
+        return f"For {arguments[0]!r} expected {wanted}, got {given!r}: {reasons.get(arguments[0], 'count characters, and divide by all of them')}."
+
+    return run_cases(answer, cases, explain)
+
+
+def jaccard(a: str, b: str, n: int = 5) -> float:
+    """Jaccard similarity of the sets of character n-grams of two texts."""
+    grams_a, grams_b = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
+    return len(grams_a & grams_b) / len(grams_a | grams_b) if grams_a | grams_b else 0.0
+
+
+def _check_jaccard(answer: Any) -> str | None:
+    cases: list[tuple[tuple[Any, ...], Any]] = [
+        (("あいうえお", "あいうえお", 2), 1.0), (("あいう", "いうえ", 2), 1 / 3), (("ああああ", "ああ", 2), 1.0), (("日本語", "英語圏", 2), 0.0), (("あ", "い", 2), 0.0),
+    ]  # fmt: skip
+
+    def explain(arguments: Any, wanted: Any, given: Any) -> str:
+        reasons = {
+            "あいう": "the n-grams are あい, いう and いう, うえ: one shared of three",
+            "ああああ": "a set holds each n-gram once, however often it comes",
+            "あ": "texts shorter than n have no n-grams; answer 0.0",
+        }
+        return f"For {arguments} expected {wanted:.3f}, got {given!r}: {reasons.get(arguments[0], 'shared n-grams over all n-grams')}."
+
+    return run_cases(answer, cases, explain)
+
+
+CHAPTER = Chapter(
+    Exercise(
+        "write a function without_references(wikitext) that removes <ref>…</ref> and <ref … />",
+        _check_references,
+        ("re.sub with two alternatives will do.", "`<ref[^<>]*/>` first, then `<ref[^<>]*>.*?</ref>`, with re.DOTALL."),
+        without_references,
+        "The self-closing form comes first: otherwise its `<ref` opens a reference that ends at somebody else's `</ref>`.",
+    ),
+    Exercise(
+        "write a function hiragana_share(text): hiragana among all characters that are not white space",
+        _check_hiragana,
+        (
+            "Remove the white space with ''.join(text.split()).",
+            "'ぁ' <= char <= 'ゟ' is True for hiragana; True counts as 1 in sum().",
+        ),
+        hiragana_share,
+        "Keyword lists and menus have kanji and katakana but hardly any hiragana, which carry the grammar of prose.",
+    ),
+    Exercise(
+        "write a function jaccard(a, b, n): shared character n-grams over all n-grams of two texts",
+        _check_jaccard,
+        (
+            "Make a set of text[i:i+n] for each text.",
+            "The answer is len(A & B) / len(A | B); think of texts shorter than n.",
+        ),
+        jaccard,
+        "MinHash estimates this number from a few hashes per text, so that millions of pairs need not be compared.",
+    ),
+)
+check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

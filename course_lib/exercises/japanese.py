@@ -1,0 +1,126 @@
+"""Exercises of chapter 2."""
+
+from typing import Any
+
+from course_lib.exercises import Chapter, Exercise, run_cases
+
+TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
+NORMAL = "LLMの学習スーパー①"
+
+
+def _check_normal(answer: Any) -> str | None:
+    from course_lib.japanese import normalize
+
+    wanted = normalize(TYPED)
+    if not isinstance(answer, str):
+        return f"expected a text in quotes, got {type(answer).__name__}."
+    if answer == wanted:
+        return None
+    mistakes = {
+        "〜": "〜 is removed",
+        "　": "a full-width space between Japanese characters goes",
+        "ーー": "a run of ー becomes one ー",
+        "Ｌ": "full-width letters become half-width",
+        "1": "① is what NFKC would change; neologdn leaves it",
+        " ": "spaces between Japanese characters go, ① counts as one",
+    }
+    reason = next(
+        (text for sign, text in mistakes.items() if sign in answer and sign not in wanted),
+        "compare it character by character",
+    )
+    return f"{answer!r} is not it: {reason}."
+
+
+def to_plain(marked: str) -> str:
+    """The plain form of a segmented line: no marks, single spaces between words."""
+    words = (word.lstrip("␣").replace("␛s", "␣").replace("␛e", "␛") for word in marked.split(" "))
+    return " ".join(word for word in words if word)
+
+
+def _check_plain(answer: Any) -> str | None:
+    cases: list[tuple[tuple[Any, ...], Any]] = [
+        (("早稲田 大学",), "早稲田 大学"),
+        (("Visual ␣Studio を 使う",), "Visual Studio を 使う"),
+        (("a ␣␣b",), "a b"),
+        (("雨 ␣",), "雨"),
+        (("記号 は ␛s です",), "記号 は ␣ です"),
+    ]
+
+    def explain(arguments: Any, wanted: Any, given: Any) -> str:
+        reasons = {
+            "a ␣␣b": "a word can carry several marks",
+            "雨 ␣": "a mark alone is a space at the end: nothing is left of it",
+            "記号 は ␛s です": "␛s is a ␣ that the text itself held: it stays, as ␣",
+        }
+        return f"For {arguments[0]!r} expected {wanted!r}, got {given!r}: {reasons.get(arguments[0], 'only the marks go, the words keep their spaces')}."
+
+    return run_cases(answer, cases, explain)
+
+
+def boundary_f1(gold: str, guess: str) -> float:
+    """F1 of the word boundaries inside two segmentations of the same text."""
+
+    def boundaries(line: str) -> set[int]:
+        found, length = set(), 0
+        for word in line.split(" ")[:-1]:
+            length += len(word)
+            found.add(length)
+        return found
+
+    right, made = boundaries(gold), boundaries(guess)
+    return 2 * len(right & made) / (len(right) + len(made)) if right or made else 1.0
+
+
+def _check_f1(answer: Any) -> str | None:
+    cases: list[tuple[tuple[Any, ...], Any]] = [
+        (("外国 人 参政 権", "外国 人 参政 権"), 1.0),
+        (("外国 人 参政 権", "外国 人参 政権"), 0.4),
+        (("東 京都", "東京 都"), 0.0),
+        (("雨 が", "雨が"), 0.0),
+        (("雨", "雨"), 1.0),
+    ]
+
+    def explain(arguments: Any, wanted: Any, given: Any) -> str:
+        reasons = {
+            "外国 人 参政 権": "boundaries stand after characters 2, 3, 5 and after 2, 4: one is shared, 2·1/(3+2)",
+            "雨": "two segmentations without a boundary agree: 1.0",
+            "東 京都": "compare positions in the text, not numbers of words",
+        }
+        return f"For {arguments} expected {wanted}, got {given!r}: {reasons.get(arguments[0], 'the end of the line is no boundary')}."
+
+    return run_cases(answer, cases, explain)
+
+
+CHAPTER = Chapter(
+    Exercise(
+        f"what does normalize({TYPED!r}) give? Answer with a text",
+        _check_normal,
+        (
+            "Go through it character by character: letters, the space, 〜, ー, the next space, ①.",
+            "Two things stay: ①, and nothing else that NFKC would change.",
+        ),
+        NORMAL,
+        "Spaces beside Japanese characters go, 〜 goes, ー is squeezed, full-width letters become ASCII, ① stays.",
+    ),
+    Exercise(
+        "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
+        _check_plain,
+        (
+            "Work word by word: marked.split(' ').",
+            "Strip ␣ from the left of each word, then turn ␛s into ␣ and ␛e into ␛, and drop empty words.",
+        ),
+        to_plain,
+        "The order matters: strip the marks first, or the ␣ that ␛s stands for would be stripped too.",
+    ),
+    Exercise(
+        "write a function boundary_f1(gold, guess) of two segmented lines of the same text",
+        _check_f1,
+        (
+            "A boundary is a position in the text without spaces.",
+            "Add up word lengths, leave out the last; F1 is 2·shared / (gold + guess).",
+        ),
+        boundary_f1,
+        "Scores of segmenters are compared by this number: 0.97 against hand-segmented text is good.",
+    ),
+)
+check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
