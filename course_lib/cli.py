@@ -16,6 +16,8 @@ from course_lib import options
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 
+INTERRUPTED = 130  # exit code after Ctrl-C
+
 app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
 for chapter in ("corpus", "japanese", "subword"):
     importlib.import_module(f"course_lib.{chapter}.cli").register(app)
@@ -80,13 +82,18 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
     print(json.dumps(checks.report(found), ensure_ascii=False, indent=1) if as_json else checks.table(found))
 
 
-@app.command("badges")
-def badges() -> None:
-    """Rewrite every notebook's Colab badge and set-up cell from the address in pyproject.toml."""
+@app.command("notebooks")
+def tend_notebooks(
+    execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
+) -> None:
+    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, and tidy its metadata."""
     from course_lib import chapters, notebooks
 
     for path in sorted(chapters.NOTEBOOKS.glob("*.ipynb")):
-        print(f"{path.name}: {'rewritten' if notebooks.refresh(path) else 'in step'}")
+        changed = notebooks.refresh(path)
+        if execute:
+            notebooks.execute(path, path)
+        print(f"{path.name}: {'rewritten' if changed else 'in step'}{', executed' if execute else ''}")
 
 
 def _short(path: os.PathLike[str]) -> str:
@@ -100,8 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _main(arguments: list[str] | None) -> int:
     try:
-        app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer returns this for Ctrl-C
+            raise KeyboardInterrupt
     except CourseError as error:
         return _say(str(error), error.exit_code)
     except (
@@ -110,7 +119,7 @@ def _main(arguments: list[str] | None) -> int:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted; earlier products are as they were", 130)
+        return _say("interrupted; earlier products are as they were", INTERRUPTED)
     except BrokenPipeError:  # `course … | head`: the reader has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -122,3 +131,7 @@ def _main(arguments: list[str] | None) -> int:
 def _say(message: str, code: int) -> int:
     print(message if "Usage:" in message else "course: " + " ".join(message.split()), file=sys.stderr)
     return code
+
+
+if __name__ == "__main__":
+    main()

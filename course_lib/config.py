@@ -7,6 +7,7 @@ YAML and `section.key=value`; pydantic checks them. Nothing else in the library 
 import dataclasses
 import json
 import os
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from course_lib.errors import UsageError
 
 CONFIGS = Path(__file__).parent / "configs"
 PROFILES = ("tiny", "single-gpu", "xl")  # the dial: configs/<profile>.yaml
+SECTIONS = (  # every section a profile may hold; a chapter that reads another one adds it here
+    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment", "subword.bpe", "subword.unigram",
+)  # fmt: skip
 STRICT = ConfigDict(extra="forbid")  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
 Settings = TypeVar("Settings")
 
@@ -42,12 +46,28 @@ def profile() -> str:
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = ()) -> Settings:
-    """One section of the current profile, such as 'corpus.wikipedia', checked against `cls`."""
+    """One section of the current profile, such as 'corpus.wikipedia', checked against `cls`.
+
+    Raises UsageError for what is wrong in it, and for a section of the profile that nothing reads.
+    """
     path = CONFIGS / f"{profile()}.yaml"
-    values: Any = read_yaml(path)
-    for key in name.split("."):
-        values = values.get(key) or {}
-    return build(cls, values, overrides, where=f"{path.name}: {name}")
+    return build(cls, _sections(path).get(name, {}), overrides, where=f"{path.name}: {name}")
+
+
+def _sections(path: Path) -> dict[str, dict[str, Any]]:
+    """The sections of a profile by dotted name. Raises UsageError for one that is unknown or holds no settings."""
+    found: dict[str, dict[str, Any]] = {}
+    for chapter, inner in read_yaml(path).items():
+        if not isinstance(inner, dict | None):
+            raise UsageError(f"{path.name}: {chapter}: {inner!r} is not allowed: expected sections")
+        for name, values in (inner or {}).items():
+            full = f"{chapter}.{name}"
+            if full not in SECTIONS:
+                raise UsageError(f"{path.name}: {full}: unknown section; allowed: {', '.join(SECTIONS)}")
+            if not isinstance(values, dict | None):
+                raise UsageError(f"{path.name}: {full}: {values!r} is not allowed: expected `key: value` settings")
+            found[full] = values or {}
+    return found
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
@@ -70,7 +90,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
     if not isinstance(loaded, dict):
         raise UsageError(f"{path}: expected `key: value` lines at the top")
     return typing.cast(dict[str, Any], loaded)
@@ -81,18 +101,34 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
 
     Raises UsageError naming the key, the value and what is allowed.
     """
-    for override in overrides:
-        if "=" not in override or not override.partition("=")[0].strip():
-            raise UsageError(f"--set {override!r}: expected section.key=value")
+    changes = [_parse(override) for override in overrides]
     try:
-        merged = OmegaConf.merge(values, OmegaConf.from_dotlist(list(overrides)))
+        merged = OmegaConf.merge(_escape(values), *changes)  # the values of a file are resolved already
         plain = OmegaConf.to_container(merged, resolve=True)
         # JSON mode: strict about types (no "3" for 3), yet a list may fill a tuple and a string a Path
         return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         raise UsageError(f"{where}{': ' if where else ''}{_explain(cls, error)}") from None
     except (OmegaConfBaseException, YAMLError, TypeError) as error:
-        raise UsageError(f"{where}{': ' if where else ''}{' '.join(str(error).split())}") from None
+        raise UsageError(f"{where}{': ' if where else ''}{_one_line(error)}") from None
+
+
+def _parse(override: str) -> Any:
+    """One `section.key=value`. Raises UsageError naming it."""
+    key, equals, _value = override.partition("=")
+    if not equals or not all(part.strip() for part in key.split(".")):
+        raise UsageError(f"--set {override!r}: expected section.key=value")
+    try:
+        return OmegaConf.from_dotlist([override])
+    except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
+        raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    """A message of OmegaConf or the YAML reader as one line, with the key where they know it."""
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
+    return " ".join(str(error).split())
 
 
 def _explain(cls: type, error: ValidationError) -> str:
@@ -125,7 +161,16 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 def to_yaml(settings: Any) -> str:
     """Settings as YAML that `load` reads back to an equal object."""
-    return OmegaConf.to_yaml(OmegaConf.create(to_dict(settings)))
+    return OmegaConf.to_yaml(OmegaConf.create(_escape(to_dict(settings))))
+
+
+def _escape(value: Any) -> Any:
+    """The same values with every `${` marked as text, so that reading them back looks nothing up."""
+    if isinstance(value, dict):
+        return {key: _escape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_escape(inner) for inner in value]
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:

@@ -2,8 +2,8 @@
 
 import os
 import platform
+import re
 import shutil
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from course_lib import __version__, workspace
+from course_lib.errors import CourseError
 from course_lib.files import human_size
 
 
@@ -50,8 +51,13 @@ def report(checks: list[Check]) -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "versions": {name: _version(name) for name in names},
-        "checks": [asdict(check) for check in checks],
+        "checks": [asdict(check) | {"found": _without_paths(check.found)} for check in checks],
     }
+
+
+def _without_paths(text: str) -> str:
+    """Absolute paths cut down to their last name: `/home/me/mecabrc` → `…/mecabrc`."""
+    return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
@@ -114,7 +120,7 @@ def _mecab() -> Check:
         return Check(
             "MeCab + jumandic",
             False,
-            str(error),
+            next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""),  # MeCab's reason is its last line
             "segmentation, and so everything after chapter 1",
             "pip install fugashi jumandic",
         )
@@ -122,13 +128,17 @@ def _mecab() -> Check:
 
 
 def _jumanpp() -> Check:
-    binary = shutil.which("jumanpp")
+    from course_lib.japanese.jumanpp import JumanppSegmenter, find_binary
+
     cost = "the default segmenter (MeCab) is used; the notebook's comparison of the two is skipped"
     remedy = "build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH"
-    if binary is None:
-        return Check("Juman++", None, "", cost, remedy)
-    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=False)
-    return Check("Juman++", shown.returncode == 0, (shown.stdout + shown.stderr).strip().splitlines()[0], cost, remedy)
+    try:
+        if find_binary() is None:
+            return Check("Juman++", None, "", cost, remedy)
+        words = JumanppSegmenter.from_path().words(["外国人参政権"])[0]
+    except CourseError as error:  # there, but not usable
+        return Check("Juman++", False, str(error), cost, remedy)
+    return Check("Juman++", True, " ".join(words))
 
 
 def _font() -> Check:

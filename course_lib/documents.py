@@ -42,10 +42,18 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                 if held >= size and (not plain or line.isspace()):
                     yield Batch(path, first, lines, held)
                     lines, first, held = [], count + 1, 0
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the disk's or the system's, not the file's content
+            raise
         raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
     if lines:
         yield Batch(path, first, lines, held)
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The texts of a whole file, one document at a time. Raises CourseError."""
+    for batch in read_batches(path):
+        yield from texts(batch)
 
 
 def texts(batch: Batch) -> Iterator[str]:

@@ -99,7 +99,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 def human_size(size: float) -> str:
     """1234567 → '1.2 MB' (decimal units)."""
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(size) < 1000:
+        if round(abs(size), 1) < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"

@@ -17,6 +17,7 @@ from course_lib.workspace import REPOSITORY
 
 SETUP_TAG = "setup"  # cell tags by which the shared cells are found
 BADGE_TAG = "badge"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 SETUP = """\
 try:
     import course_lib
@@ -34,7 +35,11 @@ def execute(source: Path, target: Path) -> int:
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     client = NotebookClient(
-        notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": str(source.parent)}}
+        notebook,
+        extra_arguments=["--log-level=ERROR"],  # the kernel warns at every start that loopback is not encrypted
+        timeout=1800,  # seconds for one cell
+        kernel_name="python3",
+        resources={"metadata": {"path": str(source.parent)}},
     )
     with progress(len(cells), "cell", source.stem) as bar:
         client.on_cell_executed = lambda **_: bar.update()
@@ -54,6 +59,8 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
     notebook.metadata["language_info"] = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
 
 
 def address() -> str:
@@ -70,14 +77,16 @@ def badge(name: str) -> str:
 
 
 def refresh(path: Path) -> bool:
-    """Rewrites a notebook's badge and set-up cell from pyproject.toml; returns whether anything changed."""
+    """Rewrites a notebook's badge and set-up cell from pyproject.toml and tidies it; returns whether anything changed."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     wanted = {BADGE_TAG: badge(path.name), SETUP_TAG: SETUP.format(address=address()).strip()}
-    changed = False
+    before = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    tidy(notebook)
     for cell in notebook.cells:
         for tag, text in wanted.items():
-            if tag in cell.metadata.get("tags", []) and cell.source != text:
-                cell.source, changed = text, True
+            if tag in cell.metadata.get("tags", []):
+                cell.source = text
+    changed = bool(nbformat.writes(notebook) != before)  # type: ignore[no-untyped-call]
     if changed:
         nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
     return changed

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -38,7 +39,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
         try:
             while True:
                 try:
-                    waiting.append(pool.submit(function, next(source)))
+                    waiting.append(_submit(pool, function, next(source)))
                 except StopIteration:
                     break
                 except CourseError as error:  # the input breaks here: what was read before it is still delivered
@@ -58,3 +59,12 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _submit(pool: ProcessPoolExecutor, function: Callable[[Item], Result], item: Item) -> "Future[Result]":
+    """Submits with Ctrl-C held back, so that the workers this starts leave it to their parent and print no traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(function, item)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +38,7 @@ class Step:
     build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, inputs as paths) -> counts
     settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
     inputs: tuple[Path | str, ...]  # files, or names of other products (given to build as their folders)
+    code: tuple[str, ...] = ()  # packages of course_lib whose change makes the product stale
 
 
 @dataclass(frozen=True)
@@ -80,34 +82,39 @@ def find(name: str) -> Step:
 
 
 def manifest(name: str) -> Manifest | None:
-    """The manifest of a built product, or None."""
+    """The manifest of a built product; None if there is none, or none that can be read."""
     path = root() / name / "manifest.json"
     try:
-        loaded: Manifest = json.loads(path.read_text(encoding="utf8"))
-        return loaded
-    except (FileNotFoundError, json.JSONDecodeError):
+        loaded: Any = json.loads(path.read_text(encoding="utf8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
 
 
 def state(step: Step) -> State:
     """Whether a product is there and still follows from its inputs and settings. Builds nothing."""
     found = manifest(step.name)
     if found is None:
-        return State("missing")
+        damaged = (root() / step.name / "manifest.json").exists()
+        return State("stale", "manifest.json is damaged") if damaged else State("missing")
     if found["settings"] != _settings(step):
         return State("stale", "settings changed")
+    if found.get("code") != _code_digest(step):
+        return State("stale", f"the code of {', '.join(step.code)} changed")
+    if found["inputs"].keys() != {_key(source) for source in step.inputs}:
+        return State("stale", "made from other inputs")
     for relative, facts in found["outputs"].items():
         output = root() / step.name / relative
         if not output.exists() or output.stat().st_size != facts["bytes"]:
             return State("stale", f"{relative} was changed or removed")
     for source in step.inputs:
-        recorded = found["inputs"].get(_key(source))
+        recorded = found["inputs"][_key(source)]
         if isinstance(source, str):
             if state(find(source)).kind != "fresh":
                 return State("stale", f"{source} is not fresh")
             changed = recorded != _fingerprint(source)
         else:
-            changed = recorded is None or not _same_file(source, recorded)
+            changed = not _same_file(source, recorded)
         if changed:
             return State("stale", f"{_key(source)} changed")
     return State("fresh")
@@ -160,6 +167,7 @@ def _write_manifest(folder: Path, step: Step, counts: dict[str, Any], seconds: f
         "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 2),
         "settings": _settings(step),
+        "code": _code_digest(step),
         "inputs": inputs,
         "counts": counts,
         "outputs": outputs,
@@ -175,6 +183,18 @@ def _versions() -> dict[str, str]:
 
 def _settings(step: Step) -> Any:
     return step.settings if isinstance(step.settings, dict) else config.to_dict(step.settings)
+
+
+@lru_cache
+def _package_digest(package: str) -> str:
+    """Hash of the modules of a package that take part in building: all but its figures and its command line."""
+    modules = sorted((Path(__file__).parent / package).glob("*.py"))
+    contents = (module.read_bytes() for module in modules if module.name not in ("figures.py", "cli.py"))
+    return sha256(b"\0".join(contents)).hexdigest()
+
+
+def _code_digest(step: Step) -> dict[str, str]:
+    return {package: _package_digest(package) for package in step.code}
 
 
 def _key(source: Path | str) -> str:

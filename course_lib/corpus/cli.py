@@ -42,8 +42,7 @@ def download(
     from course_lib.corpus.download import DownloadConfig
     from course_lib.corpus.download import download as fetch
 
-    path = fetch(dataset.value, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
-    print(f"{path}: complete and verified")
+    fetch(dataset.value, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
 
 
 def wikipedia(

@@ -23,7 +23,7 @@ REPEATED = 10  # characters of a run that counts as repeated when it comes twice
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 SENTENCE = re.compile(
     r"[。！？!?…‥♪]|・・"  # an end of a sentence anywhere
-    r"|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W*$"  # or how a chatty line ends
+    r"|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W{0,10}$"  # or how a chatty line ends
 )
 SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")  # the dividers of menus, link rows and keyword lists
 FRAME = re.compile(
@@ -64,7 +64,7 @@ RANGES: tuple[tuple[Kind, str], ...] = (
 class FilterConfig:
     """The limits. Shares are parts of one; white space is not counted anywhere."""
 
-    min_characters: int = setting(80, "shortest document kept [characters]", ge=0)
+    min_chars: int = setting(80, "shortest document kept [characters]", ge=0)
     max_garbled: float = setting(0.01, "most wrongly decoded characters, such as U+FFFD or 縺 [share]", ge=0, le=1)
     min_japanese: float = setting(0.4, "fewest kana and kanji among the letters [share]", ge=0, le=1)
     min_hiragana: float = setting(0.2, "fewest hiragana among kana and kanji: prose has them [share]", ge=0, le=1)
@@ -126,8 +126,8 @@ def _links(document: Document) -> float:
 def _repetition(document: Document) -> float:
     if len(document.codes) <= REPEATED:
         return 0.0
-    hashes = gram_hashes(document.codes, REPEATED)
-    return 1 - len(np.unique(hashes)) / len(hashes)
+    hashes = np.sort(gram_hashes(document.codes, REPEATED))
+    return int(np.count_nonzero(hashes[1:] == hashes[:-1])) / len(hashes)
 
 
 def _kind_share(kind: Kind) -> Callable[[Document], float]:
@@ -135,7 +135,7 @@ def _kind_share(kind: Kind) -> Callable[[Document], float]:
 
 
 FILTERS = (  # in the order in which they are asked; the first that fails gives the reason
-    Filter("too_short", "min_characters", _length),
+    Filter("too_short", "min_chars", _length),
     Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
     Filter("not_japanese", "min_japanese", _japanese),
     Filter("links", "max_links", _links),
@@ -190,8 +190,8 @@ def _table() -> npt.NDArray[np.uint8]:
         if chr(code).isalpha():
             table[code] = Kind.LETTER
     for kind, ranges in RANGES:
-        for first, _, last in ranges.split():
-            table[ord(first) : ord(last) + 1] = kind
+        for item in ranges.split():  # "a-z"
+            table[ord(item[0]) : ord(item[2]) + 1] = kind
     return table
 
 

@@ -116,12 +116,11 @@ class Report:
 
     def table(self) -> str:
         """The whole report as text with aligned columns."""
-        rows = [("", "", "documents", "share", "characters", "share")]
+        rows: list[tuple[str, ...]] = [("", "", "documents", "share", "characters", "share")]
         rows += [self._row("in", "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
-            if reason not in self.lines:
-                removed = self.removed.get(reason, Removed())
-                rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
+            removed = self.removed.get(reason, Removed())
+            rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
         rows += [self._row("out", "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
@@ -158,6 +157,12 @@ class Report:
     def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
         shares = _share(documents, self.documents_in), _share(letters, self.characters_in)
         return label, limit, f"{documents:,}", shares[0], f"{letters:,}", shares[1]
+
+
+def load_report(plain: dict[str, Any]) -> Report:
+    """The report that `to_dict` gave."""
+    taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
+    return Report(**plain | taken)
 
 
 def write_report(report: Report, target: Path) -> Path:

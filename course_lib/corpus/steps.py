@@ -49,7 +49,7 @@ def steps() -> list[Step]:
                 )
             )
         build, cls = (_wikipedia, WikipediaConfig) if name == "wikipedia" else (_webtext, WebtextConfig)
-        made.append(Step(f"corpus/{name}", build, config.section(f"corpus.{name}", cls), (raw,)))
+        made.append(Step(f"corpus/{name}", build, config.section(f"corpus.{name}", cls), (raw,), ("corpus",)))
     return made
 
 

@@ -191,7 +191,7 @@ _SIMPLE = {"!": "|", "=": "=", "·": "・", "•": "・", "ndash": "–", "mdash
 _KEPT: dict[str, Callable[[str, list[str], dict[str, str]], str]] = (
     {name: _argument(0) for name in FIRST.split()}
     | {name: _argument(1) for name in SECOND.split()}
-    | {name: _reading for name in READING.split()}
+    | dict.fromkeys(READING.split(), _reading)
     | {
         "transl": _last,
         "font color": _argument(1),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ def best_pair(words: dict[str, int]) -> tuple[str, str]:
     """The pair of neighbouring characters that occurs most often in words with their frequencies: BPE's first merge."""
     pairs: Counter[tuple[str, str]] = Counter()
     for word, frequency in words.items():
-        for left, right in zip(word, word[1:], strict=False):
+        for left, right in pairwise(word):
             pairs[left, right] += frequency
     return max(pairs, key=lambda pair: (pairs[pair], pair))
 

@@ -4,12 +4,12 @@ Batches of about 1 MB go to worker processes and come back in order, so the outp
 not depend on the file. What is done to a single text is in normalize.py, sentences.py and segment.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Protocol
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError
@@ -22,7 +22,14 @@ from course_lib.japanese.sentences import split_sentences
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
-Analyser = Callable[[list[str]], list[list[str]]]  # lines → the words of each line, which add up to the line
+
+class Segmenter(Protocol):
+    """Who finds the words: MeCab or Juman++."""
+
+    failed_pieces: int  # pieces it could not analyse so far, kept as one word
+
+    def words(self, lines: Sequence[str]) -> list[list[str]]:
+        """The words of each line, which add up to the line."""
 
 
 @dataclass
@@ -64,7 +71,7 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
     Raises CourseError naming file and line of unreadable input, or if Juman++ is asked for and not there.
     """
     settings = settings or SegmentConfig()
-    _analyser(settings.segmenter)  # a missing part is named before any work
+    _segmenter(settings.segmenter)  # a missing part is named before any work
     total = SegmentReport()
     started = perf_counter()
     with atomic_write(target) as out, progress(None, "B", f"segmenting {source.name}") as bar:
@@ -80,7 +87,9 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
 def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
     documents = [_lines(text, settings) for text in texts(batch)]
     flat = [line for lines in documents for line in lines]
-    found = _analyser(settings.segmenter)(flat)
+    segmenter = _segmenter(settings.segmenter)
+    failed_before = segmenter.failed_pieces
+    found = segmenter.words(flat)
     if len(found) != len(flat):  # counted independently of the analyser
         raise CourseError(f"{batch.path}: {len(flat)} lines went to {settings.segmenter}, {len(found)} came back")
     report = SegmentReport(
@@ -89,7 +98,7 @@ def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
         words=sum(map(len, found)),
         characters=sum(map(len, flat)),
         bytes_read=batch.size,
-        unanalysed=_failures(settings.segmenter),
+        unanalysed=segmenter.failed_pieces - failed_before,
     )
     joined = iter(join(words, settings.mark_spaces) for words in found)
     blocks = ("".join(f"{next(joined)}\n" for _ in lines) + "\n" for lines in documents if lines)
@@ -102,15 +111,20 @@ def _lines(text: str, settings: SegmentConfig) -> list[str]:
     return split_sentences(text) if settings.split else [line for line in text.split("\n") if line.strip()]
 
 
+class _Mecab:
+    """mecab.py in the form of a Segmenter."""
+
+    failed_pieces = 0
+
+    def words(self, lines: Sequence[str]) -> list[list[str]]:
+        return list(map(mecab.words, lines))
+
+
 @lru_cache(maxsize=2)
-def _analyser(name: str) -> Any:
-    """One analyser per process, made on first use."""
+def _segmenter(name: str) -> Segmenter:
+    """One per process, made on first use."""
     if name == "mecab":
-        return lambda lines: list(map(mecab.words, lines))
+        return _Mecab()
     from course_lib.japanese.jumanpp import JumanppSegmenter
 
     return JumanppSegmenter.from_path()
-
-
-def _failures(name: str) -> int:
-    return 0

@@ -29,7 +29,7 @@ def steps() -> list[Step]:
 
 
 def _step(name: str, settings: BpeConfig | UnigramConfig, inputs: tuple[str, ...]) -> Step:
-    return Step(f"subword/{name}", partial(_train, settings), settings, inputs)
+    return Step(f"subword/{name}", partial(_train, settings), settings, inputs, ("japanese", "subword"))
 
 
 def _train(settings: BpeConfig | UnigramConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

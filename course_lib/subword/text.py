@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from course_lib.documents import read_batches, texts
+from tokenizers import pre_tokenizers
+
+from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import normalize, split_sentences
@@ -25,6 +27,14 @@ def sentences(paths: Iterable[Path]) -> Iterator[str]:
     Raises CourseError naming file and line of what cannot be read.
     """
     for path in paths:
-        for batch in read_batches(path):
-            for text in texts(batch):
-                yield from split_sentences(normalize(text))
+        for text in read_texts(path):
+            yield from split_sentences(normalize(text))
+
+
+def pieces(path: Path) -> Iterator[str]:
+    """What a BPE trainer sees of a file: the pieces that the Whitespace pre-tokenizer cuts its lines into."""
+    pre_tokenizer = pre_tokenizers.Whitespace()
+    lines = path.read_text(encoding="utf8").split("\n") if path.suffix == ".txt" else sentences([path])
+    for line in lines:
+        for piece, _ in pre_tokenizer.pre_tokenize_str(line):
+            yield piece

@@ -6,7 +6,6 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-
 from course_lib import workspace
 from course_lib.corpus.wikitext import to_text
 

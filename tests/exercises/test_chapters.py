@@ -5,9 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
-from course_lib.exercises import Chapter
-from course_lib.exercises import corpus, japanese, subword
+from course_lib.exercises import Chapter, corpus, japanese, subword
 from course_lib.japanese import normalize
 
 CHAPTERS = {"corpus": corpus.CHAPTER, "japanese": japanese.CHAPTER, "subword": subword.CHAPTER}

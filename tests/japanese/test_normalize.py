@@ -1,10 +1,9 @@
 import unicodedata
 
 import pytest
+from course_lib.japanese import normalize
 from hypothesis import given
 from hypothesis import strategies as st
-
-from course_lib.japanese import normalize
 
 
 @pytest.mark.parametrize(
@@ -16,6 +15,10 @@ from course_lib.japanese import normalize
         ("検索 エンジン 自作 入門", "検索エンジン自作入門"),
         ("Visual   Studio　Code", "Visual Studio Code"),
         ("か\u3099", "が"),
+        ("１０〜２０人、1990年～2000年、〜だった〜", "10~20人、1990年~2000年、だった"),
+        ("example.jp/~name", "example.jp/~name"),
+        ("ＧＰＴ－２とＣＤ―ＲＯＭ", "GPT-2とCD-ROM"),
+        ("ユ－ザ―", "ユーザー"),
         ("a\tb\u00a0c\u2003d\u200be", "a b c d e"),
         ("a\x00b\x1bc\u200ed", "abcd"),
         ("一行目\r\n二行目", "一行目\n二行目"),

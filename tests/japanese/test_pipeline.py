@@ -3,7 +3,6 @@ import lzma
 from pathlib import Path
 
 import pytest
-
 from course_lib import workspace
 from course_lib.errors import CourseError
 from course_lib.japanese import desegment, normalize, split_sentences

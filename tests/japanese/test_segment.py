@@ -4,12 +4,11 @@ import lzma
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-
 from course_lib import workspace
 from course_lib.japanese import desegment, mecab, segment
 from course_lib.japanese.marks import mark, unmark
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 NASTY = st.text(
     alphabet=st.sampled_from(list("早稲田大学でｱ ␣␛se\x00\r\t\u3000\u00a0\x85\u2028▁😀\u200d👩🏽#<>'\"\\%,")),

@@ -1,8 +1,7 @@
 import pytest
+from course_lib.japanese import split_sentences
 from hypothesis import given
 from hypothesis import strategies as st
-
-from course_lib.japanese import split_sentences
 
 
 @pytest.mark.parametrize(

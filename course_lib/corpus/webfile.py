@@ -1,0 +1,122 @@
+"""A file of web text as documents: blocks of lines between empty ones, read as a stream of bytes in bounded memory.
+
+It knows compression, line ends and what a damaged file looks like; it neither decodes nor judges what is in a line.
+"""
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from course_lib.errors import CourseError
+from course_lib.files import CHUNK, require_file
+
+MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
+OPEN: dict[str, Callable[[Any], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """About 1 MB of whole documents as they stand in the file. `first` is the number of the first one, from 1."""
+
+    first: int
+    documents: list[bytes]
+    read: int  # bytes of the file, as stored, since the last batch
+    long_lines: int  # lines left out because they are too long
+    cut: int  # documents that reached the longest length, and go on as the next
+
+
+class Documents:
+    """The documents of a plain, .xz, .gz or .bz2 file, in batches.
+
+    Damage ends the iteration and is told in `problem`, so that what came before it can be finished first. Holds one batch,
+    one document (at most max_document bytes and a line) and one line (at most max_line bytes) at a time.
+    Iterating raises CourseError for what is no text file: a directory, an empty file, a wrong ending, UTF-16.
+    """
+
+    def __init__(self, path: Path, max_line: int, max_document: int) -> None:
+        self.path = path
+        self.problem = ""
+        self._max_line, self._max_document = max_line, max_document
+        self._decompressed = self._long_lines = self._cut = self._told = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        with open(require_file(self.path), "rb") as raw:
+            _check_start(self.path, raw)
+            stream = OPEN[self.path.suffix](raw) if self.path.suffix in OPEN else raw
+            documents: list[bytes] = []
+            first, size = 1, 0
+            for document in self._documents(self._lines(stream, raw)):
+                documents.append(document)
+                size += len(document)
+                if size >= CHUNK:
+                    yield self._batch(first, documents, raw)
+                    first, documents, size = first + len(documents), [], 0
+            if documents:
+                yield self._batch(first, documents, raw)
+
+    def _batch(self, first: int, documents: list[bytes], raw: BinaryIO) -> Batch:
+        batch = Batch(first, documents, raw.tell() - self._told, self._long_lines, self._cut)
+        self._told, self._long_lines, self._cut = raw.tell(), 0, 0
+        return batch
+
+    def _documents(self, lines: Iterator[bytes | None]) -> Iterator[bytes]:
+        """Blocks of lines between empty ones. A block that lost all its lines counts as an empty document."""
+        block: list[bytes] = []
+        size, begun = 0, False
+        for line in lines:
+            if line is None or line.strip():
+                block.append(line or b"")
+                size += len(line or b"")
+                begun = True
+                if size < self._max_document:
+                    continue
+                self._cut += 1
+            if begun:
+                yield b"".join(block)
+                block, size, begun = [], 0, False
+        if begun and not self.problem:
+            yield b"".join(block)
+
+    def _lines(self, stream: IO[bytes], raw: BinaryIO) -> Iterator[bytes | None]:
+        """Whole lines; None for one that is too long, of which never more than a part is in memory."""
+        try:
+            while line := self._read(stream, self._max_line + 1):
+                if len(line) <= self._max_line or line.endswith(b"\n"):
+                    yield line
+                    continue
+                while line and not line.endswith(b"\n"):
+                    line = self._read(stream, CHUNK)
+                self._long_lines += 1
+                yield None
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            kind = "truncated" if isinstance(error, EOFError) else "broken"
+            self.problem = (
+                f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} of {self.path.stat().st_size}, "
+                f"which is byte {self._decompressed} of the text"
+            )
+
+    def _read(self, stream: IO[bytes], limit: int) -> bytes:
+        line = stream.readline(limit)
+        start = self._decompressed == 0
+        self._decompressed += len(line)
+        return line.removeprefix(BOM) if start else line
+
+
+def _check_start(path: Path, raw: BinaryIO) -> None:
+    """Raises CourseError if a file does not begin the way its name promises."""
+    start = raw.read(6)
+    raw.seek(0)
+    expected = MAGIC.get(path.suffix)
+    if expected and not start.startswith(expected):
+        raise CourseError(f"{path}: not {path.suffix[1:]} data (it begins with {start!r})")
+    for suffix, magic in MAGIC.items():
+        if not expected and start.startswith(magic):
+            raise CourseError(f"{path}: is {suffix[1:]} data; its name has to end in {suffix}")
+    if start.startswith(UTF16):
+        raise CourseError(f"{path}: is UTF-16, expected UTF-8")

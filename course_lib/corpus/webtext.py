@@ -1,0 +1,171 @@
+"""Web text in the layout of CC-100 (a line per paragraph, an empty line between documents) → clean documents as JSON lines.
+
+Three steps in one pass: read whole documents (webfile.py), filter them in worker processes, then remove what came before,
+in this process and in order: exact repeats of documents, near repeats, and last repeats of long lines, so that a
+repeated document is counted as one and not as many lines. The output is the same for any number of workers. Memory grows
+only with what must be remembered: 8 bytes a document and long line, and what dedup.py says for near repeats.
+It does not look for personal data or offensive words.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass as plain_dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import orjson
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from course_lib.config import STRICT, setting
+from course_lib.corpus.dedup import DedupConfig, NearDuplicates, Seen, Signatures, signatures, text_hash
+from course_lib.corpus.filters import FILTERS, FilterConfig, first_failure
+from course_lib.corpus.report import Report
+from course_lib.corpus.webfile import Batch, Documents
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, require_file
+from course_lib.parallel import ordered_map
+from course_lib.progress import progress
+
+LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
+)  # not the emoji joiner U+200D
+
+
+@dataclass(frozen=True, config=STRICT)
+class WebtextConfig:
+    """How web text is read, filtered and rid of repeats."""
+
+    max_line_bytes: int = setting(1_000_000, "a longer line is skipped and counted [bytes]", ge=1)
+    max_document_bytes: int = setting(4_000_000, "a longer document goes on as another after this [bytes]", ge=1)
+    examples: int = setting(3, "removed documents shown in the report, for each reason", ge=0)
+    filters: FilterConfig = Field(default_factory=FilterConfig)
+    dedup: DedupConfig = Field(default_factory=DedupConfig)
+
+
+@plain_dataclass
+class _Filtered:
+    """What a worker made of a batch: the documents that passed, with what the search for repeats needs."""
+
+    report: Report
+    numbers: list[int]
+    texts: list[str]
+    signatures: Signatures
+
+
+def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
+    """Filters `source` and removes its repeats; writes {"id", "text"} lines to `target` and returns the report.
+
+    The id is the running number of the document in the input, from 1. Where nothing is left the product is an empty file,
+    and the report says so: that the limits fit no document is a result. Raises CourseError for what is no text file
+    (a directory, an empty file, UTF-16, a wrong ending), and for truncated or broken data with the byte where it happened;
+    the documents before it are then in `<target>.partial`.
+    """
+    settings = settings or WebtextConfig()
+    report = Report("webtext", source.name, limits=_limits(settings), examples=settings.examples)
+    documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
+    size = require_file(source).stat().st_size
+    repeats = _Repeats(settings, report)
+    with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"cleaning {source.name}") as bar:
+        for read, filtered in ordered_map(partial(_filter, settings), documents, workers):
+            report.merge(filtered.report)
+            for number, text in repeats.remove(filtered):
+                report.keep(text)
+                out.write(orjson.dumps({"id": str(number), "text": text}, option=orjson.OPT_APPEND_NEWLINE))
+            bar.update(read)
+        if documents.problem:
+            raise CourseError(documents.problem)
+        if not report.documents_in:
+            raise CourseError(f"{source}: no document in it, only white space")
+    return report
+
+
+def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
+    """The work on a batch that needs nothing but the batch."""
+    report = Report(examples=settings.examples)
+    numbers, texts = [], []
+    for number, raw in enumerate(batch.documents, batch.first):
+        text = "\n".join(_clean_lines(raw, number, report))
+        report.enter(text)
+        failure = first_failure(text, settings.filters)
+        if failure:
+            report.remove(failure[0], str(number), text, f"{failure[1]:.4g}")
+        else:
+            numbers.append(number)
+            texts.append(text)
+    for _ in range(batch.long_lines):
+        report.remove_line("too_long")
+    report.count("documents cut in two", batch.cut)
+    near = settings.dedup.near_duplicates
+    return batch.read, _Filtered(report, numbers, texts, signatures(texts if near else [], settings.dedup))
+
+
+def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
+    """The lines of a document that are UTF-8, without control characters and white space at their ends."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        good = []
+        for line in raw.split(b"\n"):
+            try:
+                good.append(line.decode())
+            except UnicodeDecodeError:
+                report.remove_line("invalid_utf8", str(number))
+        text = "\n".join(good)
+    text = CONTROL.sub("", LINE_BREAK.sub("\n", text))
+    return (line for line in map(str.strip, text.split("\n")) if line)
+
+
+class _Repeats:
+    """What came before in this run, by document and by line."""
+
+    def __init__(self, settings: WebtextConfig, report: Report) -> None:
+        self._settings = settings
+        self._report = report
+        self._documents, self._lines = Seen(), Seen()
+        self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
+
+    def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
+        """The documents of a batch that are new, without their repeated lines; the report gets the rest."""
+        new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
+        for at in np.flatnonzero(~new):
+            self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])
+        left = np.flatnonzero(new)
+        if self._near:
+            numbers = np.array(filtered.numbers, dtype=np.int64)[left]
+            alike = self._near.add(filtered.signatures[left], numbers)
+            for at, other in zip(left, alike, strict=True):
+                if other >= 0:
+                    self._report.remove(
+                        "near_duplicate", str(filtered.numbers[at]), filtered.texts[at], f"like {other}"
+                    )
+            left = left[alike < 0]
+        yield from self._without_lines([(filtered.numbers[at], filtered.texts[at]) for at in left])
+
+    def _without_lines(self, documents: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        shortest = self._settings.dedup.line_chars
+        lines = [text.split("\n") for _, text in documents]
+        long = [line for document in lines for line in document if len(line) >= shortest]
+        new = iter(self._lines.first_time(np.array([text_hash(line) for line in long], dtype=np.uint64)).tolist())
+        for (number, _), document in zip(documents, lines, strict=True):
+            kept = []
+            for line in document:
+                if len(line) < shortest or next(new):
+                    kept.append(line)
+                else:
+                    self._report.remove_line("duplicate_line", str(number), line)
+            rest = "\n".join(kept)
+            if len(kept) < len(document) and len("".join(rest.split())) < self._settings.filters.min_chars:
+                self._report.remove("repeated_lines", str(number), rest, "too short without them")
+            else:
+                yield number, rest
+
+
+def _limits(settings: WebtextConfig) -> dict[str, str]:
+    limits = {test.name: test.limit(settings.filters) for test in FILTERS}
+    limits["duplicate"] = "same text"
+    if settings.dedup.near_duplicates:
+        limits["near_duplicate"] = f">= {settings.dedup.similarity}"
+    return limits | {"repeated_lines": f"< {settings.filters.min_chars} left"}

@@ -1,0 +1,79 @@
+"""What tells tokenizers apart, measured on the same sentences."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from course_lib.japanese import mecab, normalize
+from course_lib.subword.config import UNKNOWN
+from course_lib.subword.folder import Codec
+from course_lib.subword.unigram import WORD
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One row of the comparison. Characters are those of the normalized text."""
+
+    name: str
+    vocabulary: int  # entries
+    characters_per_token: float
+    unknown: float  # share of tokens that are <unk>
+    crossing: float  # share of tokens with a word boundary of the segmenter inside them
+    lossless: float  # share of sentences that decode to their normalized text
+    speed: float  # encoding, after preparation [MB of normalized text per second]
+
+
+def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
+    """Measures every codec on the same sentences, in the order given."""
+    texts = [text for sentence in sentences if (text := normalize(sentence))]
+    return [_measure(name, codec, texts) for name, codec in codecs.items()]
+
+
+def overlap(first: Codec, second: Codec) -> float:
+    """Shared entries over all entries of two vocabularies, sentencepiece's ▁ left out of account."""
+    a, b = ({token.replace(WORD, "") for token in codec.tokenizer.get_vocab()} for codec in (first, second))
+    return len(a & b) / len(a | b)
+
+
+def table(rows: Sequence[Measures], speed: bool = False) -> str:
+    """The rows as text. Speed depends on the machine, so it is shown only when asked for."""
+    lines = [
+        f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"
+        + ("   MB/s" if speed else "")
+    ]
+    for row in rows:
+        line = f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
+        lines.append(line + (f"{row.speed:>7.2f}" if speed else ""))
+    return "\n".join(lines)
+
+
+def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
+    prepared = [codec.prepare(text) for text in texts]
+    started = time.perf_counter()
+    encoded = [codec.tokenizer.encode(line, add_special_tokens=False) for line in prepared]
+    seconds = time.perf_counter() - started
+    tokens = sum(len(encoding.ids) for encoding in encoded)
+    unknown = int(codec.tokenizer.token_to_id(UNKNOWN) or 0)
+    crossing = sum(
+        _crossing(line, codec.preparation.segmented, encoding.offsets)
+        for line, encoding in zip(prepared, encoded, strict=True)
+    )
+    return Measures(
+        name=name,
+        vocabulary=codec.tokenizer.get_vocab_size(),
+        characters_per_token=sum(map(len, texts)) / tokens,
+        unknown=sum(list(encoding.ids).count(unknown) for encoding in encoded) / tokens,
+        crossing=crossing / tokens,
+        lossless=sum(int(codec.decode(e.ids) == text) for e, text in zip(encoded, texts, strict=True)) / len(texts),
+        speed=sum(len(text.encode()) for text in texts) / seconds / 1e6,
+    )
+
+
+def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
+    """How many tokens of one line have a word boundary of the segmenter strictly inside them."""
+    if segmented:
+        boundaries = {place for place, char in enumerate(prepared) if char == " "}
+    else:
+        boundaries = set(accumulate(map(len, mecab.words(prepared))))
+    return sum(not boundaries.isdisjoint(range(start + 1, end)) for start, end in offsets)

@@ -1,0 +1,47 @@
+"""The effect of the vocabulary's size: tokenizers of several sizes from nine tenths of the texts, measured on the last tenth."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import orjson
+
+from course_lib.japanese import normalize, segment, split_sentences
+from course_lib.subword import folder
+from course_lib.subword.bpe import train_bpe
+from course_lib.subword.compare import compare
+from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.subword.unigram import train_unigram
+
+
+def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
+    """{algorithm: {vocabulary size: characters per token on held-out text}}. Raises CourseError for a size too large."""
+    at = len(texts) * 9 // 10
+    held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        raw, segmented = place / "raw.jsonl", place / "segmented.txt"
+        raw.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts[:at]))
+        sentences = (sentence for text in texts[:at] for sentence in split_sentences(normalize(text)))
+        segmented.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
+
+        def bpe(source: Path) -> Callable[[int], dict[str, int]]:
+            return lambda size: train_bpe(
+                [source], place / "trained", BpeConfig(vocab_size=size, limit_alphabet=3000), False
+            )
+
+        def unigram(source: Path) -> Callable[[int], dict[str, int]]:
+            return lambda size: train_unigram([source], place / "trained", UnigramConfig(vocab_size=size))
+
+        measured: dict[str, dict[int, float]] = {}
+        for label, train in {
+            "BPE, segmented": bpe(segmented),
+            "BPE, raw": bpe(raw),
+            "Unigram, raw": unigram(raw),
+        }.items():
+            measured[label] = {}
+            for size in sizes:
+                train(size)
+                row = compare({label: folder.load(place / "trained")}, held_out)[0]
+                measured[label][size] = row.characters_per_token
+    return measured

@@ -1,0 +1,99 @@
+"""Every filter removes what it is for, and ordinary writing of every kind passes all of them."""
+
+from dataclasses import replace
+
+import pytest
+from course_lib.corpus.filters import FILTERS, FilterConfig, first_failure, is_prose, measures
+
+DIARY = (
+    "日曜の朝、近所の川まで散歩に出かけた。土手の草はもう刈られていて、乾いた匂いがした。\n"
+    "橋の下で、釣りをしている親子に会った。「釣れますか」と聞くと、父親は笑って首を横に振った。\n"
+    "子どものほうは、釣りよりも石を集めることに忙しい。帰り道、私のポケットにも石が三つ入っていた。"
+)
+KEPT = {
+    "diary": DIARY,
+    "half-width": "昨日ﾎｰﾑｾﾝﾀｰでﾌﾟﾗﾝﾀｰを買ってきて、ﾍﾞﾗﾝﾀﾞでﾊｰﾌﾞを育て始めました。ﾊﾞｼﾞﾙとﾐﾝﾄの二種類です。"
+    + "ﾐﾝﾄは増えすぎると聞いたので、別のﾎﾟｯﾄに分けて置きました。早くﾄﾏﾄと一緒に食べたいなぁ。",
+    "full-width": "第２３回町民ソフトボール大会を１０月５日（日）午前８時３０分から行います。㈱丸山の皆さんも①受付②着替えの順にどうぞ。"
+    "雨の場合は１２日に延ばします。詳しいことはＣホール３Ｆの掲示をご覧ください。",
+    "waves": "やっと週末〜〜〜！！！今週はずっと残業で、毎日おにぎりだったので・・・今日は朝からパンを焼きました～♪\n"
+    "が、まったく膨らまない…………なんで？？？？と思ったらイーストを入れ忘れてましたwwwwww 明日こそーーーー！！！",
+    "emoji": "今日は息子の5歳の誕生日でした🎂🎉\n朝から「ケーキまだ？」と20回は聞かれました😂\n電車のケーキを作ったのに、どう見ても芋虫…🐛💦\n"
+    "でも「すごーい」と大喜び🚄✨ じいじとばあばも来てくれました👴🏻👵🏻\n生まれてきてくれてありがとう❤️",
+    "mixed": "Visual Studio Code で Markdown を書くときの設定を、自分用にメモしておく。まず Settings を開いて editor.wordWrap を on にする。"
+    "次に preview は Ctrl+K を押してから V。これで画面が左右に分かれて、書いた内容がすぐに確認できる。",
+    "verse": "あかるい窓をあけておくと\nどこからか雨のにおいがして\nきのうの手紙をよむように\nわたしは空をながめている\nとおくの丘をひとりでゆく\n"
+    "牛の背中もぬれているだろう\nかえりたいところがあって\nまだ名前をつけていない",
+    "one long line": DIARY.replace("\n", "")
+    + "それから夕方まで、石の重さを確かめては机に戻していた。ログインのしかたを忘れた機械のように、私は黙っていた。",
+}
+MENU = "ホーム > 商品一覧 > 台所用品 > 土鍋\nログイン | 会員登録 | ヘルプ\n並び替え 新着順 人気順 価格順\nお気に入りに追加\n最近チェックした商品\nもっと見る\n前へ 1 2 次へ\nご利用ガイド よくある質問 お問い合わせ"
+REMOVED = {
+    "too_short": "続きを読む",
+    "garbled": DIARY.encode().decode("cp932", "replace"),
+    "not_japanese": "This page has moved. Please update your bookmarks and visit the new address given below this paragraph. どうも。",
+    "links": "相互リンク集です。\n" + "http://example.com/link/to/another/page/ ご覧ください。\n" * 2 + DIARY[:60],
+    "digits": "日 月 火 水 木 金 土\n" + "\n".join(f"{n} {n + 1} {n + 2} 予定" for n in range(1, 40, 3)),
+    "symbols": "◆◇" * 12 + "\n" + "★☆★☆★☆★☆ お得です！ ★☆★☆★☆★☆\n" * 2 + "本日限りですので、お早めにどうぞ。" + "◆◇" * 12,
+    "repetition": "誰でも簡単に毎日稼げる方法があります。" * 4 + "その方法は、誰でも簡単に毎日稼げる方法です。",
+    "boilerplate": MENU,
+    "little_hiragana": "太宰イツマデモ病人ノ感覚ダケニ興ジテ、高邁ノ精神ワスレテハイナイカ。片仮名ハ読ミニククテカナワヌ。然シ今更何ヲ言ウ。"
+    "春ノ日ノ暮レルマデ、我ハ窓ノ外ヲ眺メ、一人静カニ茶ヲ飲ミタリ。遠方ヨリ友来タレリ。",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_ordinary_writing_stays(kind: str) -> None:
+    assert first_failure(KEPT[kind], FilterConfig()) is None
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_each_filter_removes_its_kind_and_obeys_its_limit(name: str) -> None:
+    text = REMOVED[name]
+    failure = first_failure(text, FilterConfig())
+    assert failure is not None and failure[0] == name
+    assert failure[1] == measures(text)[name]
+    setting = next(test.setting for test in FILTERS if test.name == name)
+    open_limit = replace(FilterConfig(), **{setting: 0 if setting.startswith("min_") else 1})
+    later = first_failure(text, open_limit)
+    assert later is None or later[0] != name
+
+
+def test_there_is_an_example_for_every_filter() -> None:
+    assert list(REMOVED) == [test.name for test in FILTERS]
+
+
+@pytest.mark.parametrize(
+    "wrong", [("utf8", "cp932"), ("utf8", "cp1252"), ("utf8", "latin1"), ("euc_jp", "latin1"), ("cp932", "utf8")]
+)
+def test_one_wrongly_decoded_line_in_a_page_is_enough(wrong: tuple[str, str]) -> None:
+    bad = DIARY.split("\n")[0].encode(wrong[0]).decode(wrong[1], "replace")
+    failure = first_failure(
+        "\n".join([DIARY, DIARY.replace("川", "池"), bad]), replace(FilterConfig(), max_repetition=1.0)
+    )
+    assert failure is not None and failure[0] == "garbled"
+
+
+@pytest.mark.parametrize(
+    ("line", "prose"),
+    [
+        ("猫は台所で寝ている。", True),
+        ("「ただいま」", True),
+        ("やったあーーー", True),
+        ("うれしい🎉", True),
+        ("雨のにおいがしている", True),
+        ("ホーム > 読みもの > 写真", False),
+        ("Copyright (C) 2014 すべての権利を留保します。", False),
+        ("羽毛布団 激安 通販 送料無料", False),
+        ("前へ 1 2 3 次へ", False),
+        ("検索", False),
+        ("", False),
+    ],
+)
+def test_prose_lines(line: str, prose: bool) -> None:
+    assert is_prose(line) is prose
+
+
+def test_measures_of_nothing_are_numbers() -> None:
+    assert set(measures("").values()) == {0}
+    assert first_failure("", replace(FilterConfig(), min_chars=0, min_japanese=0, min_hiragana=0, min_prose=0)) is None

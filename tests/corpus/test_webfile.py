@@ -1,0 +1,138 @@
+"""Documents out of bytes: every container, every kind of line end, and every way a file can be damaged."""
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from course_lib.corpus.webfile import Batch, Documents
+from course_lib.errors import CourseError
+
+TEXT = "一行目\n二行目\n\n次の文書\n\n最後の文書\n終わり\n".encode()
+DOCUMENTS = [["一行目", "二行目"], ["次の文書"], ["最後の文書", "終わり"]]
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".txt": bytes,
+    ".xz": lzma.compress,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+}
+
+
+def read(path: Path, content: bytes, max_line: int = 1000, max_document: int = 10**6) -> tuple[list[Batch], str]:
+    path.write_bytes(content)
+    documents = Documents(path, max_line, max_document)
+    return list(documents), documents.problem
+
+
+def lines(batches: list[Batch]) -> list[list[str]]:
+    return [raw.decode().split() for batch in batches for raw in batch.documents]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_containers(tmp_path: Path, suffix: str) -> None:
+    stored = COMPRESS[suffix](TEXT)
+    batches, problem = read(tmp_path / f"a{suffix}", stored)
+    assert (lines(batches), problem) == (DOCUMENTS, "")
+    assert sum(batch.read for batch in batches) == len(stored)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + TEXT,
+        b"\n\n \n" + TEXT.replace(b"\n\n", b"\n\n\t\n\n") + b"\n\n",
+        TEXT.rstrip(b"\n"),
+    ],
+    ids=["CRLF", "BOM", "many empty lines", "no last line end"],
+)
+def test_layouts(tmp_path: Path, content: bytes) -> None:
+    assert read(tmp_path / "a.txt", content) == read(tmp_path / "b.txt", content)
+    assert lines(read(tmp_path / "a.txt", content)[0]) == DOCUMENTS
+
+
+def test_batches_are_numbered_through(tmp_path: Path) -> None:
+    content = "".join(f"{number} {'あ' * 200}\n\n" for number in range(1, 6001)).encode()
+    batches, _ = read(tmp_path / "a.txt.gz", gzip.compress(content))
+    assert len(batches) > 2
+    for batch in batches:
+        assert [int(raw.split()[0]) for raw in batch.documents] == list(
+            range(batch.first, batch.first + len(batch.documents))
+        )
+    assert lines(batches)[-1][0] == "6000"
+
+
+def test_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    content = b"a" * 10 + b"\n" + b"b" * 11 + b"\nafter\n\n" + b"c" * 50 + b"\n\nlast\n" + b"d" * 99
+    batches, _ = read(tmp_path / "a.txt", content, max_line=10)
+    assert lines(batches) == [["aaaaaaaaaa", "after"], [], ["last"]]
+    assert sum(batch.long_lines for batch in batches) == 3
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".xz"])
+def test_a_line_of_50_mb_takes_no_memory(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    content = b"before\n\n" + b"x" * 50_000_000 + b"\n\nafter\n"
+    path.write_bytes(lzma.compress(content, preset=0) if suffix == ".xz" else content)
+    del content
+    documents = Documents(path, 1_000_000, 4_000_000)
+    tracemalloc.start()
+    batches = list(documents)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines(batches) == [["before"], [], ["after"]]
+    assert peak < 8_000_000
+
+
+def test_a_document_without_end_is_cut(tmp_path: Path) -> None:
+    batches, _ = read(tmp_path / "a.txt", b"".join(b"%03d\n" % n for n in range(100)), max_document=40)
+    assert lines(batches) == [[f"{n:03}" for n in range(first, first + 10)] for first in range(0, 100, 10)]
+    assert sum(batch.cut for batch in batches) == 10
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".gz", ".bz2"])
+def test_truncated_anywhere(tmp_path: Path, suffix: str) -> None:
+    content = "".join(f"文書{number:04}\n{hash((number, 1)):x}\n\n" for number in range(4000)).encode()
+    whole, _ = read(tmp_path / f"a{suffix}", COMPRESS[suffix](content))
+    stored = COMPRESS[suffix](content)
+    saved = []
+    for length in (len(stored) // 9, len(stored) // 2, len(stored) * 8 // 9, len(stored) - 1):
+        batches, problem = read(tmp_path / f"b{suffix}", stored[:length])
+        assert lines(batches) == lines(whole)[: len(lines(batches))]
+        assert f"truncated {suffix[1:]} data near byte {length} of {length}, which is byte " in problem
+        saved.append(len(lines(batches)))
+        text = int(problem.split("which is byte ")[1].split()[0])
+        assert text <= len(content) and (suffix == ".bz2" or text > 0 or not saved[-1])
+    assert saved == sorted(saved) and saved[-1] >= 3900 * (suffix != ".bz2")
+
+
+def test_broken_in_the_middle(tmp_path: Path) -> None:
+    stored = bytearray(lzma.compress(TEXT))
+    stored[len(stored) // 2] ^= 0xFF
+    _, problem = read(tmp_path / "a.xz", bytes(stored))
+    assert "broken xz data near byte" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt.xz", TEXT, "not xz data"),
+        ("a.gz", TEXT, "not gz data"),
+        ("a.bz2", lzma.compress(TEXT), "not bz2 data"),
+        ("a.txt", lzma.compress(TEXT), r"is xz data; its name has to end in \.xz"),
+        ("a.txt", "日本語".encode("utf-16"), "UTF-16, expected UTF-8"),
+        ("a.txt", b"", "empty"),
+    ],
+)
+def test_files_that_are_something_else(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(CourseError, match=rf"{name}: .*{message}"):
+        read(tmp_path / name, content)
+
+
+def test_folders_and_missing_files(tmp_path: Path) -> None:
+    for path, message in ((tmp_path, "is a directory"), (tmp_path / "no", "no such file")):
+        with pytest.raises(CourseError, match=message):
+            list(Documents(path, 10, 10))

@@ -1,0 +1,190 @@
+"""The whole way from a file of web text to clean documents."""
+
+import lzma
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from course_lib import workspace
+from course_lib.corpus.dedup import DedupConfig
+from course_lib.corpus.filters import FilterConfig
+from course_lib.corpus.report import Report
+from course_lib.corpus.webtext import WebtextConfig, clean_webtext
+from course_lib.errors import CourseError
+
+from tests.corpus.planted import near_copy
+
+RIVER = (
+    "日曜の朝、近所の川まで散歩に出かけた。土手の草はもう刈られていて、乾いた匂いがした。\n"
+    "橋の下で釣りをしている親子に会った。釣れますかと聞くと、父親は笑って首を横に振った。\n"
+    "子どものほうは釣りよりも石を集めることに忙しい。帰り道、私のポケットにも石が三つ入っていた。"
+)
+BREAD = (
+    "パンを焼くようになって三年がたちます。最初のころは、石のように固いものばかり出来上がりました。\n"
+    "水の量を量らず、粉の袋も閉めずに置いていたのですから、うまくいくはずがありません。\n"
+    "いまは温度計を使い、こねた時間も帳面につけています。それでも梅雨の時期だけは、毎年少し失敗します。"
+)
+TRAIN = (
+    "終点の駅には、改札の代わりに木の箱が置いてあった。切符はここへ入れてください、と墨で書いてある。\n"
+    "私のほかに降りたのは、大きな荷物を背負ったおばあさんが一人だけだった。\n"
+    "次の列車は四時間後だという。私たちは待合室で、みかんを分け合って食べながら、冬の話をした。"
+)
+EXACT = DedupConfig(near_duplicates=False)
+
+
+def clean(folder: Path, *documents: str, settings: WebtextConfig | None = None) -> tuple[dict[str, str], Report]:
+    (folder / "in.txt").write_text("\n\n".join(documents) + "\n", encoding="utf8")
+    report = clean_webtext(folder / "in.txt", folder / "out.jsonl", settings)
+    rows = [orjson.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
+    assert all(list(row) == ["id", "text"] for row in rows)
+    return {row["id"]: row["text"] for row in rows}, report
+
+
+def taken(report: Report) -> dict[str, int]:
+    return {reason: removed.count for reason, removed in report.removed.items()}
+
+
+def balanced(report: Report) -> bool:
+    groups = [removed.characters for group in (report.removed, report.lines) for removed in group.values()]
+    documents = report.documents_out + sum(taken(report).values())
+    return report.documents_in == documents and report.characters_in == report.characters_out + sum(groups)
+
+
+def test_repeats_go_and_different_documents_stay(tmp_path: Path) -> None:
+    copy = near_copy(BREAD, random.Random(0), 0.03, 0.05)
+    spaced = RIVER.replace("。", "。 ").replace("\n", "\n　")
+    kept, report = clean(tmp_path, RIVER, BREAD, "続きを読む", spaced, copy, TRAIN)
+    assert kept == {"1": RIVER, "2": BREAD, "6": TRAIN}
+    assert taken(report) == {"too_short": 1, "duplicate": 1, "near_duplicate": 1}
+    assert report.removed["near_duplicate"].examples[0]["note"] == "like 2"
+    assert report.removed["too_short"].examples == [{"id": "3", "text": "続きを読む", "note": "5"}]
+    assert balanced(report)
+
+
+def test_repeated_long_lines_go_and_short_ones_stay(tmp_path: Path) -> None:
+    notice = "この連載は毎月第二金曜日に更新しています。感想をお待ちしています。"
+    documents = [f"{text}\n「はい。」\n{notice}" for text in (RIVER, BREAD, TRAIN)]
+    only = f"{notice}\n「はい。」\nきょうはお休みです。\n" + RIVER.split("\n")[0] + "\n" + BREAD.split("\n")[0]
+    kept, report = clean(tmp_path, *documents, only, settings=WebtextConfig(dedup=EXACT))
+    assert kept["1"] == documents[0]
+    assert kept["2"] == f"{BREAD}\n「はい。」" and kept["3"] == f"{TRAIN}\n「はい。」"
+    assert taken(report) == {"repeated_lines": 1} and report.lines["duplicate_line"].count == 2 + 3
+    assert balanced(report)
+
+
+def test_lines_are_cleaned(tmp_path: Path) -> None:
+    dirty = RIVER.replace("\n", " \x00\r\n　").replace("散歩", "散\u200b歩\x07").replace("親子", "親子👨\u200d👧")
+    kept, _ = clean(tmp_path, "\ufeff" + dirty)
+    assert kept["1"] == RIVER.replace("親子", "親子👨\u200d👧")
+
+
+def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None:
+    lines = [line.encode() for line in RIVER.split("\n")]
+    content = (
+        b"\n".join([lines[0], "壊れた行".encode("cp932"), lines[1], b"\xed\xa0\x80", lines[2]])
+        + b"\n\n"
+        + BREAD.encode()
+    )
+    (tmp_path / "in.txt").write_bytes(content)
+    report = clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
+    assert [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()] == [RIVER, BREAD]
+    assert report.lines["invalid_utf8"].count == 2 and balanced(report)
+
+
+def test_a_long_line_is_skipped_and_its_document_stays(tmp_path: Path) -> None:
+    kept, report = clean(tmp_path, RIVER + "\n" + "長い" * 1000, BREAD, settings=WebtextConfig(max_line_bytes=1000))
+    assert kept == {"1": RIVER, "2": BREAD}
+    assert report.lines["too_long"].count == 1
+
+
+def test_a_document_without_end_is_cut_and_loses_nothing(tmp_path: Path) -> None:
+    kept, report = clean(
+        tmp_path, f"{RIVER}\n{BREAD}\n{TRAIN}", settings=WebtextConfig(max_document_bytes=len(RIVER.encode()))
+    )
+    assert "\n".join(kept.values()) == f"{RIVER}\n{BREAD}\n{TRAIN}"
+    assert list(kept) == ["1", "2", "3"] and report.counts["documents cut in two"] >= 2
+
+
+def test_settings_reach_the_filters_and_the_report(tmp_path: Path) -> None:
+    settings = WebtextConfig(filters=replace(FilterConfig(), min_chars=150), dedup=EXACT, examples=1)
+    kept, report = clean(tmp_path, RIVER[:100], RIVER[20:120], RIVER + TRAIN, RIVER + TRAIN, settings=settings)
+    assert list(kept) == ["3"]
+    assert taken(report) == {"too_short": 2, "duplicate": 1} and len(report.removed["too_short"].examples) == 1
+    assert report.limits["too_short"] == "< 150" and "near_duplicate" not in report.limits
+    assert "- too_short" in report.table()
+
+
+def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    sample = (
+        lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="replace").split("\n\n")
+    )
+    documents = sample * 4 + [near_copy(text, chance) for text in sample * 4]  # several batches, repeats across them
+    chance.shuffle(documents)
+    (tmp_path / "in.txt.xz").write_bytes(lzma.compress("\n\n".join(documents).encode(), preset=0))
+    products = []
+    for workers in (1, 2):
+        report = clean_webtext(tmp_path / "in.txt.xz", tmp_path / f"{workers}.jsonl", workers=workers)
+        products.append(((tmp_path / f"{workers}.jsonl").read_bytes(), report.to_dict()))
+    assert products[0] == products[1]
+    assert 100 < report.documents_out < len(sample) and balanced(report)
+
+
+def test_the_bundled_sample_loses_its_rubbish(tmp_path: Path) -> None:
+    report = clean_webtext(workspace.data("webtext-sample.txt.xz"), tmp_path / "out.jsonl")
+    assert balanced(report)
+    assert 0.5 * report.documents_in < report.documents_out < report.documents_in
+    assert {"too_short", "garbled", "boilerplate", "duplicate", "near_duplicate"} <= set(report.removed)
+
+
+def test_truncated_input_keeps_the_documents_before_it(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    documents = [near_copy(RIVER + BREAD + TRAIN, chance, 0.6, 0.7) for _ in range(1500)]
+    stored = lzma.compress("\n\n".join(documents).encode())
+    (tmp_path / "in.txt.xz").write_bytes(stored[: len(stored) * 2 // 3])
+    target, partial = tmp_path / "out.jsonl", tmp_path / "out.jsonl.partial"
+    target.write_bytes(b"earlier product")
+    saved = []
+    everything = WebtextConfig(filters=FilterConfig(min_prose=0, min_hiragana=0), dedup=EXACT)
+    for workers in (1, 2):
+        with pytest.raises(
+            CourseError, match=r"in\.txt\.xz: truncated xz data near byte \d+ of \d+, which is byte \d+"
+        ) as caught:
+            clean_webtext(tmp_path / "in.txt.xz", target, everything, workers)
+        assert str(partial) in str(caught.value) and target.read_bytes() == b"earlier product"
+        saved.append(partial.read_bytes())
+        partial.unlink()
+    assert saved[0] == saved[1]
+    numbers = [int(orjson.loads(line)["id"]) for line in saved[0].splitlines()]
+    assert numbers == sorted(numbers) and 700 < len(numbers) <= numbers[-1] < 1.05 * len(numbers)
+
+
+def test_nothing_left_is_an_empty_product_that_says_so(tmp_path: Path) -> None:
+    kept, report = clean(tmp_path, "続きを読む", "準備中です。")
+    assert kept == {} and (tmp_path / "out.jsonl").read_bytes() == b""
+    assert "no document left: kept 0 of 2" in report.summary()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"", "the file is empty"),
+        ("a.txt", b"\n \n\r\n", "no document in it"),
+        ("a.txt.xz", lzma.compress(b""), "no document in it"),
+        ("a.txt.xz", b"plain text", "not xz data"),
+    ],
+)
+def test_what_holds_no_text_is_refused_and_leaves_nothing(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CourseError, match=rf"{name}: .*{message}"):
+        clean_webtext(tmp_path / name, tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="is a directory"):
+        clean_webtext(tmp_path, tmp_path / "out.jsonl")

@@ -1,0 +1,256 @@
+"""What the driver of Juman++ promises, against a stand-in that misbehaves as the program does, and against the program where it is."""
+
+import importlib.util
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+from course_lib.errors import CourseError, UsageError
+from course_lib.japanese import jumanpp
+from course_lib.japanese.jumanpp import LONGEST_PIECE, RUN, UNFIT, JumanppSegmenter, find_binary, pieces
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+UNRULY = Path(__file__).with_name("unruly_jumanpp.py")
+REAL = find_binary()
+needs_real = pytest.mark.skipif(REAL is None, reason="the Juman++ binary is not on PATH nor in $JUMANPP")
+needs_pyknp = pytest.mark.skipif(
+    importlib.util.find_spec("pkg_resources") is None or importlib.util.find_spec("pyknp") is None,
+    reason="pyknp, or the setuptools<81 it needs, is not installed",
+)
+
+RUNS = [
+    "a" * 4095,
+    "ア" * 1300,
+    "ー" * 1300,
+    "〜" * 400,
+    "漢" * 1300,
+    "あいうえおかきくけこ" * 130,
+    "っ" * 1300,
+    "Ａ" * 1300,
+    "я" * 2000,
+]
+NASTY = [
+    *RUNS,
+    "",
+    " ",
+    "# コメント",
+    "# " + "長" * 2000,
+    "# ",
+    "#",
+    "#タグ",
+    "# # # x",
+    "猫。" * 5000,
+    "あ、" * 700 + "# " + "い、" * 700,
+    "x" * 65536,
+    "字" * 70000,
+    "New York  に　行く ",
+    "\x00a\x1fb\x1f\r\t\x7f\x85\u2028",
+    "\ud800 \udfff\ud83d\ude00",
+    "a\nb",
+    "👨\u200d👩\u200d👧🇯🇵か\u3099𠮷" * 200,
+    "( ^o^ )",
+    '"「\\\'"',
+    "</s>[SEP]▁<0x0A>",
+    "12,345.67" * 600,
+]
+TEXT = st.text(
+    st.characters(exclude_characters="\n眠死失倍化", exclude_categories=())
+)  # less the stand-in's own bad words
+TRAPS = st.lists(
+    st.sampled_from([*"# 。、\x1f\x00\ud800 \u3000a1亜ｱ", "# ", "ア" * 150, "ー" * 99, "a" * 101, "あ" * 1400]),
+    max_size=12,
+)
+LINES = st.lists(TEXT | TRAPS.map("".join), max_size=8)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    script = tmp_path_factory.mktemp("bin") / "jumanpp"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{UNRULY}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def segmenter(program: Path) -> JumanppSegmenter:
+    return JumanppSegmenter(program)
+
+
+def check(lines: list[str], found: list[list[str]]) -> None:
+    assert ["".join(words) for words in found] == lines
+    for word in (word for words in found for word in words):
+        assert word and (len(word) == 1 or not any(map(str.isspace, word)))
+
+
+@given(TEXT | TRAPS.map("".join))
+def test_pieces_add_up_and_can_be_carried(line: str) -> None:
+    found = list(pieces(line))
+    assert "".join(found) == line
+    for piece in found:
+        if UNFIT.search(piece):
+            assert len(piece) == 1
+        else:
+            assert 0 < len(piece.encode()) <= LONGEST_PIECE
+            assert not RUN.search(piece) and (piece == "# " or not piece.startswith("# "))
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run[:2])
+def test_no_run_of_a_class_is_longer_than_it_may_be(run: str) -> None:
+    assert max(map(len, pieces(run))) == jumanpp.LONGEST_RUN
+
+
+def test_long_lines_are_cut_at_sentence_ends_then_at_commas_and_spaces() -> None:
+    sentence = "きょうは雨がふった、と書いた。"
+    assert all(piece.endswith("。") for piece in pieces(sentence * 200))
+    assert all(piece.endswith("、") for piece in pieces("雨がふった、" * 500))
+    assert [len(piece) for piece in pieces("1" * 10000)] == [4096, 4096, 1808]
+    assert list(pieces(sentence)) == [sentence]
+
+
+def test_nothing_is_lost_shifted_or_split_inside(segmenter: JumanppSegmenter) -> None:
+    check(NASTY, segmenter.words(NASTY))
+    assert segmenter.failed_pieces == 0
+    assert segmenter.words(["New York", "# x", "猫"]) == [list("New York"), list("# x"), ["猫"]]
+    assert segmenter.words([]) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LINES)
+@example(["# ", "# a", "#", "# " + "。" * 2000])
+def test_words_add_up_to_the_line(segmenter: JumanppSegmenter, lines: list[str]) -> None:
+    check(lines, segmenter.words(lines))
+    assert segmenter.failed_pieces == 0
+
+
+def test_the_stand_in_does_lose_lines(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jumanpp, "pieces", lambda line: iter([line]))
+    unguarded = JumanppSegmenter(program)
+    unguarded.words(["# x", "猫", "あ" * 1366, "犬", "a" * 1001])
+    assert [(len(failure.piece), failure.reason.split(" (")[0]) for failure in unguarded.failures] == [
+        (3, "another text came back"),
+        (1366, "0 lines came back for 1"),
+        (1001, "0 lines came back for 1"),
+    ]
+
+
+@pytest.mark.parametrize("word", ["死", "失", "倍", "化"])
+def test_a_bad_piece_is_kept_whole_counted_and_alone(segmenter: JumanppSegmenter, word: str) -> None:
+    lines = ["犬" if i != 6 else f"猫が{word}ぬ" for i in range(20)]
+    found = segmenter.words(lines)
+    assert found == [[line] for line in lines]
+    assert segmenter.failed_pieces == 1 and segmenter.failures[0].piece == lines[6]
+    assert segmenter.words(["犬と猫"]) == [list("犬と猫")]
+
+
+def test_a_lost_and_a_doubled_line_do_not_make_up_for_each_other(segmenter: JumanppSegmenter) -> None:
+    lines = ["あい", "失う", "うえ", "倍の", "おか"]
+    assert segmenter.words(lines) == [list("あい"), ["失う"], list("うえ"), ["倍の"], list("おか")]
+    assert segmenter.failed_pieces == 2
+
+
+def test_a_hanging_program_is_stopped(program: Path) -> None:
+    segmenter = JumanppSegmenter(program, timeout=4)
+    assert segmenter.words(["あい", "眠 い"]) == [list("あい"), ["眠", " ", "い"]]
+    assert segmenter.failures == [jumanpp.Failure("眠 い", "no answer within 1 s")]
+
+
+def test_the_batch_size_does_not_change_the_answer(
+    segmenter: JumanppSegmenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["きょうは雨。", "", "# x", "失う"] * 3
+    whole = segmenter.words(lines)
+    monkeypatch.setattr(jumanpp, "BATCH", 30)
+    assert segmenter.words(lines) == whole
+    assert segmenter.failed_pieces == 6
+
+
+def test_a_segmenter_travels_to_a_worker(segmenter: JumanppSegmenter) -> None:
+    assert pickle.loads(pickle.dumps(segmenter)).words(["猫だ"]) == [["猫", "だ"]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("no-model", "Juman\\+\\+ has no model .*official release"),
+        ("juman", "does not answer as Juman\\+\\+ v2 does: .* lines came back for 2"),
+        ("dead", "does not answer as Juman\\+\\+ v2 does: 0 lines .*exit code 139"),
+        ("one-word", "no words were found"),
+    ],
+)
+def test_another_program_is_refused_in_one_line(
+    program: Path, monkeypatch: pytest.MonkeyPatch, mode: str, message: str
+) -> None:
+    monkeypatch.setenv("UNRULY", mode)
+    with pytest.raises(CourseError, match=message) as caught:
+        JumanppSegmenter(program)
+    assert "\n" not in str(caught.value) and str(program) in str(caught.value)
+
+
+def test_a_program_that_breaks_on_the_way_is_an_error_not_a_corpus_of_failures(
+    segmenter: JumanppSegmenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNRULY", "dead")
+    with pytest.raises(CourseError, match="exit code 139"):
+        segmenter.words(["犬", "猫"])
+    assert segmenter.failed_pieces == 0
+
+
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jumanpp").write_text("no program")
+    (tmp_path / "jumanpp").chmod(0o755)
+    with pytest.raises(CourseError, match="cannot be started: Exec format error"):
+        JumanppSegmenter(tmp_path / "jumanpp")
+
+
+def test_where_the_binary_is_looked_for(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JUMANPP", raising=False)
+    assert find_binary() is None
+    with pytest.raises(CourseError, match="jumanpp: not found on PATH"):
+        JumanppSegmenter.from_path()
+    monkeypatch.setenv("JUMANPP", str(program))
+    assert find_binary() == program
+    monkeypatch.setenv("JUMANPP", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match=r"JUMANPP: .* is no program"):
+        find_binary()
+
+
+@needs_pyknp
+def test_an_analysis_adds_up_to_the_sentence(segmenter: JumanppSegmenter) -> None:
+    for line in ["# コメント", "#タグ", "　New\tYork \\␣", "猫。" * 3000, "\x00\ud800\n", '"', "EOS @ @ x"]:
+        assert "".join(word.surface for word in segmenter.analyze(line)) == line
+    assert segmenter.failed_pieces == 0
+    assert segmenter.analyze("猫")[0] == jumanpp.Morpheme("猫", "猫", "猫", "名詞", "普通名詞")
+
+
+@pytest.fixture(scope="module")
+def real() -> JumanppSegmenter:
+    assert REAL is not None
+    return JumanppSegmenter(REAL)
+
+
+@needs_real
+def test_the_real_program_loses_nothing(real: JumanppSegmenter) -> None:
+    check(NASTY, real.words(NASTY))
+    assert real.failed_pieces == 0
+    assert real.words(["早稲田大学で学ぶ"]) == [["早稲田", "大学", "で", "学ぶ"]]
+
+
+@needs_real
+@settings(max_examples=40, deadline=None)
+@given(LINES)
+def test_the_real_programs_words_add_up_to_the_line(real: JumanppSegmenter, lines: list[str]) -> None:
+    check(lines, real.words(lines))
+    assert real.failed_pieces == 0
+
+
+@needs_real
+@needs_pyknp
+def test_the_real_program_analyses(real: JumanppSegmenter) -> None:
+    for line in (line for line in NASTY if len(line) < 1000):
+        assert "".join(word.surface for word in real.analyze(line)) == line
+    assert real.failed_pieces == 0
+    word = real.analyze("東京へ行きました")[2]
+    assert (word.surface, word.reading, word.base, word.part_of_speech) == ("行き", "いき", "行く", "動詞")

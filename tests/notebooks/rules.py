@@ -1,0 +1,81 @@
+"""The rules every notebook keeps (DESIGN: Notebooks). `problems` returns what breaks them, as sentences."""
+
+import json
+import re
+import statistics
+from collections.abc import Iterator
+from itertools import groupby
+
+import nbformat
+
+from course_lib.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+
+MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
+IGNORED = "NBVAL_IGNORE_OUTPUT"
+
+
+def problems(notebook: nbformat.NotebookNode, name: str) -> list[str]:
+    return [*_cells(notebook), *_outputs(notebook), *_shared_cells(notebook, name)]
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _cells(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    code = code_cells(notebook)
+    if not code:
+        yield "has no code cell"
+        return
+    lengths = sorted(len([line for line in cell.source.split("\n") if line.strip()]) for cell in code)
+    if statistics.median(lengths) > 6:
+        yield f"median length of code cells is {statistics.median(lengths)} lines, allowed: 6"
+    if lengths[-1] > 25:
+        yield f"longest code cell has {lengths[-1]} lines, allowed: 25"
+    if sum(length >= 15 for length in lengths) > len(lengths) / 10:
+        yield "more than one code cell in ten has 15 lines or more"
+    if sum(cell.cell_type == "markdown" for cell in notebook.cells) < len(code):
+        yield "has fewer markdown cells than code cells"
+    for kind, run in groupby(cell.cell_type for cell in notebook.cells):
+        if kind == "code" and len(list(run)) > 2:
+            yield "has more than two code cells in a row"
+    source = "\n".join(cell.source for cell in code)
+    if len(re.findall(r"^\s*def ", source, re.M)) > 3:
+        yield "defines more than three functions"
+    if re.search(r"^\s*!|^%%(?:bash|sh|script)|^\s*%(?:sx|system)\b|get_ipython\(\)\.system", source, re.M):
+        yield "has a shell escape, whose failure would pass unnoticed"
+    if sum(IGNORED in cell.source for cell in code) > len(code) / 5:
+        yield "more than one code cell in five is not compared"
+
+
+def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    code = code_cells(notebook)
+    for number, cell in enumerate(code, 1):
+        if cell.source.strip() and cell.execution_count is None:
+            yield f"code cell {number} was not executed"
+        if any(output.output_type == "error" for output in cell.outputs):
+            yield f"code cell {number} ends in an error"
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        yield "was not executed from top to bottom"
+    if not any(cell.outputs for cell in code):
+        yield "holds no outputs"
+    stored = json.dumps(notebook, ensure_ascii=False)
+    if "widgets" in notebook.metadata or "widget-view" in stored or "widget-state" in stored:
+        yield "holds widget state"
+    without_images = re.sub(r'"image/png": "[^"]*"', "", stored)
+    if path := MACHINE_PATH.search(without_images):
+        yield f"holds a machine path: …{without_images[path.start() : path.end() + 30]}…"
+
+
+def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
+    wanted = {BADGE_TAG: badge(name), SETUP_TAG: SETUP.format(address=address()).strip()}
+    for tag, text in wanted.items():
+        found = [cell.source for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+        if found != [text]:
+            yield f"its {tag} cell is not in step; run `course notebooks`"
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    for part in ("| minutes |", "After this chapter you can", "## Exercises", "## Summary", "**Next:**"):
+        if part not in text:
+            yield f"lacks {part!r}"
+    if sum("exercises.check(" in cell.source for cell in code_cells(notebook)) < 3:
+        yield "has fewer than three exercises"

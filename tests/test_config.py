@@ -1,0 +1,256 @@
+"""Settings: what goes round unchanged, and what is refused in one line that names it."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from course_lib import chapters, config
+from course_lib.config import STRICT, setting
+from course_lib.errors import UsageError
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+
+@dataclass(frozen=True, config=STRICT)
+class Engine:
+    steps: int = setting(10, "optimizer steps", ge=1)
+    rate: float = setting(0.5, "learning rate", gt=0)
+
+
+@dataclass(frozen=True, config=STRICT)
+class Job:
+    engine: Engine = setting(Engine(), "the engine")
+    name: str = setting("職", "name")
+    kind: Literal["small", "large"] = setting("small", "size")
+    files: tuple[Path, ...] = setting((), "inputs")
+    words: list[str] = setting([], "words")
+    most: int | None = setting(None, "limit [lines]")
+    low: int = setting(1, "lower bound")
+    high: int = setting(9, "upper bound")
+    fast: bool = setting(False, "hurry")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Job":
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}; low must be at most high")
+        return self
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # what UTF-8 can hold
+PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).map(Path)
+ENGINES = st.builds(Engine, steps=st.integers(1), rate=st.floats(min_value=0, exclude_min=True, allow_nan=False))
+JOBS = st.builds(
+    Job, engine=ENGINES, name=TEXT, kind=st.sampled_from(["small", "large"]), files=st.lists(PATHS).map(tuple), words=st.lists(TEXT),
+    most=st.none() | st.integers(), low=st.integers(max_value=0), high=st.integers(0), fast=st.booleans(),
+)  # fmt: skip
+
+
+@pytest.fixture
+def job_yaml(tmp_path: Path) -> Path:
+    return tmp_path / "job.yaml"
+
+
+def refusal(path: Path, text: str | bytes, *overrides: str) -> str:
+    """The one line that refuses a Job's YAML."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError) as caught:
+        config.load(Job, path, overrides)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+@given(JOBS)
+@example(Job(name="${nope} \\${x} \\\\${y} ${", words=["${oc.env:HOME}", "???", "null", "1e3", "1_000", "0x1", "1:30", "~", "on", ""]))
+def test_yaml_gives_the_same_settings_back(tmp_path_factory: pytest.TempPathFactory, job: Job) -> None:
+    path = tmp_path_factory.getbasetemp() / "round.yaml"
+    path.write_text(config.to_yaml(job), encoding="utf8", newline="")
+    assert config.load(Job, path) == job
+    assert config.build(Job, config.to_dict(job)) == job
+
+
+@given(ENGINES.filter(lambda engine: math.isfinite(engine.rate)))
+def test_overrides_give_the_same_settings_back(engine: Engine) -> None:
+    job = config.build(Job, {"engine": {"steps": 3}}, [f"engine.steps={engine.steps}", f"engine.rate={engine.rate!r}"])
+    assert job.engine == engine
+
+
+def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None:
+    job_yaml.write_text("engine: {steps: 3, rate: 2}\nname: a\nhigh: ${engine.steps}\n")
+    job = config.load(Job, job_yaml, ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=${high}"])
+    assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=3, high=3)
+    assert config.load(Job, job_yaml, ["engine={rate: 1}"]).engine == Engine(3, 1.0)
+
+
+def test_an_empty_file_means_the_defaults(job_yaml: Path) -> None:
+    job_yaml.write_text("# nothing\n")
+    assert config.load(Job, job_yaml) == Job()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("nope: 1", "nope: unknown key; allowed: engine, name, kind, files, words, most, low, high, fast"),
+        ("engine: {step: 1}", "engine.step: unknown key; allowed: steps, rate"),
+        ("engine: {steps: '3'}", "engine.steps: '3' is not allowed: input should be a valid integer"),
+        ("low: 1.5", "low: 1.5 is not allowed: input should be a valid integer"),
+        ("low: true", "low: True is not allowed: input should be a valid integer"),
+        ("fast: 1", "fast: 1 is not allowed: input should be a valid boolean"),
+        ("name: 20261101", "name: 20261101 is not allowed: input should be a valid string"),
+        ("engine: 3", "engine: 3 is not allowed: input should be an object"),
+        ("words: a", "words: 'a' is not allowed: input should be a valid array"),
+        ("files: [a, 3]", "files.1: 3 is not allowed: input should be a valid string"),
+        ("kind: huge", "kind: 'huge' is not allowed: input should be 'small' or 'large'"),
+        ("engine: {steps: 0}", "engine.steps: 0 is not allowed: input should be greater than or equal to 1"),
+        ("engine: {rate: 0}", "engine.rate: 0 is not allowed: input should be greater than 0"),
+        ("engine: {rate: .nan}", "engine.rate: nan is not allowed: input should be greater than 0"),
+        ("low: 10", "low 10 is above high 9; low must be at most high"),
+        ("- a", "expected `key: value` lines"),
+        ("3", "not readable as YAML"),
+        ("name: [a\n", "line 1, column 7"),
+        ("low: 1\nname: a\n\tb: c", "line 3"),
+        ("name: a\nname: b", "duplicate key name in"),
+        ("low: 1\nname: a\nname: b", "line 3"),
+        ("name: ${absent.key}", "name: Interpolation key 'absent.key' not found"),
+        ("name: ${name}", "name: Recursive interpolation"),
+        ("name: ${oc.env:SURELY_UNSET_7}", "SURELY_UNSET_7"),
+        ("name: *anchor", "undefined alias"),
+        ("name: !!python/object:os.system x", "python/object:os.system"),
+        (b"name: \xff", "can't decode byte 0xff"),
+        ("null: 3", "NoneType"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(job_yaml: Path, text: str | bytes, wanted: str) -> None:
+    line = refusal(job_yaml, text)
+    assert line.startswith(str(job_yaml))
+    assert wanted in line
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("low", "--set 'low': expected section.key=value"),
+        ("=3", "--set '=3': expected section.key=value"),
+        (" = 3", "--set ' = 3': expected section.key=value"),
+        (".=3", "--set '.=3': expected section.key=value"),
+        ("engine..steps=3", "--set 'engine..steps=3': expected section.key=value"),
+        ("[=3", "--set '[=3': expected section.key=value"),
+        ("words=[a", "--set 'words=[a': expected section.key=value"),
+        ("name=\ud800", "expected section.key=value"),
+        ("nope=3", "nope: unknown key; allowed: engine, name"),
+        ("engine.nope=3", "engine.nope: unknown key; allowed: steps, rate"),
+        ("low.x=3", "low: {'x': 3} is not allowed"),
+        ("low=", "low: None is not allowed: input should be a valid integer"),
+        ("engine.steps=many", "engine.steps: 'many' is not allowed"),
+        ("high=0", "low 1 is above high 0"),
+        ("name=${absent}", "name: Interpolation key 'absent' not found"),
+    ],
+)
+def test_a_wrong_override_is_refused_by_name(job_yaml: Path, override: str, wanted: str) -> None:
+    assert wanted in refusal(job_yaml, "", override)
+
+
+def test_a_config_that_does_not_exist_lists_those_that_do() -> None:
+    with pytest.raises(UsageError, match=r"absent\.yaml: no such config; allowed: a path, or one of single-gpu\.yaml, tiny\.yaml, xl\.yaml"):
+        config.load(Job, "absent.yaml")
+
+
+def test_a_list_default_is_not_shared() -> None:
+    first = Job()
+    first.words.append("x")
+    assert Job().words == []
+
+
+def test_describe_names_every_setting_with_type_and_default() -> None:
+    rows = {key: (kind, default, text) for key, kind, default, text in config.describe(Job)}
+    assert rows["engine.steps"] == ("int", "10", "optimizer steps")
+    assert rows["kind"] == ("small | large", '"small"', "size")
+    assert rows["files"] == ("list of Path", "[]", "inputs")
+    assert rows["most"] == ("int or unset", "null", "limit [lines]")
+    assert set(rows) == {"engine.steps", "engine.rate", *Job.__dataclass_fields__} - {"engine"}
+
+
+# the profiles that come with the library
+
+
+def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type]:
+    """Section → settings class, as the steps of all profiles ask for them."""
+    asked: dict[str, type] = {}
+    real = config.section
+
+    def noting(name: str, cls: type, overrides: Any = ()) -> Any:
+        asked[name] = cls
+        return real(name, cls, overrides)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(config, "section", noting)
+        for profile in config.PROFILES:
+            patched.setenv("COURSE_PROFILE", profile)
+            chapters.steps()
+    return asked
+
+
+def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(read_by_chapters(monkeypatch)) == set(config.SECTIONS)
+
+
+@pytest.mark.parametrize("profile", config.PROFILES)
+def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
+    classes = read_by_chapters(monkeypatch)
+    written = config.read_yaml(config.CONFIGS / f"{profile}.yaml")
+    sections = {f"{chapter}.{name}": values for chapter, inner in written.items() for name, values in inner.items()}
+    assert sections
+    for name, values in sections.items():
+        settings = config.build(classes[name], values, where=name)
+        assert config.to_dict(settings).items() >= config.to_dict(config.build(classes[name], values)).items()
+    monkeypatch.setenv("COURSE_PROFILE", profile)
+    assert chapters.steps()
+
+
+def test_every_profile_has_a_file_and_every_file_is_a_profile() -> None:
+    assert config.bundled() == sorted(f"{name}.yaml" for name in config.PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("japanese:\n  segmnet: {split: false}", "tiny.yaml: japanese.segmnet: unknown section; allowed: corpus.sources, "),
+        ("japanes:\n  segment: {split: false}", "tiny.yaml: japanes.segment: unknown section; allowed: corpus.sources, "),
+        ("japanese: 3", "tiny.yaml: japanese: 3 is not allowed: expected sections"),
+        ("japanese: {segment: 3}", "tiny.yaml: japanese.segment: 3 is not allowed: expected `key: value` settings"),
+        ("japanese: {segment: {splt: false}}", "tiny.yaml: japanese.segment: splt: unknown key; allowed: segmenter, "),
+    ],
+)
+def test_a_misspelt_profile_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, wanted: str) -> None:
+    monkeypatch.setattr(config, "CONFIGS", tmp_path)
+    (tmp_path / "tiny.yaml").write_text(text)
+    with pytest.raises(UsageError, match="^" + re.escape(wanted)):
+        chapters.steps()
+
+
+def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(config, "CONFIGS", tmp_path)
+    (tmp_path / "xl.yaml").write_text("corpus:\nsubword:\n  bpe:\n  unigram: {steps: 4}\n")
+    monkeypatch.setenv("COURSE_PROFILE", "xl")
+    assert config.section("subword.unigram", Engine, ["rate=3"]) == Engine(4, 3.0)
+    assert config.section("subword.bpe", Engine) == config.section("corpus.wikipedia", Engine) == Engine()
+    with pytest.raises(UsageError, match=r"^xl\.yaml: subword\.unigram: nope: unknown key; allowed: steps, rate$"):
+        config.section("subword.unigram", Engine, ["nope=3"])
+
+
+def test_the_dial(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config.profile() == "tiny"
+    monkeypatch.setenv("COURSE_PROFILE", "xl")
+    assert config.profile() == "xl"
+    for wrong in ("huge", "", "../tiny", "tiny.yaml"):
+        monkeypatch.setenv("COURSE_PROFILE", wrong)
+        with pytest.raises(UsageError, match=rf"^COURSE_PROFILE: {re.escape(repr(wrong))} is no profile; allowed: tiny, single-gpu, xl$"):
+            config.section("corpus.sources", Engine)
+
+
+def test_infinity_goes_round() -> None:
+    assert config.build(Engine, config.to_dict(Engine(1, math.inf))) == Engine(1, math.inf)
