@@ -120,7 +120,9 @@ def _mecab() -> Check:
         return Check(
             "MeCab + jumandic",
             False,
-            next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""),  # MeCab's reason is its last line
+            next(
+                (line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""
+            ),  # MeCab's reason is its last line
             "segmentation, and so everything after chapter 1",
             "pip install fugashi jumandic",
         )

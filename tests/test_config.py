@@ -65,7 +65,12 @@ def refusal(path: Path, text: str | bytes, *overrides: str) -> str:
 
 
 @given(JOBS)
-@example(Job(name="${nope} \\${x} \\\\${y} ${", words=["${oc.env:HOME}", "???", "null", "1e3", "1_000", "0x1", "1:30", "~", "on", ""]))
+@example(
+    Job(
+        name="${nope} \\${x} \\\\${y} ${",
+        words=["${oc.env:HOME}", "???", "null", "1e3", "1_000", "0x1", "1:30", "~", "on", ""],
+    )
+)
 def test_yaml_gives_the_same_settings_back(tmp_path_factory: pytest.TempPathFactory, job: Job) -> None:
     path = tmp_path_factory.getbasetemp() / "round.yaml"
     path.write_text(config.to_yaml(job), encoding="utf8", newline="")
@@ -81,7 +86,11 @@ def test_overrides_give_the_same_settings_back(engine: Engine) -> None:
 
 def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None:
     job_yaml.write_text("engine: {steps: 3, rate: 2}\nname: a\nhigh: ${engine.steps}\n")
-    job = config.load(Job, job_yaml, ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=${high}"])
+    job = config.load(
+        Job,
+        job_yaml,
+        ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=${high}"],
+    )
     assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=3, high=3)
     assert config.load(Job, job_yaml, ["engine={rate: 1}"]).engine == Engine(3, 1.0)
 
@@ -155,7 +164,10 @@ def test_a_wrong_override_is_refused_by_name(job_yaml: Path, override: str, want
 
 
 def test_a_config_that_does_not_exist_lists_those_that_do() -> None:
-    with pytest.raises(UsageError, match=r"absent\.yaml: no such config; allowed: a path, or one of single-gpu\.yaml, tiny\.yaml, xl\.yaml"):
+    with pytest.raises(
+        UsageError,
+        match=r"absent\.yaml: no such config; allowed: a path, or one of single-gpu\.yaml, tiny\.yaml, xl\.yaml",
+    ):
         config.load(Job, "absent.yaml")
 
 
@@ -218,8 +230,14 @@ def test_every_profile_has_a_file_and_every_file_is_a_profile() -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("japanese:\n  segmnet: {split: false}", "tiny.yaml: japanese.segmnet: unknown section; allowed: corpus.sources, "),
-        ("japanes:\n  segment: {split: false}", "tiny.yaml: japanes.segment: unknown section; allowed: corpus.sources, "),
+        (
+            "japanese:\n  segmnet: {split: false}",
+            "tiny.yaml: japanese.segmnet: unknown section; allowed: corpus.sources, ",
+        ),
+        (
+            "japanes:\n  segment: {split: false}",
+            "tiny.yaml: japanes.segment: unknown section; allowed: corpus.sources, ",
+        ),
         ("japanese: 3", "tiny.yaml: japanese: 3 is not allowed: expected sections"),
         ("japanese: {segment: 3}", "tiny.yaml: japanese.segment: 3 is not allowed: expected `key: value` settings"),
         ("japanese: {segment: {splt: false}}", "tiny.yaml: japanese.segment: splt: unknown key; allowed: segmenter, "),
@@ -248,7 +266,10 @@ def test_the_dial(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.profile() == "xl"
     for wrong in ("huge", "", "../tiny", "tiny.yaml"):
         monkeypatch.setenv("COURSE_PROFILE", wrong)
-        with pytest.raises(UsageError, match=rf"^COURSE_PROFILE: {re.escape(repr(wrong))} is no profile; allowed: tiny, single-gpu, xl$"):
+        with pytest.raises(
+            UsageError,
+            match=rf"^COURSE_PROFILE: {re.escape(repr(wrong))} is no profile; allowed: tiny, single-gpu, xl$",
+        ):
             config.section("corpus.sources", Engine)
 
 

@@ -6,15 +6,16 @@
 """
 
 MARK = "␣"  # U+2423 OPEN BOX, an original space
-ESCAPE = "␛"  # U+241B, before a letter that says which of the two characters the text itself held
-REPLACEMENTS = ((MARK, " "), (ESCAPE + "s", MARK), (ESCAPE + "e", ESCAPE))
+ESCAPE = "␛"  # U+241B, before a letter: ␛s and ␛e are a ␣ and a ␛ of the text itself, ␛n is a line break
+NEWLINE = ESCAPE + "n"
+REPLACEMENTS = ((MARK, " "), (NEWLINE, "\n"), (ESCAPE + "s", MARK), (ESCAPE + "e", ESCAPE))
 
 
 def mark(text: str) -> str:
-    """Spaces as ␣; a ␣ or ␛ of the text itself as ␛s, ␛e."""
+    """Spaces as ␣, line breaks as ␛n; a ␣ or ␛ of the text itself as ␛s, ␛e. The result is one line without spaces."""
     if ESCAPE in text or MARK in text:
         text = text.replace(ESCAPE, ESCAPE + "e").replace(MARK, ESCAPE + "s")
-    return text.replace(" ", MARK)
+    return text.replace(" ", MARK).replace("\n", NEWLINE)
 
 
 def unmark(text: str) -> str:

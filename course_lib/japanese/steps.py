@@ -15,7 +15,10 @@ LINES = "lines.txt"  # the file inside each product
 def steps() -> list[Step]:
     """One product per source: japanese/wikipedia and japanese/webtext."""
     settings = config.section("japanese.segment", SegmentConfig)
-    return [Step(f"japanese/{name}", _segment, settings, (f"corpus/{name}",), ("japanese",)) for name in ("wikipedia", "webtext")]
+    return [
+        Step(f"japanese/{name}", _segment, settings, (f"corpus/{name}",), ("japanese",))
+        for name in ("wikipedia", "webtext")
+    ]
 
 
 def _segment(folder: Path, inputs: list[Path]) -> dict[str, Any]:

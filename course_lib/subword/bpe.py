@@ -24,22 +24,33 @@ def train_bpe(
 ) -> dict[str, int]:
     """Trains on segmented .txt lines or JSONL documents and writes a tokenizer folder; returns its counts.
 
-    Raises CourseError for an empty or unreadable corpus, or one too small for the vocabulary (saying what is possible).
+    The result is the same every time unless limit_alphabet cuts: which of equally rare characters stay is then the library's chance.
+    Raises CourseError for an empty or unreadable corpus, or a vocabulary it cannot fill or fit (saying what is possible).
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
     tokenizer = _train(sources, segmented, settings, show_progress)
-    size = tokenizer.get_vocab_size()
-    if size <= len(SPECIALS) + 256 * settings.byte_fallback + 2:
-        raise CourseError(f"{', '.join(map(str, sources))}: no text to train on")
-    if size < settings.vocab_size:
-        raise CourseError(
-            f"vocab_size: {settings.vocab_size} is more than this corpus supports: it yields {size} entries at "
-            f"min_frequency {settings.min_frequency}; allowed: up to {size}"
-        )
+    _check_size(tokenizer.get_vocab_size(), sources, settings)
     with atomic_folder(target) as place:
         folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), place)
-    return {"vocabulary": size, "merges": len(json.loads(tokenizer.to_str())["model"]["merges"])}
+    return {"vocabulary": tokenizer.get_vocab_size()}
+
+
+def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None:
+    fixed = len(SPECIALS) + (len(BYTES) if settings.byte_fallback else 0) + (2 if settings.lossless else 0)
+    names = ", ".join(map(str, sources))
+    if size <= fixed:
+        raise CourseError(f"{names}: no text to train on")
+    if size < settings.vocab_size:
+        raise CourseError(
+            f"vocab_size: {settings.vocab_size} is more than {names} supports at min_frequency {settings.min_frequency}; "
+            f"allowed: up to {size}"
+        )
+    if size > settings.vocab_size:
+        raise CourseError(
+            f"vocab_size: {settings.vocab_size} is too small for specials, bytes and {size - fixed} characters; allowed: {size} or "
+            "more, or a smaller limit_alphabet"
+        )
 
 
 def _train(sources: Sequence[Path], segmented: bool, settings: BpeConfig, show_progress: bool) -> Tokenizer:
@@ -54,18 +65,23 @@ def _train(sources: Sequence[Path], segmented: bool, settings: BpeConfig, show_p
         show_progress=show_progress,
     )
     if segmented:
-        tokenizer.train([str(path) for path in sources], trainer)
+        try:
+            tokenizer.train([str(path) for path in sources], trainer)
+        except Exception:  # the library raises no narrower one
+            text.check_lines(sources)  # names a line that is not UTF-8
+            raise
     else:
         lines = text.sentences(sources)
         tokenizer.train_from_iterator(map(mark, lines) if settings.lossless else lines, trainer)
-    return _finish(tokenizer, settings)
-
-
-def _finish(tokenizer: Tokenizer, settings: BpeConfig) -> Tokenizer:
-    """Byte tokens are made by the trainer as specials, to get their ids; in use they are ordinary entries."""
-    description: dict[str, Any] = json.loads(tokenizer.to_str())
-    description["added_tokens"] = [token for token in description["added_tokens"] if token["content"] in SPECIALS]
-    tokenizer = Tokenizer.from_str(json.dumps(description))
+    if settings.byte_fallback:
+        tokenizer = _with_ordinary_bytes(tokenizer)
     if settings.lossless:
         tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)
     return tokenizer
+
+
+def _with_ordinary_bytes(tokenizer: Tokenizer) -> Tokenizer:
+    """The trainer made the byte tokens as specials, to give them the first ids; in use they are ordinary entries."""
+    description: dict[str, Any] = json.loads(tokenizer.to_str())
+    description["added_tokens"] = [token for token in description["added_tokens"] if token["content"] in SPECIALS]
+    return Tokenizer.from_str(json.dumps(description))

@@ -34,7 +34,7 @@ def bpe(
     from course_lib.subword.bpe import train_bpe
 
     counts = train_bpe(sources, output, options.settings(BpeConfig, "subword.bpe", config, overrides))
-    print(f"{counts['vocabulary']} entries, {counts['merges']} merges → {output}")
+    print(f"{counts['vocabulary']} entries → {output}")
 
 
 def unigram(

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders
 
 from course_lib.errors import CourseError
 from course_lib.japanese import normalize, segment
-from course_lib.japanese.marks import REPLACEMENTS, mark
+from course_lib.japanese.marks import NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
 
@@ -33,11 +33,12 @@ class Codec:
     preparation: Preparation
 
     def prepare(self, text: str) -> str:
-        """Normalized, and segmented and marked if the tokenizer expects that."""
+        """Normalized, and segmented and marked if the tokenizer expects that: marked text is one line, ␛n for its breaks."""
         text = normalize(text)
-        if self.preparation.segmented:
-            return segment(text, self.preparation.marked)
-        return mark(text) if self.preparation.marked else text
+        if not self.preparation.segmented:
+            return mark(text) if self.preparation.marked else text
+        text = segment(text, self.preparation.marked)
+        return text.replace("\n", f" {NEWLINE} ") if self.preparation.marked else text
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a raw text, without specials."""

@@ -27,7 +27,7 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
 
         def bpe(source: Path) -> Callable[[int], dict[str, int]]:
             return lambda size: train_bpe(
-                [source], place / "trained", BpeConfig(vocab_size=size, limit_alphabet=3000), False
+                [source], place / "trained", BpeConfig(vocab_size=size, limit_alphabet=4000), False
             )
 
         def unigram(source: Path) -> Callable[[int], dict[str, int]]:

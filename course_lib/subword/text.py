@@ -1,11 +1,12 @@
 """The training text of a tokenizer, streamed: segmented lines as they are, documents as normalized sentences."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tokenizers import pre_tokenizers
 
-from course_lib.documents import read_texts
+from course_lib.documents import read_batches, read_texts, texts
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import normalize, split_sentences
@@ -29,6 +30,13 @@ def sentences(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         for text in read_texts(path):
             yield from split_sentences(normalize(text))
+
+
+def check_lines(paths: Iterable[Path]) -> None:
+    """Raises CourseError naming the first line of the .txt files that is not UTF-8."""
+    for path in paths:
+        for batch in read_batches(path):
+            deque(texts(batch), maxlen=0)
 
 
 def pieces(path: Path) -> Iterator[str]:

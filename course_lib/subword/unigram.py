@@ -19,6 +19,7 @@ from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 
 WORD = "▁"  # how sentencepiece writes a space
+NEVER = -1e5  # a score no split with this piece can win with
 NAME = "tokenizer"  # tokenizer.model, tokenizer.vocab
 
 
@@ -28,7 +29,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     Raises CourseError for an empty or unreadable corpus, or one too small for the vocabulary (saying what is possible).
     """
     settings = settings or UnigramConfig()
-    segmented = text.is_segmented(sources)
+    if segmented := text.is_segmented(sources):
+        text.check_lines(sources)  # sentencepiece would train on broken bytes without a word
     with atomic_folder(target) as place:
         _train(sources, segmented, place, settings)
         processor = sentencepiece.SentencePieceProcessor(model_file=str(place / f"{NAME}.model"))
@@ -83,8 +85,10 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
     With `segmented` its decoder drops the spaces between words and undoes the marks; without, it gives spaces back as they were.
     """
     count = processor.get_piece_size()
-    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(count)]
-    fallback = any(processor.is_byte(i) for i in range(count))
+    is_byte = [processor.is_byte(i) for i in range(count)]
+    # a text that spells out <0x41> must not become the byte: there sentencepiece does not look, here a low score keeps it away
+    pieces = [(processor.id_to_piece(i), NEVER if is_byte[i] else processor.get_score(i)) for i in range(count)]
+    fallback = any(is_byte)
     model = (
         models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)
     )
@@ -106,6 +110,8 @@ def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
     ids = {piece: i for i, (piece, _) in enumerate(pieces)}
     merges = []
     for piece, score in pieces:
+        if score == NEVER:
+            continue
         pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in ids and piece[i:] in ids]
         merges += [(score, ids[left], ids[right], left, right) for left, right in pairs]
     merges.sort(key=lambda merge: (-merge[0], merge[1], merge[2]))

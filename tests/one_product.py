@@ -1,0 +1,41 @@
+"""A process that makes one product, for the tests that kill it or race it: `python -m tests.one_product LOG GATE VERSION`.
+
+Each build notes itself in LOG, writes half of its product, says so, and goes on when the file GATE appears.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from course_lib import chapters, workspace
+from course_lib.workspace import Step
+
+NAME = "part/thing"
+
+
+def slow_step(log: Path, gate: Path, version: str) -> Step:
+    """The step whose build waits for the gate; `version` is its only setting."""
+
+    def build(folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+        with log.open("a") as file:
+            file.write("built\n")
+        (folder / "half").write_text("half")
+        print("half", flush=True)
+        while not gate.exists():
+            time.sleep(0.01)
+        (folder / "whole").write_text("whole")
+        return {"parts": 2}
+
+    return Step(NAME, build, {"version": version}, ())
+
+
+def main(log: str, gate: str, version: str) -> None:
+    """Asks for the product and says where it is."""
+    chapters.steps = lambda: {NAME: slow_step(Path(log), Path(gate), version)}
+    print("asking", flush=True)
+    print(workspace.product(NAME), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,55 @@
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from course_lib.subword.compare import _crossing, compare, overlap, table
+from course_lib.subword.folder import Codec, Preparation, lossless_decoder
+from course_lib.subword.sweep import characters_per_token
+
+
+def character_codec(characters: str) -> Codec:
+    """One token per character, by hand: every measure can be worked out on paper."""
+    tokenizer = Tokenizer(
+        models.BPE({token: i for i, token in enumerate(["<unk>", "<s>", "</s>", *characters])}, [], unk_token="<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.decoder = lossless_decoder(byte_fallback=False)
+    return Codec(tokenizer, Preparation(segmented=False, marked=True))
+
+
+def test_measures_of_a_tokenizer_worked_out_by_hand() -> None:
+    row = compare({"characters": character_codec("雨が降る。")}, ["雨が降る。", "雪が降る。", ""])[0]
+    assert (row.vocabulary, row.characters_per_token, row.unknown, row.crossing, row.lossless) == (
+        8,
+        1.0,
+        0.1,
+        0.0,
+        0.5,
+    )
+    assert "characters" in table([row]) and "MB/s" in table([row], speed=True)
+
+
+def test_crossing_counts_tokens_with_a_boundary_inside() -> None:
+    # 雨 | が | 降る | 。
+    assert _crossing("雨が降る。", False, [(0, 2), (2, 4), (4, 5)]) == 1
+    assert _crossing("雨が降る。", False, [(0, 5)]) == 1
+    assert _crossing("雨 が 降る", True, [(0, 1), (1, 3), (3, 6)]) == 0
+    assert _crossing("雨 が 降る", True, [(0, 3)]) == 1
+
+
+def test_overlap() -> None:
+    assert overlap(character_codec("ab"), character_codec("bc")) == 4 / 6
+
+
+def test_larger_vocabularies_give_longer_tokens() -> None:
+    from course_lib import workspace
+    from course_lib.documents import read_texts
+
+    texts = list(itertools.islice(read_texts(workspace.product("corpus/wikipedia") / "documents.jsonl"), 150))
+    measured = characters_per_token(texts, sizes=(3000, 5000))
+    assert set(measured) == {"BPE, segmented", "BPE, raw", "Unigram, raw"}
+    assert all(points[3000] < points[5000] for points in measured.values())
+    assert measured["BPE, raw"][5000] > measured["BPE, segmented"][5000]

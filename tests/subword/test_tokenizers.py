@@ -1,0 +1,187 @@
+"""Training, the folder, and losslessness, on the bundled encyclopaedia."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from course_lib import workspace
+from course_lib.corpus.wikipedia import extract
+from course_lib.errors import CourseError
+from course_lib.japanese import desegment, normalize, segment
+from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.pipeline import segment_file
+from course_lib.subword import folder
+from course_lib.subword.bpe import train_bpe
+from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
+from course_lib.subword.folder import Codec
+from course_lib.subword.unigram import train_unigram
+
+BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
+UNIGRAM = UnigramConfig(vocab_size=5000)
+NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw")
+LOSSLESS = [name for name in NAMES if name not in ("bpe-recipe", "bpe-no-bytes")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("tokenizers")
+    raw, lines, plain = place / "raw.jsonl", place / "lines.txt", place / "plain.txt"
+    extract(workspace.data("jawiki-sample.xml.bz2"), raw)
+    segment_file(raw, lines)
+    segment_file(raw, plain, SegmentConfig(mark_spaces=False))
+    train_bpe([lines], place / "bpe", BPE, False)
+    train_bpe([raw], place / "bpe-raw", BPE, False)
+    train_bpe(
+        [lines], place / "bpe-no-bytes", BpeConfig(vocab_size=4000, limit_alphabet=3500, byte_fallback=False), False
+    )
+    recipe = BpeConfig(vocab_size=4000, limit_alphabet=1500, lossless=False, byte_fallback=False)
+    train_bpe([plain], place / "bpe-recipe", recipe, False)
+    train_unigram([lines], place / "unigram", UNIGRAM)
+    train_unigram([raw], place / "unigram-raw", UNIGRAM)
+    train_unigram([lines], place / "spm-bpe", UnigramConfig(vocab_size=5000, model_type="bpe"))
+    train_unigram([raw], place / "spm-bpe-raw", UnigramConfig(vocab_size=5000, model_type="bpe"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def codecs(place: Path) -> dict[str, Codec]:
+    return {name: folder.load(place / name) for name in NAMES}
+
+
+TEXTS = [
+    "Visual Studio Codeで自然言語処理を勉強している。It's 3.14 (yes), OK!",
+    "😀👨‍👩‍👧 𠮷野家 ␣␛ ␛s <s> </s> <0x41> <unk>",
+    "  a  b\tc\u00a0d\u3000e ",
+    "ｶﾞｷﾞ〜〜 １０〜２０人",
+    "二行の\n文、\n\n空行も",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_decoding_gives_the_normalized_text(codecs: dict[str, Codec], name: str) -> None:
+    for text in TEXTS:
+        assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
+
+
+@given(text=st.text(max_size=40) | st.text(alphabet="a学 生␣␛se▁_<>/\t", max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_any_text_comes_back(codecs: dict[str, Codec], name: str, text: str) -> None:
+    assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
+
+
+def test_the_recipe_loses_spaces_and_rare_characters(codecs: dict[str, Codec]) -> None:
+    codec = codecs["bpe-recipe"]
+    assert codec.decode(codec.encode("大学でVisual Studioを使う")).count(" ") > 3
+    assert "<unk>" in codec.tokens("𠮷野家")
+
+
+def test_without_byte_fallback_rare_characters_are_unknown(codecs: dict[str, Codec]) -> None:
+    assert 0 in codecs["bpe-no-bytes"].encode("𠮷") and 0 not in codecs["bpe"].encode("𠮷")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_specials_are_the_first_ids_and_sizes_are_as_asked(codecs: dict[str, Codec], name: str) -> None:
+    tokenizer = codecs[name].tokenizer
+    assert [tokenizer.token_to_id(token) for token in SPECIALS] == [0, 1, 2]
+    assert tokenizer.get_vocab_size() == (4000 if name in ("bpe-recipe", "bpe-no-bytes") else 5000)
+
+
+def test_the_recipe_is_the_published_one(place: Path) -> None:
+    description = json.loads((place / "bpe-recipe" / "tokenizer.json").read_text(encoding="utf8"))
+    assert description["pre_tokenizer"] == {"type": "Whitespace"} and description["model"]["type"] == "BPE"
+    assert description["model"]["unk_token"] == "<unk>" and description["normalizer"] is None
+    assert (BpeConfig().vocab_size, BpeConfig().min_frequency, BpeConfig().limit_alphabet) == (50_000, 1, 8_000)
+
+
+@pytest.mark.parametrize("name", ["unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw"])
+def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: str) -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(place / name / "tokenizer.model"))
+    assert (place / name / "tokenizer.vocab").exists()
+    lines = (place / "lines.txt").read_text(encoding="utf8").split("\n")[:600]
+    for text in [*map(desegment, lines), *TEXTS]:
+        prepared = codecs[name].prepare(text)
+        if not any(
+            token in prepared for token in SPECIALS
+        ):  # an added token of transformers, plain text to sentencepiece
+            assert codecs[name].encode(text) == processor.encode(prepared), text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_auto_tokenizer_loads_the_folder(place: Path, codecs: dict[str, Codec], name: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(place / name)
+    assert (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (
+        0,
+        1,
+        2,
+        2,
+    )
+    text = "大学で学ぶ、Visual Studio Code ."
+    ids = tokenizer(codecs[name].prepare(text))["input_ids"]
+    assert ids == codecs[name].encode(text)
+    if name in LOSSLESS:
+        assert tokenizer.decode(ids) == normalize(text)
+    padded = tokenizer([codecs[name].prepare("雨。"), codecs[name].prepare(text)], padding=True)
+    assert len(set(map(len, padded["input_ids"]))) == 1 and padded["input_ids"][0][-1] == 2
+
+
+@pytest.mark.parametrize("train", [train_bpe, train_unigram])
+def test_a_vocabulary_too_large_says_what_is_possible(place: Path, tmp_path: Path, train) -> None:
+    config = BpeConfig if train is train_bpe else UnigramConfig
+    with pytest.raises(CourseError, match=r"vocab_size: 900000 .*allowed: up to (\d+)") as caught:
+        train([place / "lines.txt"], tmp_path / "out", config(vocab_size=900_000))
+    assert os.listdir(tmp_path) == []
+    possible = int(str(caught.value).split(" ")[-1])
+    assert train([place / "lines.txt"], tmp_path / "out", config(vocab_size=possible))["vocabulary"] == possible
+
+
+def test_a_vocabulary_too_small_says_so(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match=r"vocab_size: 300 is too small"):
+        train_unigram([place / "lines.txt"], tmp_path / "out", UnigramConfig(vocab_size=300))
+    with pytest.raises(CourseError, match=r"vocab_size: 100 is too small"):
+        train_bpe([place / "lines.txt"], tmp_path / "out", BpeConfig(vocab_size=100))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("train", [train_bpe, train_unigram])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b"", "the file is empty"),
+        ("a.jsonl", b'{"text": ""}\n', "no text to train on"),
+        ("a.txt", b"\n\n\n", "no text to train on"),
+        ("a.jsonl", b'{"text": "x"}\n{oops\n', "a.jsonl, line 2: not readable as JSON"),
+        ("a.csv", b"x", "allowed: all .jsonl"),
+        ("a.txt", "雨".encode()[:2] + b"\n" + "が降る".encode(), "not UTF-8"),
+    ],
+)
+def test_a_bad_corpus_is_named(tmp_path: Path, train, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CourseError, match=message) as caught:
+        train([tmp_path / name], tmp_path / "out")
+    assert "\n" not in str(caught.value) and os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="not a tokenizer folder"):
+        folder.load(tmp_path)
+
+
+def test_training_twice_gives_the_same_tokenizer(place: Path, tmp_path: Path) -> None:
+    train_bpe([place / "lines.txt"], tmp_path / "bpe", BPE, False)
+    train_unigram([place / "raw.jsonl"], tmp_path / "unigram-raw", UNIGRAM)
+    for name in ("bpe", "unigram-raw"):
+        assert (tmp_path / name / "tokenizer.json").read_bytes() == (place / name / "tokenizer.json").read_bytes()
+
+
+def test_segmented_input_is_what_the_codec_prepares(codecs: dict[str, Codec]) -> None:
+    text = "Visual Studioを使う"
+    assert codecs["bpe"].prepare(text) == segment(text) and codecs["bpe-raw"].prepare(text) == "Visual␣Studioを使う"

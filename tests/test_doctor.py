@@ -1,0 +1,141 @@
+"""What `course doctor` says of a whole machine and of one with parts missing."""
+
+import importlib
+import json
+import re
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from course_lib import doctor, workspace
+from course_lib.doctor import Check
+
+PARTS = ["Python", "torch", "DeepSpeed", "C++ compiler", "MeCab + jumandic", "Juman++", "Japanese font", "Disk", "Memory"]
+ABSOLUTE = re.compile(r"(?<![\w.:/…])/\w")
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Check]:
+    return doctor.examine()
+
+
+def all_but(part: str, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """The check of one part, the others not run."""
+    checks = [check for check in (getattr(doctor, part)(),) if isinstance(check, Check)]
+    shown = doctor.table(checks).splitlines()
+    assert shown[1].strip() == f"without it: {checks[0].cost}"
+    assert shown[2].strip() == f"to get it: {checks[0].remedy}"
+    assert checks[0].cost
+    assert checks[0].remedy
+    return checks[0]
+
+
+def test_every_part_has_a_line_and_only_missing_ones_more(found: list[Check]) -> None:
+    assert [check.part for check in found] == PARTS
+    lines = doctor.table(found).splitlines()
+    assert [line[:20].strip() for line in lines if not line.startswith(" ")] == PARTS
+    assert len(lines) == len(found) + 2 * sum(not check.ok for check in found)
+    for check in found:
+        mark = {True: "ok", False: "MISSING", None: "absent"}[check.ok]
+        assert f"{check.part:<20}{mark:<9}{check.found}".rstrip() in lines
+
+
+def test_the_report_is_json_without_a_path_of_this_machine(found: list[Check]) -> None:
+    told = json.loads(json.dumps(doctor.report(found)))
+    assert [check["part"] for check in told["checks"]] == PARTS
+    assert told["versions"]["numpy"] == metadata.version("numpy")
+    assert told["versions"].keys() >= {"torch", "transformers", "deepspeed", "fugashi"}
+    assert told["cores"] >= 1
+    written = json.dumps(told, ensure_ascii=False)
+    assert not ABSOLUTE.search(written)
+    for place in (Path.home(), Path.cwd(), Path(sys.prefix), workspace.root()):
+        assert str(place) not in written or str(place) == "/"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("no such file: /home/me/dic/mecabrc", "no such file: …/mecabrc"),
+        ("'/opt/x y/jumanpp': cannot", "'…/x y/jumanpp': cannot"),
+        ("/jumanpp, /a/b.so: bad", "…/jumanpp, …/b.so: bad"),
+        ("github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or", "github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or"),
+    ],
+)
+def test_paths_are_cut_to_their_names(text: str, wanted: str) -> None:
+    report = doctor.report([Check("x", False, text)])
+    assert report["checks"][0]["found"] == wanted
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # import torch now raises ImportError
+    check = all_but("_torch", monkeypatch)
+    assert check.ok is False
+    assert "pip install torch" in check.remedy
+
+
+def test_without_deepspeed_and_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name, *_: None)
+    assert all_but("_deepspeed", monkeypatch).ok is False
+    assert "g++" in all_but("_compiler", monkeypatch).remedy
+
+
+def test_without_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jumandic", None)
+    check = all_but("_mecab", monkeypatch)
+    assert check.ok is False
+    assert "pip install fugashi jumandic" in check.remedy
+
+
+def test_a_dictionary_that_does_not_load_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    jumandic = importlib.import_module("jumandic")
+    monkeypatch.setattr(jumandic, "MECAB_ARGS", "-r /nowhere/mecabrc -d /nowhere/dic")
+    check = all_but("_mecab", monkeypatch)
+    assert (check.ok, check.found.splitlines()) == (False, [check.found])
+    assert check.found.endswith("no such file or directory: /nowhere/mecabrc")
+    assert "/nowhere" not in json.dumps(doctor.report([check]))
+
+
+def test_without_jumanpp_the_course_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JUMANPP", raising=False)
+    check = all_but("_jumanpp", monkeypatch)
+    assert check.ok is None
+    assert doctor.table([check]).startswith("Juman++             absent\n")
+    assert "MeCab" in check.cost
+
+
+@pytest.mark.parametrize("body", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho hello\n", "no program"])
+def test_a_jumanpp_that_does_not_work_is_a_row_not_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+    binary = tmp_path / "jumanpp"
+    binary.write_text(body)
+    binary.chmod(0o755)
+    monkeypatch.setenv("JUMANPP", str(binary))
+    check = all_but("_jumanpp", monkeypatch)
+    assert check.ok is False
+    assert str(tmp_path) not in json.dumps(doctor.report([check]))
+    monkeypatch.setenv("JUMANPP", str(tmp_path / "none"))
+    assert all_but("_jumanpp", monkeypatch).ok is False
+
+
+def test_without_a_japanese_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib_fontja", None)
+    assert "boxes" in all_but("_font", monkeypatch).cost
+
+
+class Usage(NamedTuple):
+    total: int
+    available: int
+    free: int
+
+
+@pytest.mark.parametrize(("room", "enough"), [(10**9, False), (10**11, True)])
+def test_too_little_disk_or_memory(monkeypatch: pytest.MonkeyPatch, room: int, enough: bool) -> None:
+    usage: Any = Usage(10**12, room, room)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    monkeypatch.setattr(doctor.psutil, "virtual_memory", lambda: usage)
+    assert (doctor._disk().ok, doctor._memory().ok) == (enough, enough)
+    assert "1.0 GB free" in doctor._disk().found or enough

@@ -1,0 +1,129 @@
+"""Documents in batches of lines, and what is said of lines that are none."""
+
+import bz2
+import gzip
+import json
+import lzma
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from course_lib import documents
+from course_lib.errors import CourseError
+from hypothesis import given
+from hypothesis import strategies as st
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+}
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff"), min_size=1).filter(str.strip)
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CourseError) as caught:
+        list(documents.read_texts(path))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@given(st.lists(TEXT, min_size=1), st.integers(1, 100))
+def test_json_lines_in_any_batches_give_every_text_in_order(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], size: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "x.jsonl"
+    write(path, "".join(json.dumps({"id": 1, "text": text}, ensure_ascii=False) + "\n" for text in texts))
+    batches = list(documents.read_batches(path, size))
+    assert [text for batch in batches for text in documents.texts(batch)] == texts
+    assert b"".join(line for batch in batches for line in batch.lines) == path.read_bytes()
+    assert [batch.first for batch in batches] == [
+        1 + sum(len(b.lines) for b in batches[:i]) for i in range(len(batches))
+    ]
+    assert all(batch.size == sum(map(len, batch.lines)) for batch in batches)
+    assert all(batch.size >= size for batch in batches[:-1])
+    assert all(batch.size - len(batch.lines[-1]) < size for batch in batches)
+
+
+@given(st.lists(st.lists(LINE, min_size=1), min_size=1), st.integers(1, 100), st.sampled_from(["\n", "\r\n"]))
+def test_plain_text_in_any_batches_gives_every_document_whole(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[str]], size: int, end: str
+) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "x.txt", (end + end).join(end.join(block) for block in blocks))
+    found = [text for batch in documents.read_batches(path, size) for text in documents.texts(batch)]
+    assert found == ["\n".join(block) for block in blocks]
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_compressed_documents(tmp_path: Path, ending: str) -> None:
+    plain = write(tmp_path / f"x.txt{ending}", PACK[ending]("一\n二\n\n三\n".encode()))
+    lines = write(tmp_path / f"x.jsonl{ending}", PACK[ending]('{"text": "一"}\n\n{"text": ""}\n'.encode()))
+    assert list(documents.read_texts(plain)) == ["一\n二", "三"]
+    assert list(documents.read_texts(lines)) == ["一", ""]
+
+
+def test_empty_lines_and_a_byte_order_mark_are_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "\ufeff一\n\n \t\n\n\n二\n\n")
+    assert list(documents.read_texts(path)) == ["一", "二"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (b'{"text": "a"', "not readable as JSON"),
+        (b"text", "not readable as JSON"),
+        (b'{"text": "\xff"}', "not readable as JSON"),
+        (b'["text"]', 'expected an object with a string "text"'),
+        (b'"text"', 'expected an object with a string "text"'),
+        (b'{"txt": "a"}', 'expected an object with a string "text"'),
+        (b'{"text": 3}', 'expected an object with a string "text"'),
+        (b'{"text": null}', 'expected an object with a string "text"'),
+    ],
+)
+def test_a_bad_json_line_is_named_by_its_number_in_the_file(tmp_path: Path, line: bytes, wanted: str) -> None:
+    path = write(tmp_path / "x.jsonl", b'{"text": "good"}\n\n' * 2 + line + b"\n")
+    assert refusal(path).startswith(f"{path}, line 5: {wanted}")
+    third = list(documents.read_batches(path, 1))[4]
+    with pytest.raises(CourseError, match="line 5: "):  # also from a later batch
+        list(documents.texts(third))
+
+
+def test_a_long_bad_line_is_shown_in_part(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", json.dumps({"body": "x" * 10_000}))
+    assert len(refusal(path)) < 300 + len(str(path))
+
+
+def test_plain_text_that_is_not_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", b"one\n\ntwo\nab\xffc\n")
+    assert refusal(path) == f"{path}, line 4: not UTF-8 at byte 2 of the line"
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "no archive"])
+def test_a_broken_archive_is_named_after_its_good_lines(tmp_path: Path, ending: str, damage: str) -> None:
+    packed = PACK[ending]("".join(f'{{"text": "{i * 7919 % 100_003}"}}\n' for i in range(60_000)).encode())
+    broken = {"truncated": packed[:-20], "overwritten": packed[:-20] + b"x" * 20, "no archive": b'{"text": "a"}\n' * 9}
+    path = write(tmp_path / f"x.jsonl{ending}", broken[damage])
+    found = 0
+    with pytest.raises(
+        CourseError, match=f"^{re.escape(str(path))}: broken or truncated after line [0-9]+: ."
+    ) as caught:
+        for batch in documents.read_batches(path, 10_000):
+            found += len(batch.lines)
+    line = int(re.findall(r"after line (\d+)", str(caught.value))[0])
+    assert found <= line
+    assert (found > 0) == (damage != "no archive")
+
+
+def test_no_file_a_folder_an_empty_file(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.jsonl").endswith("none.jsonl: no such file")
+    assert refusal(tmp_path).endswith("is a directory, expected a file")
+    assert refusal(write(tmp_path / "x.jsonl", b"")).endswith("x.jsonl: the file is empty")

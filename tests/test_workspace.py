@@ -1,0 +1,352 @@
+"""Products: when they are fresh, what makes them stale, and that no failure, kill or race leaves half of one."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course_lib import chapters, config, workspace
+from course_lib.config import STRICT, setting
+from course_lib.errors import CourseError, UsageError
+from course_lib.workspace import State, Step
+from pydantic.dataclasses import dataclass
+
+from tests import one_product
+
+FRESH = State("fresh")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Case:
+    upper: bool = setting(True, "write in capitals")
+    parts: tuple[str, ...] = setting((), "more lines")
+
+
+class Course:
+    """Three products: `a/first` from a file, `a/second` from it and another file, `b/third` from `a/second`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.other = folder / "source.txt", folder / "other.txt"
+        self.source.write_text("one")
+        self.other.write_text("two")
+        self.settings: dict[str, Any] = {"a/first": Case(), "a/second": {"n": 1, "list": [1]}, "b/third": {}}
+        self.inputs: dict[str, tuple[Path | str, ...]] = {
+            "a/first": (self.source,), "a/second": ("a/first", self.other), "b/third": ("a/second",),
+        }  # fmt: skip
+        self.built: list[str] = []
+        self.failure: BaseException | None = None
+
+    def steps(self) -> dict[str, Step]:
+        return {name: Step(name, self.builder(name), self.settings[name], self.inputs[name]) for name in self.inputs}
+
+    def builder(self, name: str) -> Callable[[Path, list[Path]], dict[str, Any]]:
+        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+            self.built.append(name)
+            assert list(folder.iterdir()) == []
+            text = "".join(
+                path.read_text() if path.is_file() else (path / "in" / "text").read_text() for path in inputs
+            )
+            (folder / "in").mkdir()
+            (folder / "in" / "text").write_text(text.upper())
+            if self.failure:
+                raise self.failure
+            return {"characters": len(text)}
+
+        return build
+
+    def make(self, name: str = "b/third") -> list[str]:
+        """What was built to have `name`."""
+        self.built.clear()
+        workspace.product(name)
+        return list(self.built)
+
+    def state(self, name: str) -> State:
+        return workspace.state(workspace.find(name))
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    made = Course(tmp_path)
+    monkeypatch.setattr(chapters, "steps", made.steps)
+    return made
+
+
+def text(name: str) -> str:
+    return (workspace.root() / name / "in" / "text").read_text()
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def leftovers() -> list[Path]:
+    return list(workspace.root().rglob("*.tmp"))
+
+
+def test_building_makes_what_is_missing_once(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [course.state(name) for name in course.inputs] == [State("missing")] * 3
+    folder = workspace.product("b/third")
+    assert folder == workspace.root() / "b" / "third"
+    assert course.built == ["a/first", "a/second", "b/third"]
+    assert capsys.readouterr().out.splitlines() == [f"building {name} (missing)" for name in course.built]
+    assert text("b/third") == "ONETWO"
+    assert [course.state(name) for name in course.inputs] == [FRESH] * 3
+    assert course.make() == []
+    assert capsys.readouterr().out == ""
+    assert leftovers() == []
+
+
+def test_the_manifest_says_where_a_product_comes_from(course: Course) -> None:
+    course.make()
+    found = workspace.manifest("a/second")
+    assert found is not None
+    assert found["product"] == "a/second"
+    assert found["profile"] == "tiny"
+    assert found["settings"] == {"n": 1, "list": [1]}
+    assert found["counts"] == {"characters": 6}
+    assert found["inputs"]["other.txt"]["sha256"] == "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
+    assert found["outputs"]["in/text"]["bytes"] == 6
+    assert found["versions"].keys() >= {"course_lib", "numpy"}
+    assert abs(time.time() - time.mktime(time.strptime(found["built"][:19], "%Y-%m-%dT%H:%M:%S"))) < 60
+    assert str(course.source.parent) not in json.dumps(found)
+
+
+def test_changed_settings(course: Course) -> None:
+    course.make()
+    course.settings["a/first"] = Case(upper=False)
+    assert course.state("a/first") == State("stale", "settings changed")
+    assert course.state("b/third") == State("stale", "a/second is not fresh")
+    assert course.make() == ["a/first"]  # it came out the same, so the others still follow from it
+    course.settings["a/first"] = Case(upper=False, parts=("x",))
+    assert course.make("a/first") == ["a/first"]
+    assert [course.state(name) for name in course.inputs] == [FRESH] * 3
+
+
+def test_changed_input_bytes(course: Course) -> None:
+    course.make()
+    course.source.write_text("uno")  # the same length
+    os.utime(course.source, (1, 1))
+    assert course.state("a/first") == State("stale", "source.txt changed")
+    assert course.state("a/second") == State("stale", "a/first is not fresh")
+    assert course.make() == ["a/first", "a/second", "b/third"]
+    assert text("b/third") == "UNOTWO"
+
+
+def test_an_input_touched_but_the_same_changes_nothing(course: Course) -> None:
+    course.make()
+    os.utime(course.source, (1, 1))
+    assert course.state("a/first") == FRESH
+    assert course.make() == []
+
+
+def test_only_what_depends_on_a_change_is_built(course: Course) -> None:
+    course.make()
+    course.other.write_text("zwei")
+    assert course.state("a/first") == FRESH
+    assert course.state("a/second") == State("stale", "other.txt changed")
+    assert course.make("a/first") == []
+    assert course.make() == ["a/second", "b/third"]
+
+
+def test_an_upstream_built_alone_makes_the_downstream_stale(course: Course) -> None:
+    course.make()
+    course.source.write_text("eins")
+    assert course.make("a/first") == ["a/first"]
+    assert course.state("a/second") == State("stale", "a/first changed")
+    assert course.state("b/third") == State("stale", "a/second is not fresh")
+
+
+@pytest.mark.parametrize("damage", ["removed", "truncated"])
+def test_a_damaged_output(course: Course, damage: str) -> None:
+    course.make()
+    output = workspace.root() / "a" / "first" / "in" / "text"
+    if damage == "removed":
+        output.unlink()
+    else:
+        os.truncate(output, 1)
+    assert course.state("a/first") == State("stale", "in/text was changed or removed")
+    assert course.make() == ["a/first"]
+    assert text("a/first") == "ONE"
+
+
+def test_other_inputs(course: Course) -> None:
+    course.make()
+    course.inputs["a/second"] = ("a/first",)
+    assert course.state("a/second") == State("stale", "made from other inputs")
+    course.inputs["a/second"] = ("a/first", course.other, course.source)
+    assert course.state("a/second") == State("stale", "made from other inputs")
+    assert course.make() == ["a/second", "b/third"]
+
+
+def test_a_missing_input_file_is_named_and_nothing_is_written(course: Course) -> None:
+    course.source.unlink()
+    with pytest.raises(CourseError, match=r"source\.txt: no such file$"):
+        workspace.product("b/third")
+    assert not workspace.root().exists()
+
+
+def test_a_vanished_input_makes_stale_but_leaves_the_product(course: Course) -> None:
+    course.make()
+    course.source.unlink()
+    assert course.state("a/first") == State("stale", "source.txt changed")
+    with pytest.raises(CourseError, match="no such file"):
+        workspace.product("a/first")
+    assert text("a/first") == "ONE"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"settings": {}}', b'{"settings": {}, "inputs": {}}'],
+)
+def test_a_corrupted_manifest_makes_stale(course: Course, content: bytes) -> None:
+    course.make()
+    (workspace.root() / "a" / "first" / "manifest.json").write_bytes(content)
+    assert workspace.manifest("a/first") is None
+    assert course.state("a/first") == State("stale", "manifest.json is damaged")
+    assert course.make() == ["a/first"]
+    assert course.state("b/third") == FRESH
+
+
+def test_a_lost_manifest_means_missing(course: Course) -> None:
+    course.make()
+    (workspace.root() / "a" / "first" / "manifest.json").unlink()
+    assert course.state("a/first") == State("missing")
+    assert course.make() == ["a/first"]
+
+
+def test_a_file_in_the_place_of_a_product_is_not_overwritten(course: Course) -> None:
+    place = workspace.root() / "a" / "first"
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+    assert course.state("a/first") == State("missing")
+    with pytest.raises(CourseError, match="first: is a file, expected a name for a folder"):
+        workspace.product("a/first")
+    assert place.read_text() == "mine"
+
+
+@pytest.mark.parametrize("failure", [CourseError("bad line 3"), RuntimeError("bug"), KeyboardInterrupt()])
+def test_a_failing_build_leaves_the_earlier_product(course: Course, failure: BaseException) -> None:
+    course.make()
+    before = everything(workspace.root() / "a" / "first")
+    course.source.write_text("uno dos")
+    course.failure = failure
+    with pytest.raises(type(failure)):
+        workspace.product("b/third")
+    assert everything(workspace.root() / "a" / "first") == before
+    assert leftovers() == []
+    course.failure = None
+    assert course.make() == ["a/first", "a/second", "b/third"]
+
+
+def test_a_failing_first_build_leaves_nothing(course: Course) -> None:
+    course.failure = CourseError("bad line 3")
+    with pytest.raises(CourseError, match="bad line 3"):
+        workspace.product("a/first")
+    assert not (workspace.root() / "a" / "first").exists()
+    assert leftovers() == []
+
+
+def start(log: Path, gate: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.one_product", str(log), str(gate), "2"]
+    return subprocess.Popen(command, cwd=workspace.REPOSITORY, stdout=subprocess.PIPE, text=True)
+
+
+def lines_until(process: "subprocess.Popen[str]", wanted: str) -> list[str]:
+    assert process.stdout is not None
+    seen: list[str] = []
+    for line in process.stdout:
+        seen.append(line.strip())
+        if seen[-1] == wanted:
+            return seen
+    raise AssertionError(f"the process ended without {wanted!r}: {seen}")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_killed_build_leaves_no_half_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    step = one_product.slow_step(log, gate, "1")
+    monkeypatch.setattr(chapters, "steps", lambda: {one_product.NAME: step})
+    folder = workspace.root() / one_product.NAME
+    if earlier:
+        gate.touch()
+        workspace.product(one_product.NAME)
+        gate.unlink()
+    before = everything(folder)
+    with start(log, gate) as process:
+        lines_until(process, "half")
+        process.kill()
+    assert process.returncode == -9
+    assert len(leftovers()) == 1
+    assert everything(folder) == before
+    step = one_product.slow_step(log, gate, "2")
+    assert workspace.state(step) == (State("stale", "settings changed") if earlier else State("missing"))
+    log.unlink()
+    gate.touch()
+    assert workspace.product(one_product.NAME) == folder
+    assert everything(folder).keys() == {"half", "whole", "manifest.json"}
+    assert leftovers() == []
+    assert log.read_text() == "built\n"
+    assert workspace.state(step) == FRESH
+
+
+def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    with start(log, gate) as first:
+        lines_until(first, "half")
+        with start(log, gate) as second:
+            lines_until(second, "asking")
+            time.sleep(0.3)  # enough to reach the lock, and to build if there were none
+            gate.touch()
+            place = str(workspace.root() / one_product.NAME)
+            assert first.communicate(timeout=20)[0].split() == [place]
+            assert second.communicate(timeout=20)[0].split() == [place]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert log.read_text() == "built\n"
+
+
+def test_clean_removes_a_chapter_and_says_how_much(course: Course) -> None:
+    course.make()
+    expected = workspace.size("a")
+    assert expected == workspace.size("a/first") + workspace.size("a/second") > 1000
+    assert workspace.clean(["a"]) == expected
+    assert [course.state(name).kind for name in course.inputs] == ["missing", "missing", "stale"]
+    assert workspace.clean(["a", "never"]) == 0
+    assert course.make() == ["a/first", "a/second"]  # both came out as they were, so the third still follows from them
+
+
+def test_each_profile_has_products_of_its_own(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    course.make("a/first")
+    tiny = workspace.root()
+    monkeypatch.setenv("COURSE_PROFILE", "xl")
+    assert (tiny.name, workspace.root()) == ("tiny", tiny.with_name("xl"))
+    assert course.state("a/first") == State("missing")
+
+
+def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_WORKSPACE", "here")
+    assert workspace.root() == tmp_path / "here" / config.profile()
+    monkeypatch.delenv("COURSE_WORKSPACE")
+    assert workspace.root() == workspace.REPOSITORY / "workspace" / config.profile()
+    monkeypatch.setattr(workspace, "REPOSITORY", tmp_path / "site-packages")
+    assert workspace.root() == tmp_path / "workspace" / config.profile()
+
+
+def test_an_unknown_product_lists_those_there_are(course: Course) -> None:
+    with pytest.raises(
+        UsageError, match=r"^product 'a/nope' does not exist in profile tiny; allowed: a/first, a/second, b/third$"
+    ):
+        workspace.product("a/nope")
+
+
+def test_bundled_data_is_found_or_refused() -> None:
+    assert workspace.data("jawiki-sample.xml.bz2").is_file()
+    with pytest.raises(
+        UsageError, match=r"^bundled data 'nope\.txt' does not exist; allowed: .*jawiki-sample\.xml\.bz2"
+    ):
+        workspace.data("nope.txt")
