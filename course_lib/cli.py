@@ -86,13 +86,14 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
 def tend_notebooks(
     execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
 ) -> None:
-    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, and tidy its metadata."""
+    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, tidy it, export figures."""
     from course_lib import chapters, notebooks
 
     for path in sorted(chapters.NOTEBOOKS.glob("*.ipynb")):
         changed = notebooks.refresh(path)
         if execute:
             notebooks.execute(path, path)
+        notebooks.export_images(path)
         print(f"{path.name}: {'rewritten' if changed else 'in step'}{', executed' if execute else ''}")
 
 

@@ -5,6 +5,7 @@ It does not compare outputs: that is nbval's work in tests/notebooks.
 
 import re
 import tomllib
+from base64 import b64decode
 from pathlib import Path
 
 import nbformat
@@ -12,11 +13,13 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from course_lib.errors import CourseError
+from course_lib.files import atomic_write
 from course_lib.progress import progress
 from course_lib.workspace import REPOSITORY
 
 SETUP_TAG = "setup"  # cell tags by which the shared cells are found
 BADGE_TAG = "badge"
+README_TAG = "readme"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 SETUP = """\
 try:
@@ -90,6 +93,19 @@ def refresh(path: Path) -> bool:
     if changed:
         nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
     return changed
+
+
+def export_images(path: Path) -> list[Path]:
+    """Writes the figure of every cell tagged `readme` as images/<notebook>.png beside the notebook, for the README."""
+    written = []
+    for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
+        if README_TAG in cell.metadata.get("tags", []):
+            image = next(output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {}))
+            target = path.parent / "images" / f"{path.stem}.png"
+            with atomic_write(target) as file:
+                file.write(b64decode(image))
+            written.append(target)
+    return written
 
 
 def _failed(cell: nbformat.NotebookNode) -> bool:

@@ -3,11 +3,15 @@
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 from course_lib.errors import CourseError
 
@@ -31,20 +35,20 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
     if workers <= 1:
         yield from map(function, items)
         return
-    # forkserver: workers start from a small clean process, never as a copy of a notebook kernel with its threads
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=_context(function)) as pool:
         waiting: deque[Future[Result]] = deque()
         source, broken = iter(items), None
         try:
             while True:
                 try:
-                    waiting.append(_submit(pool, function, next(source)))
+                    item = next(source)
                 except StopIteration:
                     break
                 except CourseError as error:  # the input breaks here: what was read before it is still delivered
                     broken = error
                     break
+                with _starting_workers(function):
+                    waiting.append(pool.submit(function, item))
                 if len(waiting) >= 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -53,18 +57,56 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
                 raise broken
         except BrokenProcessPool:
             raise CourseError(
-                "a worker process ended before its work was done: out of memory (try a smaller --workers), or a script without "
-                "`if __name__ == '__main__':`"
+                "a worker process ended before its work was done: out of memory? Try a smaller --workers"
             ) from None
         finally:
             for future in waiting:
                 future.cancel()
 
 
-def _submit(pool: ProcessPoolExecutor, function: Callable[[Item], Result], item: Item) -> "Future[Result]":
-    """Submits with Ctrl-C held back, so that the workers this starts leave it to their parent and print no traceback."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _module(function: Callable[..., Any]) -> str:
+    return str((function.func if isinstance(function, partial) else function).__module__)
+
+
+def _context(function: Callable[..., Any]) -> Any:
+    """How workers start: as copies of this process where nothing can go wrong with that, which takes milliseconds; else cleanly.
+
+    A copy of a process with threads (a notebook's kernel, a numeric library's pool) may inherit a lock that nobody will ever open.
+    """
+    if _single_threaded():
+        return multiprocessing.get_context("fork")
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([_module(function)])  # heeded by the first map of this process
+    return context
+
+
+def _single_threaded() -> bool:
+    """Whether this process has one thread, those of native libraries counted. Only Linux can tell."""
+    tasks = Path("/proc/self/task")
+    return tasks.is_dir() and len(list(tasks.iterdir())) == 1
+
+
+@contextmanager
+def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
+    """Processes started in this block leave Ctrl-C to their parent, and do not run the caller's script again.
+
+    multiprocessing would run it, to have its names; a function of a module does not need them, and a script without a main guard
+    would start workers of its own.
+    """
+    main = sys.modules["__main__"]
+    hidden = (
+        {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+        if _module(function) != "__main__"
+        else {}
+    )
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    for name in hidden:
+        setattr(main, name, None)
     try:
-        return pool.submit(function, item)
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for name, value in hidden.items():
+            setattr(main, name, value)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

@@ -176,6 +176,7 @@ def _write_manifest(folder: Path, step: Step, counts: dict[str, Any], seconds: f
     (folder / "manifest.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
+@cache
 def _versions() -> dict[str, str]:
     installed = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
     return {name: installed[name] for name in LIBRARIES if name in installed}

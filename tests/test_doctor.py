@@ -13,7 +13,17 @@ import pytest
 from course_lib import doctor, workspace
 from course_lib.doctor import Check
 
-PARTS = ["Python", "torch", "DeepSpeed", "C++ compiler", "MeCab + jumandic", "Juman++", "Japanese font", "Disk", "Memory"]
+PARTS = [
+    "Python",
+    "torch",
+    "DeepSpeed",
+    "C++ compiler",
+    "MeCab + jumandic",
+    "Juman++",
+    "Japanese font",
+    "Disk",
+    "Memory",
+]
 ABSOLUTE = re.compile(r"(?<![\w.:/…])/\w")
 
 
@@ -22,15 +32,15 @@ def found() -> list[Check]:
     return doctor.examine()
 
 
-def all_but(part: str, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """The check of one part, the others not run."""
-    checks = [check for check in (getattr(doctor, part)(),) if isinstance(check, Check)]
-    shown = doctor.table(checks).splitlines()
-    assert shown[1].strip() == f"without it: {checks[0].cost}"
-    assert shown[2].strip() == f"to get it: {checks[0].remedy}"
-    assert checks[0].cost
-    assert checks[0].remedy
-    return checks[0]
+def missing(part: str) -> Check:
+    """The check of one part that is not well, after a look at how the table tells of it."""
+    check: Check = getattr(doctor, part)()
+    row, cost, remedy = doctor.table([check]).splitlines()
+    assert row == f"{check.part:<20}{'absent' if check.ok is None else 'MISSING':<9}{check.found}".rstrip()
+    assert cost.strip() == f"without it: {check.cost}"
+    assert remedy.strip() == f"to get it: {check.remedy}"
+    assert check.cost and check.remedy
+    return check
 
 
 def test_every_part_has_a_line_and_only_missing_ones_more(found: list[Check]) -> None:
@@ -61,7 +71,10 @@ def test_the_report_is_json_without_a_path_of_this_machine(found: list[Check]) -
         ("no such file: /home/me/dic/mecabrc", "no such file: …/mecabrc"),
         ("'/opt/x y/jumanpp': cannot", "'…/x y/jumanpp': cannot"),
         ("/jumanpp, /a/b.so: bad", "…/jumanpp, …/b.so: bad"),
-        ("github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or", "github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or"),
+        (
+            "github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or",
+            "github.com/ku-nlp/jumanpp and https://a.org/b, 1/2, and/or",
+        ),
     ],
 )
 def test_paths_are_cut_to_their_names(text: str, wanted: str) -> None:
@@ -71,7 +84,7 @@ def test_paths_are_cut_to_their_names(text: str, wanted: str) -> None:
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # import torch now raises ImportError
-    check = all_but("_torch", monkeypatch)
+    check = missing("_torch")
     assert check.ok is False
     assert "pip install torch" in check.remedy
 
@@ -79,13 +92,13 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_deepspeed_and_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name, *_: None)
-    assert all_but("_deepspeed", monkeypatch).ok is False
-    assert "g++" in all_but("_compiler", monkeypatch).remedy
+    assert missing("_deepspeed").ok is False
+    assert "g++" in missing("_compiler").remedy
 
 
 def test_without_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jumandic", None)
-    check = all_but("_mecab", monkeypatch)
+    check = missing("_mecab")
     assert check.ok is False
     assert "pip install fugashi jumandic" in check.remedy
 
@@ -93,7 +106,7 @@ def test_without_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dictionary_that_does_not_load_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     jumandic = importlib.import_module("jumandic")
     monkeypatch.setattr(jumandic, "MECAB_ARGS", "-r /nowhere/mecabrc -d /nowhere/dic")
-    check = all_but("_mecab", monkeypatch)
+    check = missing("_mecab")
     assert (check.ok, check.found.splitlines()) == (False, [check.found])
     assert check.found.endswith("no such file or directory: /nowhere/mecabrc")
     assert "/nowhere" not in json.dumps(doctor.report([check]))
@@ -102,28 +115,30 @@ def test_a_dictionary_that_does_not_load_is_told_in_one_line(monkeypatch: pytest
 def test_without_jumanpp_the_course_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JUMANPP", raising=False)
-    check = all_but("_jumanpp", monkeypatch)
+    check = missing("_jumanpp")
     assert check.ok is None
     assert doctor.table([check]).startswith("Juman++             absent\n")
     assert "MeCab" in check.cost
 
 
 @pytest.mark.parametrize("body", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho hello\n", "no program"])
-def test_a_jumanpp_that_does_not_work_is_a_row_not_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+def test_a_jumanpp_that_does_not_work_is_a_row_not_a_crash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str
+) -> None:
     binary = tmp_path / "jumanpp"
     binary.write_text(body)
     binary.chmod(0o755)
     monkeypatch.setenv("JUMANPP", str(binary))
-    check = all_but("_jumanpp", monkeypatch)
+    check = missing("_jumanpp")
     assert check.ok is False
     assert str(tmp_path) not in json.dumps(doctor.report([check]))
     monkeypatch.setenv("JUMANPP", str(tmp_path / "none"))
-    assert all_but("_jumanpp", monkeypatch).ok is False
+    assert missing("_jumanpp").ok is False
 
 
 def test_without_a_japanese_font(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib_fontja", None)
-    assert "boxes" in all_but("_font", monkeypatch).cost
+    assert "boxes" in missing("_font").cost
 
 
 class Usage(NamedTuple):

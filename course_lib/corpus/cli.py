@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib import options
-from course_lib.corpus.config import WikipediaConfig
+from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 
 
 class Dataset(StrEnum):
@@ -19,9 +19,6 @@ class Dataset(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Adds this chapter's verbs to the `course` command."""
-    from course_lib.corpus.download import DownloadConfig
-    from course_lib.corpus.webtext import WebtextConfig
-
     group = options.group("From raw dumps to clean documents, one JSON object a line.")
     group.command("download", epilog=options.epilog(DownloadConfig))(download)
     group.command("wikipedia", epilog=options.epilog(WikipediaConfig))(wikipedia)
@@ -39,7 +36,6 @@ def download(
     overrides: options.Set = None,
 ) -> None:
     """Download a dump, resuming what was begun, and verify it."""
-    from course_lib.corpus.download import DownloadConfig
     from course_lib.corpus.download import download as fetch
 
     fetch(dataset.value, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
@@ -72,7 +68,7 @@ def webtext(
 ) -> None:
     """Filter web text and remove its duplicates."""
     from course_lib.corpus.report import write_report
-    from course_lib.corpus.webtext import WebtextConfig, clean_webtext
+    from course_lib.corpus.webtext import clean_webtext
 
     report = clean_webtext(
         source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers

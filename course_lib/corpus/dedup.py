@@ -15,11 +15,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import model_validator
-from pydantic.dataclasses import dataclass
 from rensa import RMinHash
 
-from course_lib.config import STRICT, setting
+from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.grams import MIX, MULTIPLIER, Hashes, folded, gram_hashes
 from course_lib.errors import CourseError
 
@@ -29,30 +27,6 @@ NUMBER_BITS = np.uint64(28)  # of an index entry: the document; the 36 above it:
 NUMBERS = np.uint64((1 << 28) - 1)
 Signatures = npt.NDArray[np.uint32]  # one row of MinHash values a document
 Bytes = npt.NDArray[np.uint8]  # the lowest byte of each value: enough to estimate similarity once a band agrees
-
-
-@dataclass(frozen=True, config=STRICT)
-class DedupConfig:
-    """What counts as a repeat. With the defaults a copy with one character in twelve changed is still found."""
-
-    line_chars: int = setting(
-        20, "shortest line that is removed when it came before [characters]; はい。 may repeat", ge=1
-    )
-    near_duplicates: bool = setting(True, "whether near repeats of documents are removed")
-    ngram: int = setting(4, "length of the runs that two documents may share [characters]", ge=1)
-    similarity: float = setting(0.35, "share of runs in common (Jaccard) from which documents are repeats", gt=0, le=1)
-    num_perm: int = setting(
-        192, "MinHash values of a document; more estimate closer [bytes of memory a document]", ge=1
-    )
-    num_bands: int = setting(
-        64, "parts of the signature that are looked up; more find more [8 bytes each a document]", ge=1
-    )
-
-    @model_validator(mode="after")
-    def _whole_bands(self) -> "DedupConfig":
-        if self.num_perm % self.num_bands:
-            raise ValueError(f"num_perm ({self.num_perm}) has to be a multiple of num_bands ({self.num_bands})")
-        return self
 
 
 def text_hash(text: str) -> int:

@@ -19,9 +19,8 @@ from typing import Any, Literal
 
 import orjson
 from filelock import FileLock, Timeout
-from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.corpus.config import DownloadConfig
 from course_lib.corpus.integrity import Checksum, container_flaw, digest, read_checksum
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
@@ -29,20 +28,6 @@ from course_lib.files import atomic_write, human_size
 
 Dataset = Literal["jawiki", "cc100"]
 DUMP = "pages-articles-multistream.xml.bz2"
-ADDRESS = r"^https?://[^\s?#]+$"
-
-
-@dataclass(frozen=True, config=STRICT)
-class DownloadConfig:
-    """Where the corpora come from and how patient the download is."""
-
-    wikipedia_mirror: str = setting("https://dumps.wikimedia.org", "address that has jawiki/ below it", pattern=ADDRESS)
-    cc100_mirror: str = setting(
-        "https://data.statmt.org/cc-100", "address that has ja.txt.xz below it", pattern=ADDRESS
-    )
-    retries: int = setting(8, "further attempts in a row that may bring nothing new", ge=0)
-    timeout: float = setting(60.0, "longest silence of the server [s]", gt=0)
-    backoff: float = setting(1.0, "wait before the first further attempt, then doubled up to a minute [s]", ge=0)
 
 
 DEFAULTS = DownloadConfig()

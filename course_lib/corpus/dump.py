@@ -8,17 +8,19 @@ knows bytes and `<page>` borders, nothing of what is in a page.
 import bz2
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, require_file
 
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")  # the first ten bytes of every bz2 stream
 GROUP = 1 << 18  # compressed bytes that go to a worker at once, at least
-LONG_STREAM = 8 << 20  # a stream longer than this is no multistream part and is decompressed here
+LONG_STREAM = 8 << 20  # compressed bytes; a longer stream is no multistream part and is decompressed here
+SMALL_FILE = 8 << 20  # compressed bytes; so few streams that sharing out pages balances better than sharing streams
+STEP = 1 << 14  # compressed bytes decompressed at once: what a broken place costs at most
 PAGE, PAGE_END = b"<page>", b"</page>"
 
 
@@ -54,14 +56,17 @@ def read_pieces(path: Path) -> Iterator[Piece]:
         if path.suffix == ".bz2":
             if not STREAM.match(start):
                 raise CourseError(f"{path}: not a bz2 file (it begins with {start[:4]!r})")
-            yield from _bz2_pieces(file, path)
+            if path.stat().st_size <= SMALL_FILE:
+                yield from _stream_pieces(file, path, 0, b"", bz2.BZ2Decompressor)
+            else:
+                yield from _bz2_pieces(file, path)
         elif path.suffix == ".gz":
             if start[:2] != b"\x1f\x8b":
                 raise CourseError(f"{path}: not a gzip file (it begins with {start[:4]!r})")
             yield from _stream_pieces(file, path, 0, b"", lambda: zlib.decompressobj(wbits=31))
         else:
             offset = 0
-            while block := file.read(4 * CHUNK):
+            while block := file.read(CHUNK):
                 yield Piece(block, False, offset, len(block))
                 offset += len(block)
 
@@ -74,10 +79,10 @@ def decompress(piece: Piece, path: Path) -> bytes:
     while left:
         stream = bz2.BZ2Decompressor()
         try:
-            for start in range(0, len(left), CHUNK // 4):  # small steps: a broken block costs only itself
-                done += stream.decompress(left[start : start + CHUNK // 4])
+            for start in range(0, len(left), STEP):  # small steps: a broken block costs only itself
+                done += stream.decompress(left[start : start + STEP])
                 if stream.eof:
-                    rest = stream.unused_data + left[start + CHUNK // 4 :]
+                    rest = stream.unused_data + left[start + STEP :]
                     break
             else:
                 raise Damaged(
@@ -124,12 +129,16 @@ def _last_border(buffer: bytes) -> int:
     return borders[-1] if borders else 0
 
 
-def _stream_pieces(file, path, offset, block, new_decompressor) -> Iterator[Piece]:  # type: ignore[no-untyped-def]
-    """Decompresses here, about 4 MB of XML a piece, and goes on into the next stream where one ends."""
-    name = path.suffix[1:]
+def _stream_pieces(
+    file: BinaryIO, path: Path, offset: int, first: bytes, new_decompressor: Callable[[], Any]
+) -> Iterator[Piece]:
+    """Decompresses here, about 1 MB of XML a piece, and goes on into the next stream where one ends.
+
+    `first` is what was read already, from byte `offset` of the file on.
+    """
+    kind = path.suffix[1:]
     stream, ready, at, read = new_decompressor(), bytearray(), offset, 0
-    block = block or file.read(CHUNK)
-    while block:
+    for block in _blocks(file, first):
         read += len(block)
         try:
             while block:
@@ -139,12 +148,18 @@ def _stream_pieces(file, path, offset, block, new_decompressor) -> Iterator[Piec
                 block = stream.unused_data if stream.eof else b""
         except (OSError, EOFError, zlib.error):
             yield Piece(bytes(ready), False, at, read)
-            raise CourseError(f"{path}: broken {name} data within 1 MB after byte {at + read}") from None
-        if len(ready) >= 4 * CHUNK:
+            raise CourseError(f"{path}: broken {kind} data within {STEP >> 10} kB before byte {at + read}") from None
+        if len(ready) >= CHUNK:
             yield Piece(bytes(ready), False, at, read)
             at, read = at + read, 0
             ready.clear()
-        block = file.read(CHUNK)
     yield Piece(bytes(ready), False, at, read)
     if not stream.eof:
-        raise CourseError(f"{path}: truncated: the {name} data stops at byte {at + read} without its end mark")
+        raise CourseError(f"{path}: truncated: the {kind} data stops at byte {at + read} without its end mark")
+
+
+def _blocks(file: BinaryIO, first: bytes) -> Iterator[bytes]:
+    for start in range(0, len(first), STEP):
+        yield first[start : start + STEP]
+    while block := file.read(STEP):
+        yield block

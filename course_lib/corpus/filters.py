@@ -13,12 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.grams import code_points, gram_hashes
-
-REPEATED = 10  # characters of a run that counts as repeated when it comes twice
 
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 SENTENCE = re.compile(
@@ -58,21 +55,6 @@ RANGES: tuple[tuple[Kind, str], ...] = (
     (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ ～-～ ｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
     (Kind.GARBLED, "\ufffd-\ufffd 縺-縺 繧-繧 繝-繝 縲-縲 ã-ã ‚-‚ ¤-¤ 銇-銈 銆-銆"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, config=STRICT)
-class FilterConfig:
-    """The limits. Shares are parts of one; white space is not counted anywhere."""
-
-    min_chars: int = setting(80, "shortest document kept [characters]", ge=0)
-    max_garbled: float = setting(0.01, "most wrongly decoded characters, such as U+FFFD or 縺 [share]", ge=0, le=1)
-    min_japanese: float = setting(0.4, "fewest kana and kanji among the letters [share]", ge=0, le=1)
-    min_hiragana: float = setting(0.2, "fewest hiragana among kana and kanji: prose has them [share]", ge=0, le=1)
-    min_prose: float = setting(0.45, "fewest characters in lines that read like sentences [share]", ge=0, le=1)
-    max_symbols: float = setting(0.3, "most signs and emoji [share]", ge=0, le=1)
-    max_digits: float = setting(0.25, "most digits [share]", ge=0, le=1)
-    max_links: float = setting(0.15, "most characters in web addresses [share]", ge=0, le=1)
-    max_repetition: float = setting(0.1, f"most runs of {REPEATED} characters that came before [share]", ge=0, le=1)
 
 
 class Document(NamedTuple):

@@ -8,9 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from course_lib import config, workspace
 from course_lib.config import STRICT, setting
-from course_lib.corpus.config import WikipediaConfig
-from course_lib.corpus.download import DownloadConfig
-from course_lib.corpus.webtext import WebtextConfig
+from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.parallel import default_workers
 from course_lib.workspace import Step
 

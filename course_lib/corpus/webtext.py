@@ -9,18 +9,16 @@ It does not look for personal data or offensive words.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass as plain_dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import orjson
-from pydantic import Field
-from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
-from course_lib.corpus.dedup import DedupConfig, NearDuplicates, Seen, Signatures, signatures, text_hash
-from course_lib.corpus.filters import FILTERS, FilterConfig, first_failure
+from course_lib.corpus.config import WebtextConfig
+from course_lib.corpus.dedup import NearDuplicates, Seen, Signatures, signatures, text_hash
+from course_lib.corpus.filters import FILTERS, first_failure
 from course_lib.corpus.report import Report
 from course_lib.corpus.webfile import Batch, Documents
 from course_lib.errors import CourseError
@@ -34,18 +32,7 @@ CONTROL = re.compile(
 )  # not the emoji joiner U+200D
 
 
-@dataclass(frozen=True, config=STRICT)
-class WebtextConfig:
-    """How web text is read, filtered and rid of repeats."""
-
-    max_line_bytes: int = setting(1_000_000, "a longer line is skipped and counted [bytes]", ge=1)
-    max_document_bytes: int = setting(4_000_000, "a longer document goes on as another after this [bytes]", ge=1)
-    examples: int = setting(3, "removed documents shown in the report, for each reason", ge=0)
-    filters: FilterConfig = Field(default_factory=FilterConfig)
-    dedup: DedupConfig = Field(default_factory=DedupConfig)
-
-
-@plain_dataclass
+@dataclass
 class _Filtered:
     """What a worker made of a batch: the documents that passed, with what the search for repeats needs."""
 

@@ -18,9 +18,11 @@ from pathlib import Path
 
 import numpy as np
 from course_lib import workspace
-from course_lib.corpus.dedup import DedupConfig, NearDuplicates, signatures
+from course_lib.corpus.config import DedupConfig
+from course_lib.corpus.dedup import NearDuplicates, signatures
 from course_lib.files import open_binary
 from rensa import RMinHashDeduplicator
+
 from tests.corpus.planted import near_copy, pieces
 
 BATCH = 400  # documents that go through the search together, about 1 MB as in the pipeline

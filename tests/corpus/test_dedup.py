@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 from course_lib import config, workspace
-from course_lib.corpus.dedup import DedupConfig, NearDuplicates, Seen, signatures, text_hash
+from course_lib.corpus.config import DedupConfig
+from course_lib.corpus.dedup import NearDuplicates, Seen, signatures, text_hash
 from course_lib.corpus.webfile import Documents
 from course_lib.errors import UsageError
 from hypothesis import given

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from course_lib.config import build
-from course_lib.corpus.download import DownloadConfig, download
+from course_lib.corpus.config import DownloadConfig
+from course_lib.corpus.download import download
 from course_lib.errors import CourseError, UsageError
 
 from tests.corpus.mirror import DUMP, Mirror, noise, serving

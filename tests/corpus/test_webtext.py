@@ -8,10 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 from course_lib import workspace
-from course_lib.corpus.dedup import DedupConfig
-from course_lib.corpus.filters import FilterConfig
+from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
 from course_lib.corpus.report import Report
-from course_lib.corpus.webtext import WebtextConfig, clean_webtext
+from course_lib.corpus.webtext import clean_webtext
 from course_lib.errors import CourseError
 
 from tests.corpus.planted import near_copy

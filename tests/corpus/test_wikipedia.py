@@ -61,9 +61,7 @@ def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None
 
 def test_pieces_smaller_than_a_page_are_stitched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, _ = run(tmp_path, "a.xml", XML.encode())
-    monkeypatch.setattr(
-        "course_lib.corpus.dump.CHUNK", 97
-    )  # 388 bytes a piece: pages, tags and characters are all torn
+    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", 97)  # bytes a piece: pages, tags and characters are all torn
     assert run(tmp_path, "b.xml", XML.encode())[0] == expected
 
 
@@ -78,18 +76,35 @@ def test_only_articles_pass(tmp_path: Path) -> None:
     assert removed == {"redirect": 2, "other_namespace": 2, "disambiguation": 1, "too_short": 1}
 
 
-def test_truncated_and_broken_archives_keep_what_came_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", ["streams", "pages"])
+def test_truncated_and_broken_archives_keep_what_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    monkeypatch.setattr("course_lib.corpus.dump.SMALL_FILE", 0 if shared == "streams" else 8 << 20)
+    monkeypatch.setattr("course_lib.corpus.dump.STEP", 200)
     packed = multistream(XML, 5)
     message, saved = fails(tmp_path, "a.xml.bz2", packed[: len(packed) * 2 // 3])
-    offset = re.search(r"stream that starts at byte (\d+)", message)
-    assert offset and packed[int(offset[1]) :].startswith(b"BZh") and 20 <= saved < 40
+    offset = int(re.findall(r"byte (\d+)", message)[0])
+    assert "truncated" in message and 20 <= saved < 40
+    assert packed[offset:].startswith(b"BZh") if shared == "streams" else offset == len(packed) * 2 // 3
     broken = bytearray(packed)
     broken[len(packed) // 2 : len(packed) // 2 + 9] = b"\0" * 9
     message, saved = fails(tmp_path, "b.xml.bz2", bytes(broken))
-    assert "broken bz2 data in the stream that starts at byte" in message and 10 <= saved < 40
+    assert "broken bz2 data" in message and re.search(r"byte \d+", message) and 10 <= saved < 40
     zipped = gzip.compress(XML.encode(), mtime=0)
     message, saved = fails(tmp_path, "c.xml.gz", zipped[: len(zipped) - 200])
-    assert f"stops at byte {len(zipped) - 200}" in message
+    assert f"stops at byte {len(zipped) - 200}" in message and saved > 20
+
+
+def test_streams_and_pages_shared_out_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = run(tmp_path, "a.xml.bz2", multistream(XML, 3))
+    monkeypatch.setattr("course_lib.corpus.dump.SMALL_FILE", 0)
+    monkeypatch.setattr("course_lib.corpus.dump.GROUP", 100)
+    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", 3000)
+    assert run(tmp_path, "a.xml.bz2", multistream(XML, 3))[0] == expected
+    assert run(tmp_path, "a.xml.bz2", multistream(XML, 3), workers=2)[0] == expected
+    monkeypatch.setattr("course_lib.corpus.dump.LONG_STREAM", 2000)
+    assert run(tmp_path, "b.xml.bz2", bz2.compress(XML.encode()))[0] == expected
 
 
 def test_broken_xml_names_the_page(tmp_path: Path) -> None:

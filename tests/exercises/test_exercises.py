@@ -21,7 +21,9 @@ def explain(arguments: Any, wanted: Any, given: Any) -> str:
 
 
 FOUR = Exercise("What is 2 + 2?", is_four, ("Count.", "Use your fingers.", "It is even."), 4, "two twos are four")
-TWICE = Exercise("Write double.", lambda f: run_cases(f, [((2,), 4), ((0,), 0)], explain), ("Add it to itself.",), double, "2·n")
+TWICE = Exercise(
+    "Write double.", lambda f: run_cases(f, [((2,), 4), ((0,), 0)], explain), ("Add it to itself.",), double, "2·n"
+)
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def chapter() -> Chapter:
 
 
 @pytest.mark.parametrize("answer", [(), (None,), (...,)])
-def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFixture[str], answer: tuple[Any, ...]) -> None:
+def test_an_unanswered_exercise_waits(
+    chapter: Chapter, capsys: pytest.CaptureFixture[str], answer: tuple[Any, ...]
+) -> None:
     chapter.check(1, *answer)
     assert capsys.readouterr().out == "Exercise 1 waits for your answer: What is 2 + 2?\n"
 
@@ -52,7 +56,9 @@ def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFi
         (2, lambda n: int("x"), "not yet. your answer raised ValueError: "),
     ],
 )
-def test_an_answer_is_judged_and_never_raises(chapter: Chapter, capsys: pytest.CaptureFixture[str], number: int, answer: Any, said: str) -> None:
+def test_an_answer_is_judged_and_never_raises(
+    chapter: Chapter, capsys: pytest.CaptureFixture[str], number: int, answer: Any, said: str
+) -> None:
     chapter.check(number, answer)
     out = capsys.readouterr().out
     assert out.startswith(f"Exercise {number}: {said}")
@@ -80,7 +86,9 @@ def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, caps
     ]
 
 
-def test_the_solution_is_a_value_or_the_source_of_a_function(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_solution_is_a_value_or_the_source_of_a_function(
+    chapter: Chapter, capsys: pytest.CaptureFixture[str]
+) -> None:
     chapter.solution(1)
     assert capsys.readouterr().out == "4\n# two twos are four\n"
     chapter.solution(2)

@@ -1,13 +1,9 @@
 import itertools
-import json
-from pathlib import Path
-
-import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from course_lib.subword.compare import _crossing, compare, overlap, table
 from course_lib.subword.folder import Codec, Preparation, lossless_decoder
 from course_lib.subword.sweep import characters_per_token
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 
 def character_codec(characters: str) -> Codec:

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from course_lib import workspace
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError
@@ -20,6 +17,8 @@ from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec
 from course_lib.subword.unigram import train_unigram
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
 UNIGRAM = UnigramConfig(vocab_size=5000)

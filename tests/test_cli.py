@@ -1,0 +1,332 @@
+"""The `course` command as a user meets it: real processes, exit codes, and one line for every mistake."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course_lib import chapters, cli, workspace
+from course_lib.workspace import Step
+
+COMMAND = [sys.executable, "-m", "course_lib.cli"]
+HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Commands run in an empty folder, with the checkout on the path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(workspace.REPOSITORY))
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def course(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
+    """The one line a refused command says; it wrote nothing else."""
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    assert re.fullmatch(r"course: [^\n]+\n", done.stderr), done.stderr
+    return done.stderr.strip()
+
+
+# help
+
+
+def test_help_answers_within_a_second() -> None:
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = course("--help")
+        took.append(time.perf_counter() - started)
+        assert done.returncode == 0
+        assert done.stdout.startswith("Usage: course [OPTIONS] COMMAND")
+        assert all(
+            verb in done.stdout for verb in ("run", "status", "clean", "doctor", "corpus", "segment", "tokenizer")
+        )
+    assert min(took) < 1
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, text=True, check=True
+    )
+    imported = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert "typer" in imported
+    assert imported & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown"),
+    [
+        ("run", "[CHAPTER|all]"),
+        ("status", "--json"),
+        ("clean", "[CHAPTER|all]"),
+        ("doctor", "--json"),
+        ("corpus download", "[default: latest]"),
+        ("corpus wikipedia", "min_chars (int, default 100): shorter articles are left out [characters of plain text]"),
+        ("corpus webtext", "Settings (in the YAML of -c, or by --set):"),
+        ("segment", "segmenter (mecab | jumanpp, default"),
+        ("tokenizer bpe", "vocab_size (int, default 50000): entries"),
+        ("tokenizer unigram", "character_coverage (float, default 0.9995)"),
+    ],
+)
+def test_help_of_every_verb_shows_settings_units_and_defaults(
+    capsys: pytest.CaptureFixture[str], verb: str, shown: str
+) -> None:
+    assert cli._main([*verb.split(), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"Usage: course {verb} ")
+    assert shown in " ".join(told.split())
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--nope", "No such option: --nope"),
+        ("nope", "No such command 'nope'"),
+        ("corpus nope", "No such command 'nope'"),
+        ("corpus wikipedia", "Missing argument 'DUMP'"),
+        ("corpus wikipedia in.xml", "Missing option '-o'"),
+        ("corpus download wiki", "'wiki'"),
+        ("run 9", "chapter '9' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
+        ("clean nope", "chapter 'nope' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
+        ("segment in.txt -o out.txt --workers 0", "--workers"),
+        ("segment in.txt -o out.txt --workers two", "--workers"),
+        ("segment in.txt -o out.txt --set split", "--set 'split': expected section.key=value"),
+        (
+            "segment in.txt -o out.txt --set splt=true",
+            "tiny.yaml: japanese.segment: splt: unknown key; allowed: segmenter,",
+        ),
+        ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed: input should be a valid boolean"),
+        (
+            "segment in.txt -o out.txt --segmenter kytea",
+            "segmenter: 'kytea' is not allowed: input should be 'mecab' or 'jumanpp'",
+        ),
+        ("segment in.txt -o out.txt -c absent.yaml", "absent.yaml: no such config"),
+        ("segment in.txt -o out.txt -c bad.yaml", "bad.yaml: not readable as YAML"),
+        (
+            "corpus wikipedia in.txt -o out.txt --set min_chars=-1",
+            "min_chars: -1 is not allowed: input should be greater than or equal to 0",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(elsewhere: Path, arguments: str, said: str) -> None:
+    (elsewhere / "in.txt").write_text("日本語です。\n")
+    (elsewhere / "bad.yaml").write_text("split: [1\n")
+    before = set(elsewhere.iterdir())
+    assert said in one_line(course(*arguments.split()), 2)
+    assert set(elsewhere.iterdir()) == before
+    assert not workspace.root().exists()
+
+
+def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROFILE", "huge")
+    for verb in ("status", "run", "clean"):
+        assert (
+            one_line(course(verb), 2) == "course: COURSE_PROFILE: 'huge' is no profile; allowed: tiny, single-gpu, xl"
+        )
+
+
+@pytest.mark.parametrize("arguments", ["", "corpus", "tokenizer"])
+def test_no_verb_shows_the_help_on_stderr(arguments: str) -> None:
+    done = course(*arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Usage: course {arguments}".strip())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.jsonl", None, "none.jsonl: no such file"),
+        ("empty.jsonl", b"", "empty.jsonl: the file is empty"),
+        ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', 'in.jsonl, line 2: expected an object with a string "text"'),
+        ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken or truncated after line 0"),
+    ],
+)
+def test_bad_data_is_one_line_and_exit_code_1(elsewhere: Path, name: str, content: bytes | None, said: str) -> None:
+    (elsewhere / "out.txt").write_text("earlier")
+    if content is not None:
+        (elsewhere / name).write_bytes(content)
+    assert said in one_line(course("segment", name, "-o", "out.txt", "--workers", "1"), 1)
+    assert (elsewhere / "out.txt").read_text() == "earlier"
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(elsewhere: Path) -> None:
+    (elsewhere / "in.txt").write_text("日本語です。\n")
+    (elsewhere / "file").write_text("mine")
+    said = one_line(course("segment", "in.txt", "-o", "file/out.txt", "--workers", "1"), 1)
+    assert "file: " in said
+    assert (elsewhere / "file").read_text() == "mine"
+
+
+# the workspace
+
+
+class Small:
+    """A course of two small products, the second made from the first."""
+
+    def __init__(self) -> None:
+        self.settings = {"n": 1}
+        self.built: list[str] = []
+
+    def steps(self) -> dict[str, Step]:
+        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+            self.built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
+            (folder / "x").write_text(f"{self.settings}" * (1 + len(inputs)))
+            return {"lines": 7, "by reason": {"short": 3}}
+
+        return {
+            "corpus/first": Step("corpus/first", build, dict(self.settings), ()),
+            "japanese/second": Step("japanese/second", build, {}, ("corpus/first",)),
+        }
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Small:
+    made = Small()
+    monkeypatch.setattr(chapters, "steps", made.steps)
+    return made
+
+
+def test_run_builds_what_is_not_fresh_and_says_so(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._main(["run", "2"]) == 0
+    assert small.built == ["corpus/first", "japanese/second"]
+    assert re.search(
+        r"^2 japanese: \d+ s; second \d+ B$|^2 japanese: \d+ s; second [\d.]+ kB$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
+    small.built.clear()
+    assert cli._main(["run"]) == 0
+    assert small.built == []
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(";")[0] for line in told[:2]] == ["1 corpus: up to date", "2 japanese: up to date"]
+    assert told[-1].startswith("Next: ")
+    small.settings["n"] = 2
+    assert cli._main(["run", "corpus"]) == 0
+    assert small.built == ["corpus/first"]
+
+
+def test_status_and_clean_tell_what_is_there(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    def status() -> dict[str, list[str]]:
+        capsys.readouterr()
+        assert cli._main(["status"]) == 0
+        return {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+
+    def kinds() -> list[str]:
+        capsys.readouterr()
+        assert cli._main(["status", "--json"]) == 0
+        return [row["state"] for row in json.loads(capsys.readouterr().out)]
+
+    assert status()["corpus/first"] == ["missing", "0", "B"]
+    cli._main(["run"])
+    assert status()["corpus/first"][0] == "fresh"
+    assert status()["corpus/first"][-2:] == ["lines", "7"]
+    small.settings["n"] = 2
+    assert (status()["corpus/first"][0], status()["corpus/first"][-2:]) == ("stale", ["settings", "changed"])
+    assert kinds() == ["stale", "stale"]
+    size = workspace.size("corpus")
+    assert size > 300
+    assert cli._main(["clean", "corpus"]) == 0
+    assert capsys.readouterr().out.startswith("removed ")
+    assert kinds() == ["missing", "stale"]
+    assert cli._main(["clean"]) == 0
+    assert kinds() == ["missing", "missing"]
+
+
+def test_status_json_and_clean_of_the_real_course() -> None:
+    rows = json.loads(course("status", "--json").stdout)
+    names = [row["product"] for row in rows]
+    assert {"corpus/wikipedia", "corpus/webtext", "japanese/wikipedia", "subword/bpe"} <= set(names)
+    assert {row["state"] for row in rows} == {"missing"}
+    (workspace.root() / "corpus" / "wikipedia").mkdir(parents=True)
+    (workspace.root() / "corpus" / "wikipedia" / "manifest.json").write_text("{ half")
+    done = course("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
+    assert re.search(r"^corpus/wikipedia +stale +6 B +manifest.json is damaged$", done.stdout, re.MULTILINE)
+    assert course("clean", "1").stdout.startswith("removed 6 B from ")
+    assert not (workspace.root() / "corpus").exists()
+
+
+# pipes and interrupts
+
+
+@pytest.mark.parametrize("arguments", ["--help", "segment --help", "status", "status --json"])
+def test_a_reader_that_has_enough_is_no_error(arguments: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, *arguments.split()], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=30, check=False
+    )
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)
+
+
+@pytest.fixture
+def begun() -> Iterator[Any]:
+    """Starts commands in a session of their own, as a terminal does, and leaves none behind."""
+    running = []
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        running.append(
+            subprocess.Popen(
+                [*COMMAND, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def ctrl_c(process: "subprocess.Popen[str]") -> str:
+    """What is on stderr after Ctrl-C, which reaches a command and all its workers."""
+    os.killpg(process.pid, signal.SIGINT)
+    errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    return errors
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun: Any, workers: str) -> None:
+    os.mkfifo(elsewhere / "in.jsonl")
+    (elsewhere / "out.txt").write_text("earlier")
+    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
+    line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
+    with open(elsewhere / "in.jsonl", "wb", buffering=0) as pipe:
+        for _ in range(1_400_000 // len(line)):
+            pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
+        assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
+    assert (elsewhere / "out.txt").read_text() == "earlier"
+    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
+
+
+def test_ctrl_c_during_a_run_leaves_no_half_product(begun: Any) -> None:
+    process = begun("run", "corpus")
+    assert process.stdout.readline() == "building corpus/wikipedia (missing)\n"
+    assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
+    assert not (workspace.root() / "corpus" / "wikipedia").exists()
+    assert list(workspace.root().rglob("*.tmp")) == []
