@@ -95,17 +95,15 @@ def refresh(path: Path) -> bool:
     return changed
 
 
-def export_images(path: Path) -> list[Path]:
-    """Writes the figure of every cell tagged `readme` as images/<notebook>.png beside the notebook, for the README."""
-    written = []
+def export_images(path: Path) -> None:
+    """Writes the figure of every executed cell tagged `readme` as images/<notebook>.png beside the notebook, for the README."""
     for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
-        if README_TAG in cell.metadata.get("tags", []):
-            image = next(output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {}))
-            target = path.parent / "images" / f"{path.stem}.png"
-            with atomic_write(target) as file:
-                file.write(b64decode(image))
-            written.append(target)
-    return written
+        if README_TAG not in cell.metadata.get("tags", []):
+            continue
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                with atomic_write(path.parent / "images" / f"{path.stem}.png") as file:
+                    file.write(b64decode(output.data["image/png"]))
 
 
 def _failed(cell: nbformat.NotebookNode) -> bool:

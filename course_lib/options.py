@@ -23,7 +23,9 @@ WORKERS = default_workers()
 
 def group(help: str) -> typer.Typer:
     """A command group with the course's plain style."""
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    return typer.Typer(
+        help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+    )
 
 
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -186,7 +186,7 @@ def _settings(step: Step) -> Any:
     return step.settings if isinstance(step.settings, dict) else config.to_dict(step.settings)
 
 
-@lru_cache
+@cache
 def _package_digest(package: str) -> str:
     """Hash of the modules of a package that take part in building: all but its figures and its command line."""
     modules = sorted((Path(__file__).parent / package).glob("*.py"))

@@ -327,6 +327,12 @@ def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun
 def test_ctrl_c_during_a_run_leaves_no_half_product(begun: Any) -> None:
     process = begun("run", "corpus")
     assert process.stdout.readline() == "building corpus/wikipedia (missing)\n"
+    deadline = time.monotonic() + 30
+    while not list(
+        (workspace.root() / "corpus").glob(".wikipedia.*.tmp/.*")
+    ):  # lxml, while it is imported, swallows Ctrl-C
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
     assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
     assert not (workspace.root() / "corpus" / "wikipedia").exists()
     assert list(workspace.root().rglob("*.tmp")) == []

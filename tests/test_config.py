@@ -189,9 +189,9 @@ def test_describe_names_every_setting_with_type_and_default() -> None:
 # the profiles that come with the library
 
 
-def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type]:
+def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
     """Section → settings class, as the steps of all profiles ask for them."""
-    asked: dict[str, type] = {}
+    asked: dict[str, type[Any]] = {}
     real = config.section
 
     def noting(name: str, cls: type, overrides: Any = ()) -> Any:

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 from course_lib import doctor, workspace
 from course_lib.doctor import Check
@@ -151,6 +152,6 @@ class Usage(NamedTuple):
 def test_too_little_disk_or_memory(monkeypatch: pytest.MonkeyPatch, room: int, enough: bool) -> None:
     usage: Any = Usage(10**12, room, room)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    monkeypatch.setattr(doctor.psutil, "virtual_memory", lambda: usage)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: usage)
     assert (doctor._disk().ok, doctor._memory().ok) == (enough, enough)
     assert "1.0 GB free" in doctor._disk().found or enough

@@ -38,11 +38,15 @@ class Course:
         self.inputs: dict[str, tuple[Path | str, ...]] = {
             "a/first": (self.source,), "a/second": ("a/first", self.other), "b/third": ("a/second",),
         }  # fmt: skip
+        self.code: dict[str, tuple[str, ...]] = {}
         self.built: list[str] = []
         self.failure: BaseException | None = None
 
     def steps(self) -> dict[str, Step]:
-        return {name: Step(name, self.builder(name), self.settings[name], self.inputs[name]) for name in self.inputs}
+        return {
+            name: Step(name, self.builder(name), self.settings[name], self.inputs[name], self.code.get(name, ()))
+            for name in self.inputs
+        }
 
     def builder(self, name: str) -> Callable[[Path, list[Path]], dict[str, Any]]:
         def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -172,6 +176,47 @@ def test_a_damaged_output(course: Course, damage: str) -> None:
     assert course.state("a/first") == State("stale", "in/text was changed or removed")
     assert course.make() == ["a/first"]
     assert text("a/first") == "ONE"
+
+
+def test_changed_code(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    course.make()
+    digests = {"exercises": "1"}
+    monkeypatch.setattr(workspace, "_package_digest", digests.__getitem__)
+    course.code["a/first"] = ("exercises",)
+    assert course.state("a/first") == State("stale", "the code of exercises changed")
+    assert course.make() == ["a/first"]
+    assert course.make() == []
+    digests["exercises"] = "2"
+    assert course.state("a/first") == State("stale", "the code of exercises changed")
+    assert course.make() == ["a/first"]
+
+
+def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace, "__file__", str(tmp_path / "workspace.py"))
+    (tmp_path / "part").mkdir()
+    digests = []
+    for name, content in [
+        ("a.py", "1"),
+        ("b.py", "1"),
+        ("b.py", "2"),
+        ("cli.py", "1"),
+        ("figures.py", "1"),
+        ("notes.txt", "1"),
+    ]:
+        (tmp_path / "part" / name).write_text(content)
+        workspace._package_digest.cache_clear()
+        digests.append(workspace._package_digest("part"))
+    workspace._package_digest.cache_clear()
+    assert len(set(digests[:3])) == 3
+    assert set(digests[2:]) == {digests[2]}
+
+
+def test_the_steps_of_the_course_name_packages_that_exist() -> None:
+    packages = {package for step in chapters.steps().values() for package in step.code}
+    assert packages >= {"corpus", "japanese", "subword"}
+    assert all((Path(workspace.__file__).parent / package / "__init__.py").is_file() for package in packages)
 
 
 def test_other_inputs(course: Course) -> None:

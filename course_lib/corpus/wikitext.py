@@ -41,6 +41,8 @@ BLOCK = re.compile(
 )
 BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|table|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
+EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
+RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")  # 10<sup>3</sup> must not become 103
 EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|news:)?//?[^\s\[\]<>]*[ 　]*([^\[\]\n]*)\]")
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
@@ -79,7 +81,7 @@ def to_text(
         ("references", lambda t: REFERENCE.sub("", t)),
         ("code", lambda t: CODE.sub(_code, t)),
         ("galleries", lambda t: BLOCK.sub("", t)),
-        ("markup", lambda t: BREAK.sub("\n", t)),
+        ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
         ("links", lambda t: EXTERNAL.sub(r"\1", t)),
         ("links", lambda t: _innermost(LINK, _link, t)),
         ("templates", lambda t: _innermost(TEMPLATE, lambda m: _template(m, title), PARAMETER.sub("", t))),

@@ -3,10 +3,8 @@
 The library does the training; this module feeds it, refuses what cannot come out well, and writes the folder.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -54,8 +52,7 @@ def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None
 
 
 def _train(sources: Sequence[Path], segmented: bool, settings: BpeConfig, show_progress: bool) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
     trainer = trainers.BpeTrainer(
         vocab_size=settings.vocab_size,
         min_frequency=settings.min_frequency,
@@ -73,15 +70,15 @@ def _train(sources: Sequence[Path], segmented: bool, settings: BpeConfig, show_p
     else:
         lines = text.sentences(sources)
         tokenizer.train_from_iterator(map(mark, lines) if settings.lossless else lines, trainer)
-    if settings.byte_fallback:
-        tokenizer = _with_ordinary_bytes(tokenizer)
+    if settings.byte_fallback:  # the byte tokens were specials to get the first ids; in use they are ordinary entries
+        tokenizer = _with_whitespace(tokenizer.model)
+        tokenizer.add_special_tokens(list(SPECIALS))
     if settings.lossless:
         tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)
     return tokenizer
 
 
-def _with_ordinary_bytes(tokenizer: Tokenizer) -> Tokenizer:
-    """The trainer made the byte tokens as specials, to give them the first ids; in use they are ordinary entries."""
-    description: dict[str, Any] = json.loads(tokenizer.to_str())
-    description["added_tokens"] = [token for token in description["added_tokens"] if token["content"] in SPECIALS]
-    return Tokenizer.from_str(json.dumps(description))
+def _with_whitespace(model: models.BPE) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer

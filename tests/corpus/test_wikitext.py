@@ -31,6 +31,7 @@ CASES = [
     ("記法は<nowiki>[[リンク]]と{{t}}</nowiki>です。", "記法は［［リンク］］と｛｛t｝｝です。"),
     ("式<math>E = mc^2</math>と<math>\\frac{a}{b}</math>。", "式E = mc^2と〈数式〉。"),
     ("水はH<sub>2</sub>O、{{ルビ|山|やま}}、一行<br />二行。", "水はH2O、山（やま）、一行\n二行。"),
+    ("10<sup>-3</sup>m<sup>2</sup>と{{sup|14}}C、n<sup>k</sup>", "10⁻³m²と¹⁴C、nk"),
     ("100&nbsp;km&mdash;A&amp;B&amp;nbsp;C&#12354;", "100 km—A&B Cあ"),
     ("__NOTOC__本文{{DEFAULTSORT:x}}__目次非表示__", "本文"),
     ("<gallery>\nA.jpg|[[x]]\n</gallery>本文", "本文"),
