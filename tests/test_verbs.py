@@ -1,0 +1,64 @@
+"""The verbs of chapters 1-3 one after the other, as the README shows them: each on the product of the one before."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from course_lib import cli, workspace
+
+
+def course(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0, err
+    return out
+
+
+def test_from_raw_dumps_to_tokenizers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wiki, web, lines, plain = (
+        tmp_path / "wiki.jsonl",
+        tmp_path / "web.jsonl",
+        tmp_path / "lines.txt",
+        tmp_path / "plain.txt",
+    )
+    said = course(capsys, "corpus", "wikipedia", workspace.data("jawiki-sample.xml.bz2"), "-o", wiki, "--workers", 2)
+    assert "kept 348 of 376" in said and (tmp_path / "wiki.jsonl.report.json").exists()
+    said = course(
+        capsys,
+        "corpus",
+        "webtext",
+        workspace.data("webtext-sample.txt.xz"),
+        "-o",
+        web,
+        "--set",
+        "filters.min_chars=200",
+    )
+    report = orjson.loads((tmp_path / "web.jsonl.report.json").read_bytes())
+    assert report["limits"]["too_short"] == "< 200" and report["documents_out"] == len(web.read_bytes().splitlines())
+    assert "words in" in course(capsys, "segment", wiki, "-o", lines, "--segmenter", "mecab", "--workers", 2)
+    course(capsys, "segment", web, "-o", plain, "--set", "mark_spaces=false")
+    assert "␣" in lines.read_text(encoding="utf8") and "␣" not in plain.read_text(encoding="utf8")
+    course(capsys, "tokenizer", "bpe", lines, plain, "-o", tmp_path / "bpe", "--set", "vocab_size=5000")
+    assert (tmp_path / "bpe" / "tokenizer.json").exists()
+
+
+def test_unigram_from_a_yaml_that_names_input_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    course(capsys, "corpus", "wikipedia", workspace.data("jawiki-sample.xml.bz2"), "-o", tmp_path / "wiki.jsonl")
+    config = tmp_path / "unigram.yaml"
+    config.write_text(
+        f"input: [{tmp_path / 'wiki.jsonl'}]\noutput_dir: {tmp_path / 'out'}\nvocab_size: 5000\n", encoding="utf8"
+    )
+    assert "4500 entries" in course(capsys, "tokenizer", "unigram", "-c", config, "--set", "vocab_size=4500")
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "tokenizer.model",
+        "tokenizer.vocab",
+        "tokenizer.json",
+    }
+
+
+def test_unigram_without_input_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tokenizer", "unigram"])
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith("course: input, output_dir:")
