@@ -4,7 +4,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-
 from course_lib import cli, workspace
 
 

@@ -5,7 +5,7 @@ and fails nothing. This module knows how to ask and answer; what is right stands
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
 from types import EllipsisType
@@ -63,16 +63,15 @@ class Chapter:
         print(f"{shown.rstrip()}\n# {exercise.explanation}")
 
 
-def run_cases(
-    function: Any, cases: list[tuple[tuple[Any, ...], Any]], explain: Callable[[Any, Any, Any], str]
-) -> str | None:
-    """The first case a learner's function gets wrong, explained; None if it gets all right."""
+def run_cases(function: Any, cases: Sequence[tuple[tuple[Any, ...], Any, str]]) -> str | None:
+    """Calls a learner's function on (arguments, wanted, what to think of); the first case it gets wrong, explained, or None."""
     if not callable(function):
         return f"expected a function, got {type(function).__name__}: write the name without brackets behind it."
-    for arguments, wanted in cases:
+    for arguments, wanted, reason in cases:
         given = function(*arguments)
-        if given != wanted and not (
-            isinstance(wanted, float) and isinstance(given, float | int) and abs(given - wanted) < 1e-9
-        ):
-            return explain(arguments, wanted, given)
+        close = isinstance(wanted, float) and isinstance(given, float | int) and abs(given - wanted) < 1e-9
+        if given != wanted and not close:
+            shown = ", ".join(map(repr, arguments))
+            right = f"{wanted:.3f}" if isinstance(wanted, float) else repr(wanted)
+            return f"For {shown} expected {right}, got {given!r}: {reason}."
     return None

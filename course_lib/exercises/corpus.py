@@ -12,20 +12,19 @@ def without_references(wikitext: str) -> str:
 
 
 def _check_references(answer: Any) -> str | None:
-    cases = [
-        (("本文<ref>出典</ref>です。",), "本文です。", "a plain reference"),
-        (("一<ref>a</ref>二<ref>b</ref>三",), "一二三", "two references: `.*` is greedy and eats 二; use `.*?`"),
-        (
-            ('一<ref name="a" />二<ref name="a">b</ref>三',),
-            "一二三",
-            "a <ref … /> that closes itself: look for it first, else 二 is lost",
-        ),
-        (("一<ref>二行に\nわたる</ref>三",), "一三", "a reference over two lines: `.` needs re.DOTALL"),
-        (("そのまま",), "そのまま", "no reference"),
-    ]
-    why = {arguments: text for arguments, _, text in cases}
     return run_cases(
-        answer, [(a, w) for a, w, _ in cases], lambda a, w, g: f"For {a[0]!r} expected {w!r}, got {g!r}: {why[a]}."
+        answer,
+        [
+            (("本文<ref>出典</ref>です。",), "本文です。", "a plain reference"),
+            (("一<ref>a</ref>二<ref>b</ref>三",), "一二三", "two references: `.*` is greedy and eats 二; use `.*?`"),
+            (
+                ('一<ref name="a" />二<ref name="a">b</ref>三',),
+                "一二三",
+                "a <ref … /> that closes itself: look for it first, else 二 is lost",
+            ),
+            (("一<ref>二行に\nわたる</ref>三",), "一三", "a reference over two lines: `.` needs re.DOTALL"),
+            (("そのまま",), "そのまま", "no reference"),
+        ],
     )
 
 
@@ -36,19 +35,16 @@ def hiragana_share(text: str) -> float:
 
 
 def _check_hiragana(answer: Any) -> str | None:
-    cases: list[tuple[tuple[Any, ...], Any]] = [
-        (("ひらがな",), 1.0), (("漢字とかな",), 0.6), (("カタカナ",), 0.0), (("か な\n漢 字",), 0.5), (("",), 0.0),
-    ]  # fmt: skip
-
-    def explain(arguments: Any, wanted: Any, given: Any) -> str:
-        reasons = {
-            "カタカナ": "katakana are not hiragana: the range is ぁ to ゟ",
-            "か な\n漢 字": "white space counts neither above nor below the line",
-            "": "an empty text has no share; answer 0.0 instead of dividing by zero",
-        }
-        return f"For {arguments[0]!r} expected {wanted}, got {given!r}: {reasons.get(arguments[0], 'count characters, and divide by all of them')}."
-
-    return run_cases(answer, cases, explain)
+    return run_cases(
+        answer,
+        [
+            (("ひらがな",), 1.0, "count characters, and divide by all of them"),
+            (("漢字とかな",), 0.6, "count characters, and divide by all of them"),
+            (("カタカナ",), 0.0, "katakana are not hiragana: the range is ぁ to ゟ"),
+            (("か な\n漢 字",), 0.5, "white space counts neither above nor below the line"),
+            (("",), 0.0, "an empty text has no share; answer 0.0 instead of dividing by zero"),
+        ],
+    )
 
 
 def jaccard(a: str, b: str, n: int = 5) -> float:
@@ -58,19 +54,16 @@ def jaccard(a: str, b: str, n: int = 5) -> float:
 
 
 def _check_jaccard(answer: Any) -> str | None:
-    cases: list[tuple[tuple[Any, ...], Any]] = [
-        (("あいうえお", "あいうえお", 2), 1.0), (("あいう", "いうえ", 2), 1 / 3), (("ああああ", "ああ", 2), 1.0), (("日本語", "英語圏", 2), 0.0), (("あ", "い", 2), 0.0),
-    ]  # fmt: skip
-
-    def explain(arguments: Any, wanted: Any, given: Any) -> str:
-        reasons = {
-            "あいう": "the n-grams are あい, いう and いう, うえ: one shared of three",
-            "ああああ": "a set holds each n-gram once, however often it comes",
-            "あ": "texts shorter than n have no n-grams; answer 0.0",
-        }
-        return f"For {arguments} expected {wanted:.3f}, got {given!r}: {reasons.get(arguments[0], 'shared n-grams over all n-grams')}."
-
-    return run_cases(answer, cases, explain)
+    return run_cases(
+        answer,
+        [
+            (("あいうえお", "あいうえお", 2), 1.0, "shared n-grams over all n-grams"),
+            (("あいう", "いうえ", 2), 1 / 3, "the n-grams are あい, いう and いう, うえ: one shared of three"),
+            (("ああああ", "ああ", 2), 1.0, "a set holds each n-gram once, however often it comes"),
+            (("日本語", "英語圏", 2), 0.0, "shared n-grams over all n-grams"),
+            (("あ", "い", 2), 0.0, "texts shorter than n have no n-grams; answer 0.0"),
+        ],
+    )
 
 
 CHAPTER = Chapter(

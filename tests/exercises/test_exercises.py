@@ -16,13 +16,13 @@ def is_four(answer: Any) -> str | None:
     return None if answer == 4 else "two and two."
 
 
-def explain(arguments: Any, wanted: Any, given: Any) -> str:
-    return f"for {arguments} expected {wanted}, got {given}."
-
-
 FOUR = Exercise("What is 2 + 2?", is_four, ("Count.", "Use your fingers.", "It is even."), 4, "two twos are four")
 TWICE = Exercise(
-    "Write double.", lambda f: run_cases(f, [((2,), 4), ((0,), 0)], explain), ("Add it to itself.",), double, "2·n"
+    "Write double.",
+    lambda f: run_cases(f, [((2,), 4, "add"), ((0,), 0, "nothing")]),
+    ("Add it to itself.",),
+    double,
+    "2·n",
 )
 
 
@@ -48,9 +48,9 @@ def test_an_unanswered_exercise_waits(
         (1, "", "not yet. two and two."),
         (2, double, "right."),
         (2, lambda n: n * n, "right."),
-        (2, lambda n: n + 2, "not yet. for (0,) expected 0, got 2."),
+        (2, lambda n: n + 2, "not yet. For 0 expected 0, got 2: nothing."),
         (2, 4, "not yet. expected a function, got int: write the name without brackets behind it."),
-        (2, lambda n: 1 / n, "not yet. for (2,) expected 4, got 0.5."),
+        (2, lambda n: 1 / n, "not yet. For 2 expected 4, got 0.5: add."),
         (2, lambda n: 4 if n else 1 / n, "not yet. your answer raised ZeroDivisionError: division by zero"),
         (2, lambda: 4, "not yet. your answer raised TypeError: "),
         (2, lambda n: int("x"), "not yet. your answer raised ValueError: "),
@@ -109,8 +109,8 @@ def test_an_unknown_number_is_refused_by_name(chapter: Chapter, number: Any) -> 
 
 def test_run_cases_forgives_rounding_only() -> None:
     def tell(found: Any) -> str | None:
-        return run_cases(lambda: found, [((), 0.3)], explain)
+        return run_cases(lambda: found, [((), 0.3, "near")])
 
     assert tell(0.1 + 0.2) is None
-    assert tell(0.3001) == "for () expected 0.3, got 0.3001."
-    assert tell("0.3") == "for () expected 0.3, got 0.3."
+    assert tell(0.3001) == "For  expected 0.300, got 0.3001: near."
+    assert tell("0.3") == "For  expected 0.300, got '0.3': near."
