@@ -1,9 +1,11 @@
 """A parallel map that keeps order and bounds memory. It does not batch: give it items worth a trip (about 1 MB)."""
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -35,7 +37,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
     if workers <= 1:
         yield from map(function, items)
         return
-    with ProcessPoolExecutor(workers, mp_context=_context(function)) as pool:
+    with ProcessPoolExecutor(workers, _context(function), initializer=_end_with_parent) as pool:
         waiting: deque[Future[Result]] = deque()
         source, broken = iter(items), None
         try:
@@ -86,6 +88,18 @@ def _single_threaded() -> bool:
     """Whether this process has one thread, those of native libraries counted. Only Linux can tell."""
     tasks = Path("/proc/self/task")
     return tasks.is_dir() and len(list(tasks.iterdir())) == 1
+
+
+def _end_with_parent() -> None:
+    """In a worker: watches the process it works for, and ends when that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -126,3 +129,29 @@ def test_default_workers_respects_the_cores_given_to_this_process() -> None:
         assert default_workers() == 1
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def nap(number: int) -> int:
+    time.sleep(60)
+    return number
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_workers_end_when_their_parent_is_killed(threads: bool) -> None:
+    script = (
+        "import threading, time\n"
+        + ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n" if threads else "")
+        + "from course_lib.parallel import ordered_map\nfrom tests.test_parallel import nap\n"
+        "print('started', flush=True)\nlist(ordered_map(nap, range(4), 2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
+    assert parent.stdout and parent.stdout.readline() == b"started\n"
+    family = psutil.Process(parent.pid)
+    until = time.monotonic() + 10
+    while len(workers := family.children(recursive=True)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.5)  # workers have begun
+    parent.kill()
+    parent.wait()
+    _gone, alive = psutil.wait_procs(workers, timeout=5)
+    assert len(workers) >= 2 and not alive, alive

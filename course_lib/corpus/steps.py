@@ -54,8 +54,8 @@ def steps() -> list[Step]:
 def _download(dataset: Dataset, date: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
-    # beside the product, so that a broken download survives this step's folder and is resumed
-    path = download(dataset, folder.parent / "downloads", date, config.section("corpus.download", DownloadConfig))
+    # outside of the chapter: a broken download is resumed, and `course clean` does not cost another one
+    path = download(dataset, workspace.root() / "downloads", date, config.section("corpus.download", DownloadConfig))
     (folder / path.name).hardlink_to(path)
     return {"bytes": path.stat().st_size}
 
