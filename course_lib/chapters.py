@@ -6,11 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from course_lib import workspace
 from course_lib.errors import UsageError
-from course_lib.workspace import Step
-
-NOTEBOOKS = workspace.REPOSITORY / "notebooks"
+from course_lib.paths import NOTEBOOKS
+from course_lib.step import Step
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,12 @@ def steps() -> dict[str, Step]:
                 build=partial(_run_notebook, chapter),
                 settings={},
                 inputs=(chapter.path, *(step.name for step in made)),
+                code=(
+                    chapter.package,
+                    f"{chapter.package}/figures.py",
+                    "figures.py",
+                    f"exercises/{chapter.package}.py",
+                ),
             )
     return found
 

@@ -4,6 +4,7 @@ It turns errors into one line and an exit code: 0 done, 1 bad data, 2 wrong use,
 """
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -87,9 +88,10 @@ def tend_notebooks(
     execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
 ) -> None:
     """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, tidy it, export figures."""
-    from course_lib import chapters, notebooks
+    from course_lib import notebooks
+    from course_lib.paths import NOTEBOOKS
 
-    for path in sorted(chapters.NOTEBOOKS.glob("*.ipynb")):
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         changed = notebooks.refresh(path)
         if execute:
             notebooks.execute(path, path)
@@ -103,6 +105,9 @@ def _short(path: os.PathLike[str]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a verb and ends the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without Japanese shows ? instead of failing
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(_main(arguments))
 
 

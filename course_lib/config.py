@@ -26,7 +26,9 @@ PROFILES = ("tiny", "single-gpu", "xl")  # the dial: configs/<profile>.yaml
 SECTIONS = (  # every section a profile may hold; a chapter that reads another one adds it here
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment", "subword.bpe", "subword.unigram",
 )  # fmt: skip
-STRICT = ConfigDict(extra="forbid")  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
+STRICT = ConfigDict(
+    extra="forbid", allow_inf_nan=False
+)  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
 Settings = TypeVar("Settings")
 
 
@@ -45,12 +47,12 @@ def profile() -> str:
     return name
 
 
-def section(name: str, cls: type[Settings], overrides: Sequence[str] = ()) -> Settings:
-    """One section of the current profile, such as 'corpus.wikipedia', checked against `cls`.
+def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
+    """One section of a profile (`of`, else the current one), such as 'corpus.wikipedia', checked against `cls`.
 
     Raises UsageError for what is wrong in it, and for a section of the profile that nothing reads.
     """
-    path = CONFIGS / f"{profile()}.yaml"
+    path = CONFIGS / f"{of or profile()}.yaml"
     return build(cls, _sections(path).get(name, {}), overrides, where=f"{path.name}: {name}")
 
 
@@ -76,13 +78,13 @@ def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -
     if not path.exists():
         path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
     if not path.is_file():
-        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join(bundled())}")
+        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*PROFILES, *bundled()))}")
     return build(cls, read_yaml(path), overrides, where=str(path))
 
 
 def bundled() -> list[str]:
-    """Names of the config files that come with the library."""
-    return sorted(path.name for path in CONFIGS.glob("*.yaml"))
+    """Names of the config files that come with the library, profiles apart."""
+    return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in PROFILES)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def _escape(value: Any) -> Any:
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """(dotted key, type, default, help) of every setting: what `--help` and configs/README.md show."""
+    """(dotted key, type, default, help) of every setting: what `--help` shows."""
     rows = []
     for field in dataclasses.fields(cls):
         key = prefix + field.name

@@ -12,9 +12,10 @@ from typing import Any
 
 import psutil
 
-from course_lib import __version__, workspace
+from course_lib import __version__
 from course_lib.errors import CourseError
 from course_lib.files import human_size
+from course_lib.paths import root
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _font() -> Check:
 
 
 def _disk() -> Check:
-    place = next(p for p in (workspace.root(), *workspace.root().parents) if p.exists())
+    place = next(p for p in (root(), *root().parents) if p.exists())
     free = shutil.disk_usage(place).free
     return Check(
         "Disk",

@@ -13,9 +13,10 @@ from typing import Any
 import orjson
 
 from course_lib.errors import CourseError
-from course_lib.files import open_binary
+from course_lib.files import inner_suffix, open_binary
 
 BATCH = 1 << 20  # bytes of lines in a batch, about
+LONGEST = 4  # batches; a longer document of plain text goes on as another
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Batch:
 
 
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
-    """The lines of a file in batches of about `size` bytes; plain text is cut between documents. Raises CourseError."""
-    plain = ".txt" in path.suffixes
+    """The lines of a file in batches of about `size` bytes; plain text is cut between documents (a longer one is cut too). Raises CourseError."""
+    plain = inner_suffix(path) == ".txt"
     lines: list[bytes] = []
     first, count, held = 1, 0, 0
     try:
@@ -39,7 +40,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                 lines.append(line)
                 held += len(line)
                 count += 1
-                if held >= size and (not plain or line.isspace()):
+                if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
                     yield Batch(path, first, lines, held)
                     lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
@@ -61,7 +62,7 @@ def texts(batch: Batch) -> Iterator[str]:
 
     Raises CourseError naming file and line of what is not a JSON object with a string "text", or not UTF-8.
     """
-    if ".txt" in batch.path.suffixes:
+    if inner_suffix(batch.path) == ".txt":
         yield from _blocks(batch)
         return
     for number, line in enumerate(batch.lines, batch.first):

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 
 CHUNK = 1 << 20  # bytes read at a time
+PRODUCT_MARKS = ("manifest.json", "preparation.json")  # files by which a folder is known as a product of the course
 OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
 
 
@@ -77,11 +78,34 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
         temporary.unlink(missing_ok=True)
 
 
+def require_other(source: Path, target: Path) -> None:
+    """Raises UsageError if a product would replace its own input."""
+    if target.exists() and source.exists() and target.samefile(source):
+        raise UsageError(f"-o {target}: is the input itself, which would be lost")
+
+
+def inner_suffix(path: Path) -> str:
+    """The ending below a compression: '.txt' for a.txt and a.txt.xz."""
+    return Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
+
+
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target` when the block ends without an error."""
+def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
+    """Yields an empty folder that replaces `target` when the block ends without an error.
+
+    Raises UsageError at once for a folder that holds something else than an earlier product: nobody's files are replaced.
+    `ours` says that the place belongs to the course whatever is in it.
+    """
+    target = target.absolute()
     if target.exists() and not target.is_dir():
         raise CourseError(f"{target}: is a file, expected a name for a folder")
+    if (
+        not ours
+        and target.is_dir()
+        and any(target.iterdir())
+        and not any((target / name).exists() for name in PRODUCT_MARKS)
+    ):
+        raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
@@ -90,7 +114,12 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         old = _temporary(target)
         if target.exists():
             os.replace(target, old)
-        os.replace(temporary, target)
+        try:
+            os.replace(temporary, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
+from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
-from course_lib.workspace import REPOSITORY
 
 SETUP_TAG = "setup"  # cell tags by which the shared cells are found
 BADGE_TAG = "badge"
@@ -51,6 +51,10 @@ def execute(source: Path, target: Path) -> int:
         except CellExecutionError as error:
             place = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
             raise CourseError(f"{source.name}: code cell {place} failed: {error.ename}: {error.evalue}") from error
+        except (DeadKernelError, CellTimeoutError) as error:
+            raise CourseError(
+                f"{source.name}: code cell {bar.n + 1}: the kernel died (out of memory?) or hung"
+            ) from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)

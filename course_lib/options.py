@@ -11,7 +11,8 @@ from course_lib.parallel import default_workers
 Settings = TypeVar("Settings")
 
 Config = Annotated[
-    Path | None, typer.Option("-c", "--config", metavar="FILE", help="YAML settings; default: the profile's section")
+    Path | None,
+    typer.Option("-c", "--config", metavar="FILE", help="YAML settings, or a profile's name; default: COURSE_PROFILE"),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override one setting (dotted key); repeatable")
@@ -29,9 +30,9 @@ def group(help: str) -> typer.Typer:
 
 
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
-    """The settings of a verb: -c FILE if given, else the profile's section; then every --set."""
-    if file is None:
-        return config.section(section, cls, overrides or ())
+    """The settings of a verb: those in -c FILE, else its section of a profile (the current one, or `-c xl`); then every --set."""
+    if file is None or (file.stem in config.PROFILES and not file.exists()):
+        return config.section(section, cls, overrides or (), file.stem if file else None)
     return config.load(cls, file, overrides or ())
 
 

@@ -110,11 +110,8 @@ def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
     would start workers of its own.
     """
     main = sys.modules["__main__"]
-    hidden = (
-        {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
-        if _module(function) != "__main__"
-        else {}
-    )
+    ours = _module(function) != "__main__"
+    hidden = {name: getattr(main, name) for name in ("__spec__", "__file__") if ours and hasattr(main, name)}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     for name in hidden:
         setattr(main, name, None)

@@ -6,10 +6,9 @@ need be, so any notebook opens alone. What is fresh is never built again; nothin
 """
 
 import json
-import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -19,26 +18,17 @@ from typing import Any, Literal
 
 from filelock import FileLock
 
-from course_lib import __version__, config, files
+from course_lib import __version__, chapters, config, files
 from course_lib.errors import UsageError
+from course_lib.paths import data as data  # part of the public face: workspace.data(…)
+from course_lib.paths import root as root
+from course_lib.step import Step
 
-REPOSITORY = Path(__file__).parent.parent  # a checkout; in an installed wheel, site-packages
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
     "deepspeed",
 )  # fmt: skip
 Manifest = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Step:
-    """How one product is made."""
-
-    name: str  # "<chapter>/<product>"
-    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, inputs as paths) -> counts
-    settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
-    inputs: tuple[Path | str, ...]  # files, or names of other products (given to build as their folders)
-    code: tuple[str, ...] = ()  # packages of course_lib whose change makes the product stale
 
 
 @dataclass(frozen=True)
@@ -49,23 +39,6 @@ class State:
     reason: str = ""
 
 
-def root() -> Path:
-    """The workspace of the current profile: $COURSE_WORKSPACE, else workspace/ of the checkout or the current folder."""
-    checkout = (REPOSITORY / "pyproject.toml").exists()
-    place = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
-    return Path(place).absolute() / config.profile()
-
-
-def data(name: str) -> Path:
-    """A file of the bundled data/, in a checkout or in an installed wheel. Raises UsageError if there is none such."""
-    places = [REPOSITORY / "data", Path(__file__).parent / "data"]
-    for place in places:
-        if (place / name).is_file():
-            return place / name
-    allowed = sorted(path.name for place in places if place.is_dir() for path in place.iterdir())
-    raise UsageError(f"bundled data {name!r} does not exist; allowed: {', '.join(allowed)}")
-
-
 def product(name: str) -> Path:
     """The folder of a product, built first if it is missing or stale (and so everything it needs)."""
     return _ensure(find(name))
@@ -73,9 +46,7 @@ def product(name: str) -> Path:
 
 def find(name: str) -> Step:
     """The step that makes product `name`; raises UsageError with the names there are."""
-    from course_lib.chapters import steps  # chapters know their steps; the workspace only runs them
-
-    known = steps()
+    known = chapters.steps()
     if name not in known:
         raise UsageError(f"product {name!r} does not exist in profile {config.profile()}; allowed: {', '.join(known)}")
     return known[name]
@@ -147,7 +118,7 @@ def _ensure(step: Step) -> Path:
         print(f"building {step.name} ({now.reason or now.kind})", flush=True)
         for left in target.parent.glob(f".{target.name}.*.tmp"):  # from a killed run; the lock says nobody uses it
             shutil.rmtree(left, ignore_errors=True)
-        with files.atomic_folder(target) as folder:
+        with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()
             counts = step.build(folder, inputs)
             _write_manifest(folder, step, counts, time.perf_counter() - started)
@@ -187,15 +158,16 @@ def _settings(step: Step) -> Any:
 
 
 @cache
-def _package_digest(package: str) -> str:
-    """Hash of the modules of a package that take part in building: all but its figures and its command line."""
-    modules = sorted((Path(__file__).parent / package).glob("*.py"))
-    contents = (module.read_bytes() for module in modules if module.name not in ("figures.py", "cli.py"))
+def _digest(code: str) -> str:
+    """Hash of a module, or of the modules of a package that take part in building: all but its figures and command line."""
+    place = Path(__file__).parent / code
+    modules = [place] if place.is_file() else sorted(place.glob("*.py"))
+    contents = (m.read_bytes() for m in modules if m == place or m.name not in ("figures.py", "cli.py"))
     return sha256(b"\0".join(contents)).hexdigest()
 
 
 def _code_digest(step: Step) -> dict[str, str]:
-    return {package: _package_digest(package) for package in step.code}
+    return {code: _digest(code) for code in step.code}
 
 
 def _key(source: Path | str) -> str:

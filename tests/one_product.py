@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import chapters, workspace
-from course_lib.workspace import Step
+from course_lib.step import Step
 
 NAME = "part/thing"
 

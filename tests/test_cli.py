@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import chapters, cli, workspace
-from course_lib.workspace import Step
+from course_lib import chapters, cli, paths, workspace
+from course_lib.step import Step
 
 COMMAND = [sys.executable, "-m", "course_lib.cli"]
 HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
@@ -23,7 +23,7 @@ HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sent
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Commands run in an empty folder, with the checkout on the path."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(workspace.REPOSITORY))
+    monkeypatch.setenv("PYTHONPATH", str(paths.REPOSITORY))
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
 

@@ -58,6 +58,7 @@ def test_plain_text_in_any_batches_gives_every_document_whole(
     tmp_path_factory: pytest.TempPathFactory, blocks: list[list[str]], size: int, end: str
 ) -> None:
     path = write(tmp_path_factory.getbasetemp() / "x.txt", (end + end).join(end.join(block) for block in blocks))
+    size = max(size, path.stat().st_size // documents.LONGEST + 1)  # no document is longer than a batch may get
     found = [text for batch in documents.read_batches(path, size) for text in documents.texts(batch)]
     assert found == ["\n".join(block) for block in blocks]
 
@@ -127,3 +128,10 @@ def test_no_file_a_folder_an_empty_file(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.jsonl").endswith("none.jsonl: no such file")
     assert refusal(tmp_path).endswith("is a directory, expected a file")
     assert refusal(write(tmp_path / "x.jsonl", b"")).endswith("x.jsonl: the file is empty")
+
+
+def test_plain_text_without_empty_lines_is_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", "一行\n" * 1000)
+    batches = list(documents.read_batches(path, 100))
+    assert max(batch.size for batch in batches) <= 100 * documents.LONGEST + 7
+    assert "\n".join(text for batch in batches for text in documents.texts(batch)) == "\n".join(["一行"] * 1000)

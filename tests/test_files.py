@@ -89,7 +89,7 @@ def test_a_folder_is_no_place_for_a_file_nor_a_file_for_a_folder(tmp_path: Path)
 def test_a_folder_appears_when_it_is_whole_and_replaces_the_earlier_one(tmp_path: Path) -> None:
     target = tmp_path / "new" / "product"
     for round_ in ("first", "second"):
-        with files.atomic_folder(target) as folder:
+        with files.atomic_folder(target, ours=True) as folder:
             assert names(folder) == set()
             (folder / round_).write_text("x")
             (folder / "deep").mkdir()
@@ -104,7 +104,7 @@ def test_an_error_leaves_the_earlier_folder(tmp_path: Path, error: BaseException
     target = tmp_path / "product"
     target.mkdir()
     (target / "earlier").write_text("x")
-    with pytest.raises(type(error)) as caught, files.atomic_folder(target) as folder:
+    with pytest.raises(type(error)) as caught, files.atomic_folder(target, ours=True) as folder:
         (folder / "half").write_text("x")
         raise error
     assert caught.value is error
@@ -165,3 +165,30 @@ def test_human_size_is_right_to_its_last_digit(size: int) -> None:
     scale = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}[unit]
     assert float(number) < 1000 or unit == "TB"
     assert abs(float(number) * scale - size) <= scale * 0.0501
+
+
+def test_nobodys_files_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "thesis.txt").write_text("years of work")
+    for target in (tmp_path / "docs", tmp_path):
+        with pytest.raises(UsageError, match="holds other files"), files.atomic_folder(target):
+            raise AssertionError("the block must not run")
+    assert (tmp_path / "docs" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "product").mkdir()
+    (tmp_path / "product" / "preparation.json").write_text("{}")
+    with files.atomic_folder(tmp_path / "product") as folder:
+        (folder / "new").write_text("x")
+    assert [path.name for path in (tmp_path / "product").iterdir()] == ["new"]
+
+
+def test_a_product_may_not_replace_its_input(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "a.jsonl")
+    with pytest.raises(UsageError, match="is the input itself"):
+        files.require_other(tmp_path / "a.jsonl", tmp_path / "link")
+    files.require_other(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+
+
+def test_inner_suffix() -> None:
+    endings = {"a.txt": ".txt", "a.txt.xz": ".txt", "a.txt.jsonl": ".jsonl", "a.xz": "", "a": ""}
+    assert {name: files.inner_suffix(Path(name)) for name in endings} == endings

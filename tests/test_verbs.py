@@ -47,7 +47,7 @@ def test_unigram_from_a_yaml_that_names_input_and_output(tmp_path: Path, capsys:
     course(capsys, "corpus", "wikipedia", workspace.data("jawiki-sample.xml.bz2"), "-o", tmp_path / "wiki.jsonl")
     config = tmp_path / "unigram.yaml"
     config.write_text(
-        f"input: [{tmp_path / 'wiki.jsonl'}]\noutput_dir: {tmp_path / 'out'}\nvocab_size: 5000\n", encoding="utf8"
+        f"input: {tmp_path / 'wiki.jsonl'}\noutput_dir: {tmp_path / 'out'}\nvocab_size: 5000\n", encoding="utf8"
     )
     assert "4500 entries" in course(capsys, "tokenizer", "unigram", "-c", config, "--set", "vocab_size=4500")
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {
@@ -61,3 +61,20 @@ def test_unigram_without_input_says_what_is_missing(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as ended:
         cli.main(["tokenizer", "unigram"])
     assert ended.value.code == 2 and capsys.readouterr().err.startswith("course: input, output_dir:")
+
+
+def test_a_profile_name_as_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lines.txt").write_text("雨 が 降る 。\n", encoding="utf8")
+    with pytest.raises(SystemExit):
+        cli.main(["tokenizer", "bpe", str(tmp_path / "lines.txt"), "-o", str(tmp_path / "out"), "-c", "xl.yaml"])
+    assert "vocab_size: 50000 is more than" in capsys.readouterr().err
+
+
+def test_output_that_would_cost_something_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "雨。"}\n', encoding="utf8")
+    for arguments in (["segment", "a.jsonl", "-o", "a.jsonl"], ["tokenizer", "bpe", "a.jsonl", "-o", "."]):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+            patch.chdir(tmp_path)
+            cli.main(arguments)
+        assert ended.value.code == 2 and capsys.readouterr().err.startswith("course: -o ")
+    assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == '{"text": "雨。"}\n'

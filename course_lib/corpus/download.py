@@ -15,18 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass as plain
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from filelock import FileLock, Timeout
 
-from course_lib.corpus.config import DownloadConfig
+from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.corpus.integrity import Checksum, container_flaw, digest, read_checksum
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, human_size
 
-Dataset = Literal["jawiki", "cc100"]
 DUMP = "pages-articles-multistream.xml.bz2"
 
 

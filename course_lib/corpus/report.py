@@ -2,7 +2,7 @@
 
 Used by every verb that reads a source and writes documents (web text, Wikipedia). It counts; it decides nothing, and it
 holds no times or machine names, so that the same input gives the same report.
-Characters are Unicode code points without line breaks, counted after cleaning.
+Characters are Unicode code points without line breaks.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -41,8 +41,8 @@ class Report:
     """The counts of one run, or of a part of it (`merge` the parts in order).
 
     `limits` names the reasons that there are, with the threshold of each as text: a reason that took nothing still has a
-    row in the table. `removed` counts whole documents and `lines` counts lines; nothing is in both, so
-    characters_in = characters_out + those of `removed` + those of `lines`. Lines that never became text (too long,
+    row in the table. `removed` counts whole documents and `lines` counts lines; nothing is in both, so for
+    web text characters_in = characters_out + those of `removed` + those of `lines` (an article also loses markup: `counts`). Lines that never became text (too long,
     not UTF-8) have no characters. `counts` is for whatever else a run wants to say.
     """
 

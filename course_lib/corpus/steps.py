@@ -2,27 +2,14 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic.dataclasses import dataclass
-
-from course_lib import config, workspace
-from course_lib.config import STRICT, setting
-from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
+from course_lib import config
+from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
 from course_lib.parallel import default_workers
-from course_lib.workspace import Step
+from course_lib.paths import data, root
+from course_lib.step import Step
 
-
-@dataclass(frozen=True, config=STRICT)
-class Sources:
-    """Where a profile's raw text comes from."""
-
-    wikipedia: Literal["bundled", "download"] = setting("bundled", "the sample in data/, or the real dump")
-    webtext: Literal["bundled", "download"] = setting("bundled", "the sample in data/, or CC-100")
-    date: str = setting("latest", "date of the Wikipedia dump, as 20261101, or latest")
-
-
-Dataset = Literal["jawiki", "cc100"]
 BUNDLED: dict[Dataset, str] = {"jawiki": "jawiki-sample.xml.bz2", "cc100": "webtext-sample.txt.xz"}
 DOCUMENTS = "documents.jsonl"  # the file inside each product
 
@@ -30,50 +17,56 @@ DOCUMENTS = "documents.jsonl"  # the file inside each product
 def steps() -> list[Step]:
     """wikipedia and webtext; before them their downloads where the profile asks for the real thing."""
     sources = config.section("corpus.sources", Sources)
-    made = []
-    plan: tuple[tuple[str, Dataset, str], ...] = (
-        ("wikipedia", "jawiki", sources.wikipedia),
-        ("webtext", "cc100", sources.webtext),
-    )
-    for name, dataset, kind in plan:
-        raw: Path | str = workspace.data(BUNDLED[dataset]) if kind == "bundled" else f"corpus/{dataset}"
-        if isinstance(raw, str):
-            made.append(
-                Step(
-                    raw,
-                    partial(_download, dataset, sources.date),
-                    config.section("corpus.download", DownloadConfig),
-                    (),
-                )
-            )
-        build, cls = (_wikipedia, WikipediaConfig) if name == "wikipedia" else (_webtext, WebtextConfig)
-        made.append(Step(f"corpus/{name}", build, config.section(f"corpus.{name}", cls), (raw,), ("corpus",)))
-    return made
+    wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
+    webtext = config.section("corpus.webtext", WebtextConfig)
+    return [
+        *_download_step("jawiki", sources.wikipedia, str(sources.date)),
+        *_download_step("cc100", sources.webtext, "latest"),
+        Step(
+            "corpus/wikipedia",
+            partial(_wikipedia, wikipedia),
+            wikipedia,
+            (_raw("jawiki", sources.wikipedia),),
+            ("corpus",),
+        ),
+        Step("corpus/webtext", partial(_webtext, webtext), webtext, (_raw("cc100", sources.webtext),), ("corpus",)),
+    ]
 
 
-def _download(dataset: Dataset, date: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+def _download_step(dataset: Dataset, kind: str, date: str) -> list[Step]:
+    settings = config.section("corpus.download", DownloadConfig)
+    recorded = {"dataset": dataset, "date": date} | config.to_dict(settings)
+    made = Step(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())
+    return [made] if kind == "download" else []
+
+
+def _raw(dataset: Dataset, kind: str) -> Path | str:
+    return f"corpus/{dataset}" if kind == "download" else data(BUNDLED[dataset])
+
+
+def _download(
+    settings: DownloadConfig, dataset: Dataset, date: str, folder: Path, _inputs: list[Path]
+) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
     # outside of the chapter: a broken download is resumed, and `course clean` does not cost another one
-    path = download(dataset, workspace.root() / "downloads", date, config.section("corpus.download", DownloadConfig))
+    path = download(dataset, root() / "downloads", date, settings)
     (folder / path.name).hardlink_to(path)
     return {"bytes": path.stat().st_size}
 
 
-def _wikipedia(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _wikipedia(settings: WikipediaConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.corpus.wikipedia import extract
 
-    settings = config.section("corpus.wikipedia", WikipediaConfig)
-    return extract(_raw(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
+    return extract(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
 
 
-def _webtext(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _webtext(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
-    settings = config.section("corpus.webtext", WebtextConfig)
-    return clean_webtext(_raw(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
+    return clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
 
 
-def _raw(source: Path) -> Path:
+def _file(source: Path) -> Path:
     """The file itself, or the one file of a download's product."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

@@ -22,7 +22,7 @@ from course_lib.corpus.filters import FILTERS, first_failure
 from course_lib.corpus.report import Report
 from course_lib.corpus.webfile import Batch, Documents
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, require_file
+from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
@@ -54,6 +54,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     report = Report("webtext", source.name, limits=_limits(settings), examples=settings.examples)
     documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
     size = require_file(source).stat().st_size
+    require_other(source, target)
     repeats = _Repeats(settings, report)
     with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"cleaning {source.name}") as bar:
         for read, filtered in ordered_map(partial(_filter, settings), documents, workers):

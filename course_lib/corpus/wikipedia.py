@@ -20,7 +20,7 @@ from course_lib.corpus.dump import PAGE, PAGE_END, Damaged, Piece, decompress, r
 from course_lib.corpus.report import Report
 from course_lib.corpus.wikitext import to_text
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, require_file
+from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
@@ -55,6 +55,7 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
     report = Report("wikipedia", source.name, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
     work = partial(_extract_piece, source, settings)
     size = require_file(source).stat().st_size
+    require_other(source, target)
     with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"extracting {source.name}") as bar:
         carry = b""
         for piece in ordered_map(work, read_pieces(source), workers):

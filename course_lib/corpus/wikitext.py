@@ -30,25 +30,26 @@ LITERAL = str.maketrans(
     "[]{}<>|'", "［］｛｝＜＞｜’"
 )  # what nowiki shows as it stands can no longer be taken for markup
 MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>(.*?)</\1>", re.S | re.I)
-REFERENCE = re.compile(
-    r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>|<references\b[^<>]*/>|<references\b[^<>]*>.*?</references>", re.S | re.I
-)
+REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>.*?</\1\s*>", re.S | re.I)
+SELF_CLOSED_REFERENCE = re.compile(r"<(?:ref|references)\b[^<>]*/>", re.I)
 CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>(.*?)</\1\s*>", re.S | re.I)
-BLOCK = re.compile(
-    r"<(gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|templatestyles|"
-    r"section|rt|rp|style)\b[^<>]*(?:/>|>.*?</\1\s*>)",
-    re.S | re.I,
+BLOCKS = (
+    "gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|templatestyles|"
+    "section|rt|rp|style"
 )
+BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>.*?</\1\s*>", re.S | re.I)
+SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
+CLOSING_TAG = re.compile(r"</([a-z]+)\s*>", re.I)
 BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|table|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
 EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")  # 10<sup>3</sup> must not become 103
-EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|news:)?//?[^\s\[\]<>]*[ 　]*([^\[\]\n]*)\]")
+EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*(?:[ 　]+([^\[\]\n]*))?\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
 FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
-INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=\S)")
-PROJECT = re.compile(r":?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:+", re.I)
+INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
+PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
 TABLE_EDGE = re.compile(r"^[ :;*#\t]*\{\||^[ \t]*\|\}(?!\})", re.M)
@@ -60,7 +61,7 @@ LIST_MARK = re.compile(r"[*#:;]+[ 　]*")
 # what removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
 OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-CLOSING = re.compile(r"[\s、，,;；・／/]+([）)])")
+CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")  # bounded: a page of spaces must not take hours
 COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+")
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 
@@ -77,12 +78,12 @@ def to_text(
     passes: tuple[tuple[str, Remover], ...] = (
         ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
         ("markup", _literals),
-        ("formulas", lambda t: MATH.sub(_formula, t)),
-        ("references", lambda t: REFERENCE.sub("", t)),
-        ("code", lambda t: CODE.sub(_code, t)),
-        ("galleries", lambda t: BLOCK.sub("", t)),
+        ("formulas", lambda t: _pairs(MATH, _formula, t)),
+        ("references", lambda t: _pairs(REFERENCE, "", SELF_CLOSED_REFERENCE.sub("", t))),
+        ("code", lambda t: _pairs(CODE, _code, t)),
+        ("galleries", lambda t: _pairs(BLOCK, "", SELF_CLOSED_BLOCK.sub("", t))),
         ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
-        ("links", lambda t: EXTERNAL.sub(r"\1", t)),
+        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
         ("links", lambda t: _innermost(LINK, _link, t)),
         ("templates", lambda t: _innermost(TEMPLATE, lambda m: _template(m, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
@@ -106,6 +107,15 @@ def to_text(
     return text
 
 
+def _pairs(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
+    """Replaces <tag>…</tag>. Only up to the last closing tag of its kind: openings behind it would each search to the end in vain."""
+    last = 0
+    for closing in CLOSING_TAG.finditer(text):
+        if pattern.match(f"<{closing[1]}></{closing[1]}>"):
+            last = closing.end()
+    return pattern.sub(replacement, text[:last]) + text[last:]
+
+
 def _innermost(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
     """Replaces innermost pairs until none is left; each round removes one level of nesting."""
     found = 1
@@ -115,7 +125,11 @@ def _innermost(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]
 
 
 def _literals(text: str) -> str:
-    return NOWIKI.sub(lambda m: (m[1] or "").translate(LITERAL), text) if "<nowiki" in text else text
+    return (
+        NOWIKI.sub(lambda m: (m[1] or "").translate(LITERAL), text)
+        if "</nowiki>" in text
+        else text.replace("<nowiki/>", "")
+    )
 
 
 def _formula(match: re.Match[str]) -> str:
@@ -135,7 +149,7 @@ def _link(match: re.Match[str]) -> str:
         return ""
     if bar and label.strip():
         return label
-    target = PROJECT.sub("", target, count=1) if ":" in target else target
+    target = PROJECT.sub("", target, count=1) if ":" in target and "::" not in target else target
     if bar:  # [[ローマ (曖昧さ回避)|]] shows the target without its brackets
         return re.sub(r"\s*[（(].*[）)]$", "", target)
     return target.lstrip(":").replace("_", " ") if "#" not in target else target.lstrip(":#").replace("#", "の")
@@ -229,8 +243,8 @@ def _tidy(text: str) -> str:
     found = 1
     while found:  # an emptied pair inside another empties that one too
         text, found = EMPTY.subn("", text)
-    text = CLOSING.sub(r"\1", OPENING.sub(r"\1", text))
-    return SPACES.sub(lambda m: "" if m[1] else " ", COMMAS.sub("", text))
+    text = SPACES.sub(lambda m: "" if m[1] else " ", text)
+    return COMMAS.sub("", CLOSING.sub(r"\1", OPENING.sub(r"\1", text)))
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:

@@ -22,7 +22,7 @@ def _check_normal(answer: Any) -> str | None:
         "ーー": "a run of ー becomes one ー",
         "Ｌ": "full-width letters become half-width",
         "1": "① is what NFKC would change; neologdn leaves it",
-        " ": "spaces between Japanese characters go, ① counts as one",
+        " ": "spaces beside Japanese characters go",
     }
     reason = next(
         (text for sign, text in mistakes.items() if sign in answer and sign not in wanted),
@@ -85,7 +85,7 @@ CHAPTER = Chapter(
         _check_normal,
         (
             "Go through it character by character: letters, the space, 〜, ー, the next space, ①.",
-            "Two things stay: ①, and nothing else that NFKC would change.",
+            "① stays: only NFKC would change it.",
         ),
         NORMAL,
         "Spaces beside Japanese characters go, 〜 goes, ー is squeezed, full-width letters become ASCII, ① stays.",

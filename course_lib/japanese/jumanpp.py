@@ -18,7 +18,7 @@ from typing import Any
 from course_lib.errors import CourseError, UsageError
 
 LONGEST_PIECE = 4096  # bytes; the program drops a longer line
-LONGEST_RUN = 100  # characters of one class; its memory grows with the cube (100: 0.05 GB at most, 400: 2 GB)
+LONGEST_RUN = 100  # characters of one class; its memory grows with the cube (500 take 0.5 GB, for some characters 5 GB)
 BATCH = 1 << 18  # bytes sent to one process
 EXAMPLES_KEPT = 20  # failures remembered with their text
 SEPARATOR = "\x1f"  # between words in the program's output; never in what is sent

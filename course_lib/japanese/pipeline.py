@@ -13,7 +13,7 @@ from typing import Protocol
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write
+from course_lib.files import atomic_write, require_other
 from course_lib.japanese import mecab
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.normalize import normalize
@@ -71,6 +71,7 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
     Raises CourseError naming file and line of unreadable input, or if Juman++ is asked for and not there.
     """
     settings = settings or SegmentConfig()
+    require_other(source, target)
     _segmenter(settings.segmenter)  # a missing part is named before any work
     total = SegmentReport()
     started = perf_counter()

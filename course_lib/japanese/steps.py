@@ -1,5 +1,6 @@
 """Products of chapter 2: the documents of chapter 1 as segmented lines."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from course_lib import config
 from course_lib.corpus.steps import DOCUMENTS
 from course_lib.japanese.config import SegmentConfig
 from course_lib.parallel import default_workers
-from course_lib.workspace import Step
+from course_lib.step import Step
 
 LINES = "lines.txt"  # the file inside each product
 
@@ -15,16 +16,15 @@ LINES = "lines.txt"  # the file inside each product
 def steps() -> list[Step]:
     """One product per source: japanese/wikipedia and japanese/webtext."""
     settings = config.section("japanese.segment", SegmentConfig)
+    names = ("wikipedia", "webtext")
     return [
-        Step(f"japanese/{name}", _segment, settings, (f"corpus/{name}",), ("japanese",))
-        for name in ("wikipedia", "webtext")
+        Step(f"japanese/{n}", partial(_segment, settings), settings, (f"corpus/{n}",), ("japanese",)) for n in names
     ]
 
 
-def _segment(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _segment(settings: SegmentConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.japanese.pipeline import segment_file
 
-    settings = config.section("japanese.segment", SegmentConfig)
     report = segment_file(inputs[0] / DOCUMENTS, folder / LINES, settings, default_workers())
     return {
         "documents": report.documents,

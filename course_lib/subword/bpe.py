@@ -27,9 +27,9 @@ def train_bpe(
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
-    tokenizer = _train(sources, segmented, settings, show_progress)
-    _check_size(tokenizer.get_vocab_size(), sources, settings)
     with atomic_folder(target) as place:
+        tokenizer = _train(sources, segmented, settings, show_progress)
+        _check_size(tokenizer.get_vocab_size(), sources, settings)
         folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), place)
     return {"vocabulary": tokenizer.get_vocab_size()}
 
@@ -64,9 +64,9 @@ def _train(sources: Sequence[Path], segmented: bool, settings: BpeConfig, show_p
     if segmented:
         try:
             tokenizer.train([str(path) for path in sources], trainer)
-        except Exception:  # the library raises no narrower one
+        except Exception as error:  # the library raises no narrower one
             text.check_lines(sources)  # names a line that is not UTF-8
-            raise
+            raise CourseError(f"{', '.join(map(str, sources))}: tokenizers: {error}") from error
     else:
         lines = text.sentences(sources)
         tokenizer.train_from_iterator(map(mark, lines) if settings.lossless else lines, trainer)

@@ -47,7 +47,8 @@ def unigram(
     from course_lib.subword.unigram import train_unigram
 
     settings = options.settings(UnigramConfig, "subword.unigram", config, overrides)
-    inputs, target = sources or list(settings.input), output or settings.output_dir
+    named = [settings.input] if isinstance(settings.input, Path) else list(settings.input)
+    inputs, target = sources or named, output or settings.output_dir
     if not inputs or target is None:
         raise UsageError("input, output_dir: give IN... and -o OUT, or both keys in the YAML of -c")
     print(f"{train_unigram(inputs, target, settings)['vocabulary']} entries → {target}")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
 from course_lib.subword.config import UNKNOWN
 from course_lib.subword.folder import Codec
@@ -25,8 +26,10 @@ class Measures:
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
-    """Measures every codec on the same sentences, in the order given."""
+    """Measures every codec on the same sentences, in the order given. Raises CourseError if there is no text."""
     texts = [text for sentence in sentences if (text := normalize(sentence))]
+    if not texts:
+        raise CourseError("nothing to compare tokenizers on: no sentence with text")
     return [_measure(name, codec, texts) for name, codec in codecs.items()]
 
 

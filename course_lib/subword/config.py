@@ -18,9 +18,9 @@ UNKNOWN, BEGIN, END = SPECIALS = (
 class BpeConfig:
     """BPE by `tokenizers`, as the GPT-2 XL recipe trains it: Whitespace pre-tokenizer, specials first."""
 
-    vocab_size: int = setting(50_000, "entries, specials and byte tokens included", ge=3)
-    min_frequency: int = setting(1, "occurrences a pair needs to be merged", ge=1)
-    limit_alphabet: int = setting(8_000, "single characters kept, most frequent first", ge=1)
+    vocab_size: int = setting(50_000, "entries, specials and byte tokens included", ge=3, le=2_000_000)
+    min_frequency: int = setting(1, "occurrences a pair needs to be merged", ge=1, le=10**9)
+    limit_alphabet: int = setting(8_000, "single characters kept, most frequent first", ge=1, le=0x110000)
     lossless: bool = setting(
         True, "decode to the text before segmentation; false is the recipe, which decodes to words and spaces"
     )
@@ -31,14 +31,14 @@ class BpeConfig:
 class UnigramConfig:
     """Unigram or BPE by `sentencepiece`."""
 
-    input: tuple[Path, ...] = setting(
+    input: Path | tuple[Path, ...] = setting(
         (), "JSONL documents or segmented .txt lines; the command line's files come first"
     )
     output_dir: Path | None = setting(None, "folder of the product; -o comes first")
     model_type: Literal["unigram", "bpe"] = setting("unigram", "the algorithm")
-    vocab_size: int = setting(32_000, "entries, specials and byte tokens included", ge=3)
-    character_coverage: float = setting(0.9995, "share of the corpus's characters that get an entry", gt=0, le=1)
+    vocab_size: int = setting(32_000, "entries, specials and byte tokens included", ge=3, le=2_000_000)
+    character_coverage: float = setting(0.9995, "share of the corpus's characters that get an entry", ge=0.98, le=1)
     byte_fallback: bool = setting(True, "write other characters as bytes (256 entries) instead of <unk>")
-    max_sentence_length: int = setting(16_384, "longer lines are left out of training [bytes]", ge=10)
-    input_sentence_size: int = setting(0, "train on a random sample of so many lines; 0 = all", ge=0)
-    threads: int = setting(2, "threads of the trainer", ge=1)
+    max_sentence_length: int = setting(16_384, "longer lines are left out of training [bytes]", ge=10, le=10**9)
+    input_sentence_size: int = setting(0, "train on a random sample of so many lines; 0 = all", ge=0, le=10**9)
+    threads: int = setting(2, "threads of the trainer", ge=1, le=1024)

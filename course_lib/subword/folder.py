@@ -63,20 +63,19 @@ def load(folder: Path) -> Codec:
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json and preparation.json into an existing folder."""
-    specials: dict[str, Any] = {"unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END, "pad_token": END}
-    config = specials | {
+    """Writes tokenizer.json, tokenizer_config.json and preparation.json into an existing folder."""
+    config: dict[str, Any] = {
+        "unk_token": UNKNOWN,
+        "bos_token": BEGIN,
+        "eos_token": END,
+        "pad_token": END,
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,  # else decoding eats spaces before punctuation
         "padding_side": "right",
         "model_max_length": 1024,
     }
     tokenizer.save(str(folder / "tokenizer.json"))
-    for name, content in {
-        "tokenizer_config.json": config,
-        "special_tokens_map.json": specials,
-        "preparation.json": asdict(preparation),
-    }.items():
+    for name, content in {"tokenizer_config.json": config, "preparation.json": asdict(preparation)}.items():
         (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 

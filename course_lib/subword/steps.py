@@ -8,8 +8,8 @@ from typing import Any
 from course_lib import config
 from course_lib.corpus.steps import DOCUMENTS
 from course_lib.japanese.steps import LINES
+from course_lib.step import Step
 from course_lib.subword.config import BpeConfig, UnigramConfig
-from course_lib.workspace import Step
 
 SEGMENTED = ("japanese/wikipedia", "japanese/webtext")
 RAW = ("corpus/wikipedia", "corpus/webtext")

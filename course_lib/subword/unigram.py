@@ -5,6 +5,7 @@ which tests compare id by id.
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: Unig
             remove_extra_whitespaces=False,
             unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
             unk_piece=UNKNOWN, bos_piece=BEGIN, eos_piece=END,
-            minloglevel=2,
+            minloglevel=0 if sys.stderr.isatty() else 2,  # sentencepiece's own progress, where somebody watches
         )  # fmt: skip
     except RuntimeError as error:
         raise CourseError(_explain(error, sources, settings)) from None
@@ -94,7 +95,7 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
     )
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="always", split=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
     if segmented:
         tokenizer.decoder = folder.lossless_decoder(fallback, WORD)
     else:

@@ -2,6 +2,7 @@
 
 import bz2
 import re
+import time
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -47,6 +48,10 @@ CASES = [
     ),
     ("{{仮リンク|表示|en|Shown}}と{{仮リンク|a|en|b|label=札}}と{{要出典範囲|主張|date=2024}}。", "表示と札と主張。"),
     ("閉じない{{template|x\n\n== 見出し ==\n本文[[リンク。", "閉じないtemplate|x\n\n見出し\n本文リンク。"),
+    (
+        "[mailto:a@example.jp 事務局]、東京[/toːkjoː/]、[[std::vector]]、[[s:en:Foo]]",
+        "事務局、東京[/toːkjoː/]、std::vector、Foo",
+    ),
     ("A &lt; B は <3 と違う。", "A < B は <3 と違う。"),
     ("", ""),
 ]
@@ -60,6 +65,26 @@ def test_rule(markup: str, text: str) -> None:
 def test_nesting_of_any_depth_is_linear_enough() -> None:
     assert to_text("{{a|" * 500 + "x" + "}}" * 500 + "本文") == "本文"
     assert to_text("[[ファイル:a|" * 200 + "x" + "]]" * 200 + "本文") == "本文"
+
+
+HOSTILE = ["( " + " " * 200_000, "[http://" + "a" * 200_000, "、" * 200_000 + "x", "\n" * 200_000 + ")", "''" * 100_000]
+HOSTILE += [f"<{tag}>x" * 30_000 for tag in ("ref", "math", "nowiki", "gallery", "syntaxhighlight", "references", "b")]
+HOSTILE += [
+    "{{" * 50_000,
+    "[[" * 50_000,
+    "{|\n" * 50_000,
+    "（" * 100_000,
+    "<!--" * 50_000,
+    "==" * 100_000,
+    "{{a|" * 300 + "}}" * 300,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
+def test_a_vandalised_page_takes_no_hours(text: str) -> None:
+    started = time.process_time()
+    to_text(text)
+    assert time.process_time() - started < 2
 
 
 def test_removed_characters_are_counted_by_reason() -> None:

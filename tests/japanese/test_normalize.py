@@ -15,6 +15,7 @@ from hypothesis import strategies as st
         ("検索 エンジン 自作 入門", "検索エンジン自作入門"),
         ("Visual   Studio　Code", "Visual Studio Code"),
         ("か\u3099", "が"),
+        ("ﾊ\u3099", "バ"),
         ("１０〜２０人、1990年～2000年、〜だった〜", "10~20人、1990年~2000年、だった"),
         ("example.jp/~name", "example.jp/~name"),
         ("ＧＰＴ－２とＣＤ―ＲＯＭ", "GPT-2とCD-ROM"),
@@ -44,6 +45,6 @@ def test_result_has_no_white_space_but_single_spaces_and_line_breaks(text: str) 
     assert "▁" not in normal and "  " not in normal
 
 
-@given(st.text())
+@given(st.text() | st.text(alphabet="かハﾊｰー〜~－-1aＡ\u3099\u309aﾞ 　。!／/"))
 def test_normalizing_twice_changes_nothing(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
