@@ -27,9 +27,9 @@ class Chapter:
 
 
 CHAPTERS = (
-    Chapter(1, "corpus", "01_corpus_prep", "Corpus: from raw dumps to clean documents"),
-    Chapter(2, "japanese", "02_normalize_and_segment", "Japanese text: normalization and segmentation"),
-    Chapter(3, "subword", "03_tokenizers", "Tokenizers: BPE and Unigram"),
+    Chapter(1, "corpus", "01_corpus_prep", "Corpus"),
+    Chapter(2, "japanese", "02_normalize_and_segment", "Normalization and segmentation"),
+    Chapter(3, "subword", "03_tokenizers", "Tokenizers"),
 )
 
 

@@ -39,7 +39,7 @@ def run(chapter: ChapterName = "all") -> None:
             workspace.product(name)
         products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
         took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
-        print(f"{selected.number} {selected.package}: {took}; {products}", flush=True)
+        print(f"{selected.number} {selected.title}: {took}; {products}", flush=True)
     executed = workspace.root()
     print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
 

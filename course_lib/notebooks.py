@@ -63,7 +63,7 @@ def execute(source: Path, target: Path) -> int:
 def tidy(notebook: nbformat.NotebookNode) -> None:
     """Removes what differs from run to run and tells a reader nothing: timings and widget state."""
     notebook.metadata.pop("widgets", None)
-    notebook.metadata["language_info"] = {"name": "python"}
+    notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":

@@ -214,7 +214,7 @@ def test_run_builds_what_is_not_fresh_and_says_so(small: Small, capsys: pytest.C
     assert cli._main(["run"]) == 0
     assert small.built == []
     told = capsys.readouterr().out.splitlines()
-    assert [line.split(";")[0] for line in told[:2]] == ["1 corpus: up to date", "2 japanese: up to date"]
+    assert [line.split(";")[0] for line in told[:2]] == ["1 Corpus: up to date", "2 Normalization and segmentation: up to date"]
     assert told[-1].startswith("Next: ")
     small.settings["n"] = 2
     assert cli._main(["run", "corpus"]) == 0

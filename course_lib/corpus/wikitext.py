@@ -39,6 +39,7 @@ BLOCKS = (
 )
 BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>.*?</\1\s*>", re.S | re.I)
 SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
+MANY_TAGS = 2000
 CLOSING_TAG = re.compile(r"</([a-z]+)\s*>", re.I)
 BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|table|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
@@ -57,6 +58,7 @@ NAMED = re.compile(r"\s*([^\s=<>\[\]]+)\s*=(.*)", re.S)
 MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
 QUOTES = re.compile(r"''+")
 HEADING = re.compile(r"^(={1,6})\s*(.*?)\s*\1\s*$")
+WORD = re.compile(r"\w")
 LIST_MARK = re.compile(r"[*#:;]+[ 　]*")
 # what removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
@@ -108,11 +110,12 @@ def to_text(
 
 
 def _pairs(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
-    """Replaces <tag>…</tag>. Only up to the last closing tag of its kind: openings behind it would each search to the end in vain."""
-    last = 0
-    for closing in CLOSING_TAG.finditer(text):
-        if pattern.match(f"<{closing[1]}></{closing[1]}>"):
-            last = closing.end()
+    """Replaces <tag>…</tag>. On a page with very many tags only up to the last closing one of its kind: openings behind it, each
+    searching to the end in vain, would take hours."""
+    last = len(text)
+    if text.count("<") > MANY_TAGS:
+        closings = (c for c in CLOSING_TAG.finditer(text) if pattern.match(f"<{c[1]}></{c[1]}>"))
+        last = max((closing.end() for closing in closings), default=0)
     return pattern.sub(replacement, text[:last]) + text[last:]
 
 
@@ -145,14 +148,16 @@ def _code(match: re.Match[str]) -> str:
 def _link(match: re.Match[str]) -> str:
     """[[target|label]] → label; files, categories and links to other languages → nothing."""
     target, bar, label = match[1].partition("|")
-    if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
-        return ""
-    if bar and label.strip():
+    if ":" in target:
+        if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
+            return ""
+        if "::" not in target:
+            target = PROJECT.sub("", target, count=1)
+    if label and not label.isspace():
         return label
-    target = PROJECT.sub("", target, count=1) if ":" in target and "::" not in target else target
     if bar:  # [[ローマ (曖昧さ回避)|]] shows the target without its brackets
         return re.sub(r"\s*[（(].*[）)]$", "", target)
-    return target.lstrip(":").replace("_", " ") if "#" not in target else target.lstrip(":#").replace("#", "の")
+    return target.lstrip("#").replace("_", " ").replace("#", "の")
 
 
 def _template(match: re.Match[str], title: str) -> str:
@@ -255,7 +260,7 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
     for line in map(str.strip, text.split("\n")):
         if not line:
             continue
-        if heading := HEADING.match(line):
+        if line[0] == "=" and (heading := HEADING.match(line)):
             level = len(heading[1])
             waiting = [entry for entry in waiting if entry[0] < level]
             if level <= dropped:
@@ -265,9 +270,9 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
             continue
         if dropped < 7 or line[0] in "|!" or line[:2] in ("{|", "}}") or line.startswith("----"):
             continue
-        mark = LIST_MARK.match(line)
-        line = line[mark.end() :] if mark else line
-        if not re.search(r"\w", line.replace(FORMULA, "")):
+        if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
+            line = line[mark.end() :]
+        if not WORD.search(line.replace(FORMULA, "")):
             continue
         lines += [part for _, title in waiting for part in ("", title)]
         waiting = []

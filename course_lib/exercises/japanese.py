@@ -70,7 +70,7 @@ def _check_f1(answer: Any) -> str | None:
     return run_cases(
         answer,
         [
-            (("外国 人 参政 権", "外国 人 参政 権"), 1.0, places),
+            (("外国 人 参政 権", "外国 人 参政 権"), 1.0, "identical lines share every boundary"),
             (("外国 人 参政 権", "外国 人参 政権"), 0.4, places),
             (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
             (("雨 が", "雨が"), 0.0, "the end of the line is no boundary"),

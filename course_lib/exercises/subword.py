@@ -1,43 +1,42 @@
 """Exercises of chapter 3."""
 
-from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise, run_cases
 
 
-def best_pair(words: dict[str, int]) -> tuple[str, str]:
-    """The pair of neighbouring characters that occurs most often in words with their frequencies: BPE's first merge."""
-    pairs: Counter[tuple[str, str]] = Counter()
-    for word, frequency in words.items():
-        for left, right in pairwise(word):
-            pairs[left, right] += frequency
-    return max(pairs, key=lambda pair: (pairs[pair], pair))
+def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
+    """The symbols of a word after all merges, applied in order."""
+    symbols = list(word)
+    for left, right in merges:
+        at = 0
+        while at < len(symbols) - 1:
+            if (symbols[at], symbols[at + 1]) == (left, right):
+                symbols[at : at + 2] = [left + right]
+            at += 1
+    return symbols
 
 
-def _check_pair(answer: Any) -> str | None:
+def _check_merges(answer: Any) -> str | None:
     return run_cases(
         answer,
         [
-            (({"ます": 5, "です": 3},), ("ま", "す"), "answer with the pair as a tuple"),
+            (("大学生", [("大", "学")]), ["大学", "生"], "merge the pair where it stands, keep the rest"),
+            (("雨", []), ["雨"], "without merges the characters stay"),
+            (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair stands, not once"),
+            (("abab", [("a", "b"), ("ab", "ab")]), ["abab"], "a merge can join what an earlier one made"),
             (
-                ({"勉強": 1, "学習": 9, "学校": 2},),
-                ("学", "習"),
-                "a word that occurs 9 times brings each of its pairs 9 times",
+                ("abc", [("b", "c"), ("a", "b")]),
+                ["a", "bc"],
+                "the order of the merges decides: b is used up by the first",
             ),
-            (({"aab": 2, "xyxyxy": 1},), ("x", "y"), "a pair can come several times within a word: xy three times"),
-            (
-                ({"abc": 3, "bcd": 4, "ab": 1},),
-                ("b", "c"),
-                "add up a pair's count over all words: bc is in two of them",
-            ),
+            (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
         ],
     )
 
 
-def characters_per_token(texts: list[str], encode: Callable[[str], list[int]]) -> float:
+def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]") -> float:
     """Characters of all texts over tokens of all texts."""
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
@@ -61,7 +60,7 @@ def _check_ratio(answer: Any) -> str | None:
     return run_cases(answer, cases)
 
 
-def is_lossless(codec: Any, text: str, normalize: Callable[[str], str]) -> bool:
+def is_lossless(codec: "Any", text: str, normalize: "Callable[[str], str]") -> bool:
     """Whether the codec gives the normalized text back."""
     return bool(codec.decode(codec.encode(text)) == normalize(text))
 
@@ -92,19 +91,19 @@ def _check_lossless(answer: Any) -> str | None:
 
 CHAPTER = Chapter(
     Exercise(
-        "write a function best_pair(words) for {word: frequency}: the pair of characters BPE merges first, as a tuple",
-        _check_pair,
+        "write a function apply_merges(word, merges) that gives the word's symbols after all merges, in order",
+        _check_merges,
         (
-            "zip(word, word[1:]) gives the neighbouring pairs of a word.",
-            "Count with a Counter, adding the word's frequency for each pair.",
+            "Begin with list(word). For each merge walk over the symbols with an index.",
+            "Where two neighbours are the pair, replace both by one: symbols[at:at + 2] = [left + right].",
         ),
-        best_pair,
-        "BPE is this step repeated: merge the pair everywhere, count again.",
+        apply_merges,
+        "Encoding repeats what training learned: the first merges were the most frequent, so they go first.",
     ),
     Exercise(
-        "write a function characters_per_token(texts, encode), where encode(text) gives a list of ids",
+        "write a function my_ratio(texts, encode): characters per token over all texts; encode(text) gives a list of ids",
         _check_ratio,
-        ("Two sums and one division.", "sum(map(len, texts)) / sum(len(encode(text)) for text in texts)"),
+        ("Two sums and one division.", "Add up over all texts first, then divide once."),
         characters_per_token,
         "Summing first weighs every token the same; a mean of each text's ratio would let one-word lines count like pages.",
     ),
