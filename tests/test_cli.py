@@ -206,7 +206,7 @@ def test_run_builds_what_is_not_fresh_and_says_so(small: Small, capsys: pytest.C
     assert cli._main(["run", "2"]) == 0
     assert small.built == ["corpus/first", "japanese/second"]
     assert re.search(
-        r"^2 japanese: \d+ s; second \d+ B$|^2 japanese: \d+ s; second [\d.]+ kB$",
+        r"^2 Normalization and segmentation: \d+ s; second \d+ B$|^2 Normalization and segmentation: \d+ s; second [\d.]+ kB$",
         capsys.readouterr().out,
         re.MULTILINE,
     )
@@ -214,7 +214,10 @@ def test_run_builds_what_is_not_fresh_and_says_so(small: Small, capsys: pytest.C
     assert cli._main(["run"]) == 0
     assert small.built == []
     told = capsys.readouterr().out.splitlines()
-    assert [line.split(";")[0] for line in told[:2]] == ["1 Corpus: up to date", "2 Normalization and segmentation: up to date"]
+    assert [line.split(";")[0] for line in told[:2]] == [
+        "1 Corpus: up to date",
+        "2 Normalization and segmentation: up to date",
+    ]
     assert told[-1].startswith("Next: ")
     small.settings["n"] = 2
     assert cli._main(["run", "corpus"]) == 0
