@@ -105,6 +105,8 @@ class Transfer:
 
         def attempt() -> int | None:
             response = self.client.head(url)
+            if response.status_code >= 500:  # asking again may help; fetching the file again is no answer to that
+                _refuse(response, url, (200,))
             length = response.headers.get("Content-Length", "")
             return int(length) if response.status_code == 200 and length.isdecimal() else None
 

@@ -1,5 +1,6 @@
 """Verbs of chapter 3."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,8 @@ def bpe(
     """Train BPE as the GPT-2 XL recipe does (library: tokenizers)."""
     from course_lib.subword.bpe import train_bpe
 
-    counts = train_bpe(sources, output, options.settings(BpeConfig, "subword.bpe", config, overrides))
+    settings = options.settings(BpeConfig, "subword.bpe", config, overrides)
+    counts = train_bpe(sources, output, settings, show_progress=sys.stderr.isatty())
     print(f"{counts['vocabulary']} entries → {output}")
 
 
@@ -51,4 +53,8 @@ def unigram(
     inputs, target = sources or named, output or settings.output_dir
     if not inputs or target is None:
         raise UsageError("input, output_dir: give IN... and -o OUT, or both keys in the YAML of -c")
-    print(f"{train_unigram(inputs, target, settings)['vocabulary']} entries → {target}")
+    counts = train_unigram(inputs, target, settings)
+    left_out = (
+        f", {counts['lines left out']} lines over max_sentence_length left out" if counts["lines left out"] else ""
+    )
+    print(f"{counts['vocabulary']} entries{left_out} → {target}")

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 from tokenizers import pre_tokenizers
 
 from course_lib.documents import read_texts
@@ -33,17 +34,38 @@ def sentences(paths: Iterable[Path]) -> Iterator[str]:
             yield from split_sentences(normalize(text))
 
 
-def check_lines(paths: Iterable[Path]) -> None:
-    """Raises CourseError naming the first line of the .txt files that is not UTF-8."""
+def check_lines(paths: Iterable[Path], longest: int = 1 << 62) -> int:
+    """How many lines of the .txt files are longer than `longest` bytes. Raises CourseError naming the first line that is not UTF-8."""
+    longer = 0
     for path in paths:
         decoder = codecs.getincrementaldecoder("utf8")()
+        begun = 0  # bytes of the line that the block before broke off
         try:
-            with open_binary(path) as file:  # in blocks, at 0.7 GB/s
+            with open_binary(path) as file:  # in blocks: reading line by line would cost several times as much
                 while block := file.read(CHUNK):
                     decoder.decode(block)
+                    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+                    lengths = np.diff(ends, prepend=-1 - begun) - 1
+                    longer += int(np.count_nonzero(lengths > longest))
+                    begun = len(block) - int(ends[-1]) - 1 if len(ends) else begun + len(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             deque(read_texts(path), maxlen=0)  # line by line, to name the one
+        longer += begun > longest
+    return longer
+
+
+class Measured:
+    """Sentences on their way to a trainer, with a count of those longer than `longest` bytes."""
+
+    def __init__(self, lines: Iterable[str], longest: int) -> None:
+        self.lines, self.longest, self.longer = lines, longest, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.lines:
+            if 4 * len(line) > self.longest and len(line.encode()) > self.longest:
+                self.longer += 1
+            yield line
 
 
 def pieces(path: Path) -> Iterator[str]:

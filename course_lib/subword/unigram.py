@@ -30,20 +30,23 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     Raises CourseError for an empty or unreadable corpus, or one too small for the vocabulary (saying what is possible).
     """
     settings = settings or UnigramConfig()
-    if segmented := text.is_segmented(sources):
-        text.check_lines(sources)  # sentencepiece would train on broken bytes without a word
+    segmented = text.is_segmented(sources)
     with atomic_folder(target) as place:
-        _train(sources, segmented, place, settings)
+        left_out = _train(sources, segmented, place, settings)
         processor = sentencepiece.SentencePieceProcessor(model_file=str(place / f"{NAME}.model"))
         tokenizer = to_tokenizers(processor, settings.model_type, segmented)
         folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), place)
-        return {"vocabulary": processor.get_piece_size()}
+        return {"vocabulary": processor.get_piece_size(), "lines left out": left_out}
 
 
-def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: UnigramConfig) -> None:
-    given: dict[str, Any] = (
-        {"input": [str(path) for path in sources]} if segmented else {"sentence_iterator": text.sentences(sources)}
-    )
+def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: UnigramConfig) -> int:
+    """Writes .model and .vocab; returns how many lines were too long for sentencepiece, which leaves them out without a word."""
+    documents = text.Measured(() if segmented else text.sentences(sources), settings.max_sentence_length)
+    given: dict[str, Any] = {"sentence_iterator": iter(documents)}
+    left_out = 0
+    if segmented:  # sentencepiece would also train on broken bytes without a word
+        left_out = text.check_lines(sources, settings.max_sentence_length)
+        given = {"input": [str(path) for path in sources]}
     try:
         sentencepiece.SentencePieceTrainer.train(
             **given,
@@ -65,6 +68,7 @@ def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: Unig
         )  # fmt: skip
     except RuntimeError as error:
         raise CourseError(_explain(error, sources, settings)) from None
+    return left_out + documents.longer
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:

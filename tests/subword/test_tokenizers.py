@@ -170,6 +170,16 @@ def test_a_bad_corpus_is_named(tmp_path: Path, train, name: str, content: bytes,
     assert "\n" not in str(caught.value) and os.listdir(tmp_path) == [name]
 
 
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+def test_lines_too_long_for_sentencepiece_are_counted(tmp_path: Path, place: Path, kind: str) -> None:
+    sentences = (place / "lines.txt").read_text(encoding="utf8").split("\n")[:2000]
+    texts = [sentence for sentence in sentences if len(sentence.encode()) < 300] + ["あ" * 200] * 20
+    lines = texts if kind == "txt" else [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
+    (tmp_path / f"a.{kind}").write_text("\n".join(lines), encoding="utf8")
+    config = UnigramConfig(vocab_size=2500, max_sentence_length=400)
+    assert train_unigram([tmp_path / f"a.{kind}"], tmp_path / "out", config)["lines left out"] == 20
+
+
 def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="not a tokenizer folder"):
         folder.load(tmp_path)
