@@ -78,3 +78,26 @@ def test_output_that_would_cost_something_is_refused(tmp_path: Path, capsys: pyt
             cli.main(arguments)
         assert ended.value.code == 2 and capsys.readouterr().err.startswith("course: -o ")
     assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == '{"text": "雨。"}\n'
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_readmes_commands_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "downloads").mkdir()
+    dump = tmp_path / "downloads" / "jawiki-20261101-pages-articles-multistream.xml.bz2"
+    dump.symlink_to(workspace.data("jawiki-sample.xml.bz2"))
+    (tmp_path / "ja.txt.xz").symlink_to(workspace.data("webtext-sample.txt.xz"))
+    lines = [
+        line.split("#")[0].split()
+        for line in README.read_text(encoding="utf8").split("\n")
+        if line.startswith("    course ")
+    ]
+    commands = [line[1:] for line in lines if line[1] in ("corpus", "segment", "tokenizer") and line[2] != "download"]
+    assert len(commands) >= 4
+    for command in commands:  # the sample supports fewer entries than a real corpus
+        course(capsys, *(word.replace("vocab_size=32000", "vocab_size=6000") for word in command))
+    assert {"wiki.jsonl", "web.jsonl", "wiki.txt", "tokenizer"} <= {path.name for path in tmp_path.iterdir()}

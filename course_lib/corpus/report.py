@@ -159,18 +159,23 @@ class Report:
         return label, limit, f"{documents:,}", shares[0], f"{letters:,}", shares[1]
 
 
-def load_report(plain: dict[str, Any]) -> Report:
-    """The report that `to_dict` gave."""
+def load_report(target: Path) -> Report:
+    """The report that `write_report` wrote beside a product."""
+    plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)
 
 
 def write_report(report: Report, target: Path) -> Path:
     """Writes the report as JSON beside the product `target`, as `<target>.report.json`; returns that path."""
-    path = target.with_name(target.name + ".report.json")
+    path = _place(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return path
+
+
+def _place(target: Path) -> Path:
+    return target.with_name(target.name + ".report.json")
 
 
 def _share(part: int, whole: int) -> str:

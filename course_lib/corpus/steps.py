@@ -6,6 +6,7 @@ from typing import Any
 
 from course_lib import config
 from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
+from course_lib.corpus.report import Report, write_report
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.step import Step
@@ -58,13 +59,18 @@ def _download(
 def _wikipedia(settings: WikipediaConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.corpus.wikipedia import extract
 
-    return extract(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
+    return _reported(extract(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
 
 
 def _webtext(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
-    return clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()).to_dict()
+    return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
+
+
+def _reported(report: Report, folder: Path) -> dict[str, Any]:
+    write_report(report, folder / DOCUMENTS)
+    return {"documents in": report.documents_in, "out": report.documents_out, "characters": report.characters_out}
 
 
 def _file(source: Path) -> Path:
