@@ -59,12 +59,12 @@ MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
 QUOTES = re.compile(r"''+")
 HEADING = re.compile(r"^(={1,6})\s*(.*?)\s*\1\s*$")
 WORD = re.compile(r"\w")
-LIST_MARK = re.compile(r"[*#:;]+[ 　]*")
+LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
 # what removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
 OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
 CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")  # bounded: a page of spaces must not take hours
-COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+")
+COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 
 Remover = Callable[[str], str]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, require_other
+from course_lib.files import OPENERS, atomic_write, require_file, require_other
 from course_lib.japanese import mecab
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.normalize import normalize
@@ -71,11 +71,12 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
     Raises CourseError naming file and line of unreadable input, or if Juman++ is asked for and not there.
     """
     settings = settings or SegmentConfig()
-    require_other(source, target)
+    require_other(require_file(source), target)
     _segmenter(settings.segmenter)  # a missing part is named before any work
     total = SegmentReport()
     started = perf_counter()
-    with atomic_write(target) as out, progress(None, "B", f"segmenting {source.name}") as bar:
+    size = None if source.suffix in OPENERS else source.stat().st_size  # what it unpacks to is not known
+    with atomic_write(target) as out, progress(size, "B", f"segmenting {source.name}") as bar:
         for result in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
             out.write(result.content)
             total.add(result.report)

@@ -52,6 +52,7 @@ CASES = [
         "[mailto:a@example.jp 事務局]、東京[/toːkjoː/]、[[std::vector]]、[[s:en:Foo]]",
         "事務局、東京[/toːkjoː/]、std::vector、Foo",
     ),
+    ("文である<ref>x</ref>。。次<br />、続き。\n: * 項目", "文である。次\n続き。\n項目"),
     ("A &lt; B は <3 と違う。", "A < B は <3 と違う。"),
     ("", ""),
 ]
