@@ -34,6 +34,17 @@ def words(text: str) -> list[str]:
     return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
 
 
+def plain_line(text: str) -> str | None:
+    """The words of a text separated by spaces, where MeCab's own line can be taken as it is: most sentences. Else None."""
+    if len(text) > LONGEST or " " in text or not text.isprintable():
+        return None
+    try:
+        line: str = _taggers()[0].parse(text)
+    except UnicodeDecodeError:
+        return None
+    return line if line.replace(" ", "") == text else None
+
+
 def _pieces(text: str) -> Iterator[str]:
     for part in UNFIT.split(text):
         while len(part) > LONGEST:

@@ -31,7 +31,8 @@ def normalize(text: str) -> str:
     if not text.isprintable() or "▁" in text:  # isprintable is a fast first look: no white space but " ", no controls
         text = CONTROL.sub("", WHITE.sub(" ", text.replace("\r\n", "\n"))).replace("▁", "_")
     text = HYPHEN.sub("-", text)
-    text = RANGE.sub(KEPT, text)
+    if any(sign in text for sign in "~〜～∼∾〰"):
+        text = RANGE.sub(KEPT, text)
     normal = neologdn.normalize(text) if "\n" not in text else "\n".join(map(neologdn.normalize, text.split("\n")))
     if "\u3099" in normal or "\u309a" in normal:
         normal = VOICED.sub(lambda match: unicodedata.normalize("NFC", match[0]), normal)

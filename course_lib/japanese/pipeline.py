@@ -7,6 +7,7 @@ not depend on the file. What is done to a single text is in normalize.py, senten
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -14,10 +15,10 @@ from typing import Protocol
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError
 from course_lib.files import OPENERS, atomic_write, require_file, require_other
-from course_lib.japanese import mecab
 from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.jumanpp import JumanppSegmenter
 from course_lib.japanese.normalize import normalize
-from course_lib.japanese.segment import join
+from course_lib.japanese.segment import join, segment_line
 from course_lib.japanese.sentences import split_sentences
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
@@ -26,10 +27,12 @@ from course_lib.progress import progress
 class Segmenter(Protocol):
     """Who finds the words: MeCab or Juman++."""
 
-    failed_pieces: int  # pieces it could not analyse so far, kept as one word
+    @property
+    def failed_pieces(self) -> int:
+        """Pieces it could not analyse so far, kept as one word."""
 
-    def words(self, lines: Sequence[str]) -> list[list[str]]:
-        """The words of each line, which add up to the line."""
+    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
+        """Each line as words separated by spaces."""
 
 
 @dataclass
@@ -91,19 +94,19 @@ def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
     flat = [line for lines in documents for line in lines]
     segmenter = _segmenter(settings.segmenter)
     failed_before = segmenter.failed_pieces
-    found = segmenter.words(flat)
+    found = segmenter.segment(flat, settings.mark_spaces)
     if len(found) != len(flat):  # counted independently of the analyser
         raise CourseError(f"{batch.path}: {len(flat)} lines went to {settings.segmenter}, {len(found)} came back")
     report = SegmentReport(
         documents=len(documents),
         lines=len(flat),
-        words=sum(map(len, found)),
+        words=sum(line.count(" ") + 1 for line in found),
         characters=sum(map(len, flat)),
         bytes_read=batch.size,
         unanalysed=segmenter.failed_pieces - failed_before,
     )
-    joined = iter(join(words, settings.mark_spaces) for words in found)
-    blocks = ("".join(f"{next(joined)}\n" for _ in lines) + "\n" for lines in documents if lines)
+    segmented = iter(found)
+    blocks = ("\n".join(islice(segmented, len(lines))) + "\n\n" for lines in documents if lines)
     return _Result("".join(blocks).encode(), report)
 
 
@@ -118,8 +121,22 @@ class _Mecab:
 
     failed_pieces = 0
 
-    def words(self, lines: Sequence[str]) -> list[list[str]]:
-        return list(map(mecab.words, lines))
+    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
+        return [segment_line(line, mark_spaces) for line in lines]
+
+
+class _Jumanpp:
+    """jumanpp.py in the form of a Segmenter."""
+
+    def __init__(self, program: JumanppSegmenter) -> None:
+        self.program = program
+
+    @property
+    def failed_pieces(self) -> int:
+        return self.program.failed_pieces
+
+    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
+        return [join(words, mark_spaces) for words in self.program.words(lines)]
 
 
 @lru_cache(maxsize=2)
@@ -127,6 +144,4 @@ def _segmenter(name: str) -> Segmenter:
     """One per process, made on first use."""
     if name == "mecab":
         return _Mecab()
-    from course_lib.japanese.jumanpp import JumanppSegmenter
-
-    return JumanppSegmenter.from_path()
+    return _Jumanpp(JumanppSegmenter.from_path())

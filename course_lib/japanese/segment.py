@@ -14,7 +14,14 @@ def segment(text: str, mark_spaces: bool = True) -> str:
     With mark_spaces every original space is kept as ␣ and `desegment` gives the text back exactly. Without it original spaces
     are dropped: the plain form that published models expect. Line breaks separate lines and stay.
     """
-    return "\n".join(join(mecab.words(line), mark_spaces) for line in text.split("\n"))
+    return "\n".join(segment_line(line, mark_spaces) for line in text.split("\n"))
+
+
+def segment_line(text: str, mark_spaces: bool = True) -> str:
+    """`segment` of one line."""
+    if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
+        return line
+    return join(mecab.words(text), mark_spaces)
 
 
 def desegment(text: str) -> str:
