@@ -11,6 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -53,11 +54,12 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
     Raises UsageError for what is wrong in it, and for a section of the profile that nothing reads.
     """
     path = CONFIGS / f"{of or profile()}.yaml"
-    return build(cls, _sections(path).get(name, {}), overrides, where=f"{path.name}: {name}")
+    return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
 
 
-def _sections(path: Path) -> dict[str, dict[str, Any]]:
-    """The sections of a profile by dotted name. Raises UsageError for one that is unknown or holds no settings."""
+@cache
+def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
+    """The sections of a profile by dotted name, read once for each time the file changed: listing the steps asks for many. Raises UsageError for one that is unknown or holds no settings."""
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in read_yaml(path).items():
         if not isinstance(inner, dict | None):

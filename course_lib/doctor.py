@@ -57,7 +57,7 @@ def report(checks: list[Check]) -> dict[str, Any]:
 
 
 def _without_paths(text: str) -> str:
-    """Absolute paths cut down to their last name: `/home/me/mecabrc` → `…/mecabrc`."""
+    """Absolute paths cut down to their last name, as in `…/mecabrc`."""
     return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 

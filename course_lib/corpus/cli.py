@@ -1,20 +1,12 @@
 """Verbs of chapter 1."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from course_lib import options
-from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
-
-
-class Dataset(StrEnum):
-    """What can be downloaded."""
-
-    jawiki = "jawiki"
-    cc100 = "cc100"
+from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +30,7 @@ def download(
     """Download a dump, resuming what was begun, and verify it."""
     from course_lib.corpus.download import download as fetch
 
-    fetch(dataset.value, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
+    fetch(dataset, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
 
 
 def wikipedia(

@@ -47,13 +47,14 @@ def plain_line(text: str) -> str | None:
 
 def _pieces(text: str) -> Iterator[str]:
     for part in UNFIT.split(text):
-        while len(part) > LONGEST:
-            place = CUT.search(part, LONGEST // 2, LONGEST)
-            end = place.end() if place else LONGEST
-            yield part[:end]
-            part = part[end:]
-        if part:
-            yield part
+        at = 0
+        while len(part) - at > LONGEST:
+            place = CUT.search(part, at + LONGEST // 2, at + LONGEST)
+            end = place.end() if place else at + LONGEST
+            yield part[at:end]
+            at = end
+        if at < len(part):
+            yield part[at:]
 
 
 def _piece(text: str) -> list[str]:
