@@ -144,8 +144,8 @@ def _explain(cls: type, error: ValidationError) -> str:
         known = _fields_at(cls, path[:-1])
         return f"{key}: unknown key; allowed: {', '.join(known)}"
     message = problem["msg"].removeprefix("Value error, ")
-    if not path:  # a check across several keys names them itself
-        return message
+    if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
+        return message  # a check across several keys names them itself
     return f"{key}: {problem['input']!r} is not allowed: {message[0].lower()}{message[1:]}"
 
 
