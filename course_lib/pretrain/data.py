@@ -1,0 +1,128 @@
+"""The data of a run: which tokens, checked, and how many steps they make. Indexing is indexed.py's, sampling is sampling.py's."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain.config import DataConfig, PretrainConfig, ResolvedBatch
+from course_lib.pretrain.indexed import IndexedDataset
+from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
+
+LOOKED_AT = 1 << 20  # tokens at each end of a file that are held against the vocabulary
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The sequences for training, validation and test."""
+
+    train: Concatenated
+    validation: Concatenated
+    test: Concatenated
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of one epoch."""
+        return int(self.train.sizes.sum(dtype=np.int64))
+
+
+def open_splits(data: DataConfig, vocab_size: int) -> Splits:
+    """Opens the token files and splits each. Raises CourseError for files without tokens, or with ids the model has no row for."""
+    corpora = [IndexedDataset(prefix) for prefix in data.input]
+    for prefix, corpus in zip(data.input, corpora, strict=True):
+        if not len(corpus):
+            raise CourseError(f"{prefix}: holds no tokens; make some with `course tokenize`")
+        largest = _largest(corpus)
+        if largest >= vocab_size:
+            raise CourseError(
+                f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; allowed: a model at least as large as the tokenizer"
+            )
+    return Splits(*split_corpora(corpora, data.split))
+
+
+def _largest(corpus: IndexedDataset) -> int:
+    """The largest id near both ends: the whole file would take minutes, and another tokenizer's ids show at once."""
+    tokens = corpus.tokens
+    return int(max(part.max() for part in (tokens[:LOOKED_AT], tokens[-LOOKED_AT:])))
+
+
+def special_ids(tokenizer: Path) -> tuple[int, int]:
+    """The ids of <s> and </s>, as tokenizer_config.json names them."""
+    vocabulary, names = _tokenizer(tokenizer)
+    return vocabulary[names["bos_token"]], vocabulary[names["eos_token"]]
+
+
+def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    from tokenizers import Tokenizer
+
+    try:
+        names = orjson.loads((folder / "tokenizer_config.json").read_bytes())
+        vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
+        missing = [name for name in ("bos_token", "eos_token") if names.get(name) not in vocabulary]
+    except Exception as error:  # the library's own error class is Exception itself
+        raise CourseError(f"{folder}: not a tokenizer folder: {error}") from error
+    if missing:
+        raise CourseError(f"{folder}: its tokenizer_config.json names no {' and no '.join(missing)} of its vocabulary")
+    return vocabulary, names
+
+
+def check_vocabulary(settings: PretrainConfig) -> None:
+    """Raises UsageError if the tokenizer has more entries than the model has rows."""
+    assert settings.data.tokenizer
+    entries = len(_tokenizer(settings.data.tokenizer)[0])
+    if entries > settings.model.vocab_size:
+        raise UsageError(
+            f"model.vocab_size: {settings.model.vocab_size} is not allowed: the tokenizer {settings.data.tokenizer} has {entries} entries"
+        )
+
+
+def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
+    """Optimizer steps of the run: max_steps, or as many whole steps as train_tokens or the epochs hold. Raises CourseError for none."""
+    engine, length = settings.engine, settings.data.seq_length
+    if engine.max_steps is not None:
+        return engine.max_steps
+    wanted = settings.data.train_tokens or math.floor((engine.num_train_epochs or 1) * tokens) - 1
+    steps = wanted // (batch.total * length)
+    if steps < 1:
+        raise CourseError(
+            f"{max(wanted, 0)} tokens of training are less than one step of {batch.total} samples · {length} tokens; "
+            "give more text or epochs, or a smaller batch.global_size"
+        )
+    return steps
+
+
+def train_set(settings: PretrainConfig, splits: Splits, samples: int) -> GptDataset:
+    """The training samples in their shuffled order, as many epochs as `samples` need."""
+    return _samples(settings, splits.train, samples)
+
+
+def held_out_set(settings: PretrainConfig, part: Concatenated) -> GptDataset | None:
+    """The samples of the validation or test part, each once; None when there are too few tokens for one."""
+    if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
+        return None
+    return _samples(settings, part, None)
+
+
+def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) -> GptDataset:
+    cache = settings.data.cache or settings.engine.output_dir / "index-cache"
+    return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
+
+
+def facts(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
+    """What a run's data.json says of its inputs."""
+    from course_lib.files import sha256
+    from course_lib.pretrain.indexed import files_of
+
+    found = {}
+    for prefix in inputs:
+        corpus = IndexedDataset(prefix)
+        found[prefix.name] = {
+            "documents": len(corpus.documents) - 1,
+            "tokens": int(corpus.sizes.sum(dtype=np.int64)),
+            "sha256 of the index": sha256(files_of(prefix)[1]),
+        }
+    return found

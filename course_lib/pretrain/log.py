@@ -1,0 +1,107 @@
+"""What a run says of itself: costs per interval, one line for people, one JSON object for machines (log.jsonl).
+
+The times are those of training alone: evaluating and saving stop the clock. Nothing here knows of torch.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import orjson
+
+FILE = "log.jsonl"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What turns seconds into rates."""
+
+    tokens_per_step: int  # all ranks
+    ranks: int
+    flops_per_token: float  # forward and backward, recomputation not counted
+    peak_flops: float | None  # of one device [FLOP/s]; None where it is not known
+
+
+class Meter:
+    """Costs since the last reading."""
+
+    def __init__(self, scale: Scale, clock: Callable[[], float] = perf_counter) -> None:
+        self._scale, self._clock = scale, clock
+        self._last_step = 0
+        self.restart(0)
+
+    def restart(self, step: int) -> None:
+        """Begins an interval at `step`."""
+        self._last_step, self._started, self._reading = step, self._clock(), 0.0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around fetching a batch."""
+        started = self._clock()
+        yield
+        self._reading += self._clock() - started
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Around what is not training; the clock stands still."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self._started += self._clock() - started
+
+    def read(self, step: int) -> dict[str, float]:
+        """Averages over the steps since the last reading; begins the next interval."""
+        steps = max(step - self._last_step, 1)
+        cost = max(self._clock() - self._started, 1e-9) / steps  # seconds
+        scale = self._scale
+        tokens = scale.tokens_per_step / cost
+        found = {
+            "reader_cost": self._reading / steps,
+            "batch_cost": cost,
+            "steps_per_second": 1 / cost,
+            "tokens_per_second": tokens,
+            "tokens_per_second_per_rank": tokens / scale.ranks,
+        }
+        if scale.peak_flops:
+            found["flops_utilization"] = tokens / scale.ranks * scale.flops_per_token / scale.peak_flops
+        self.restart(step)
+        return found
+
+
+def line(entry: dict[str, Any]) -> str:
+    """An entry of the log as one line. The field names are those of FleetX's log, so that runs can be laid side by side."""
+    if entry["kind"] != "train":
+        return f"[{entry['kind']}] global step {entry['step']}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
+    parts = [
+        f"[train] global step {entry['step']}, epoch: {entry['epoch']:.3f}, loss: {entry['loss']:.6f}",
+        f"avg_reader_cost: {entry['reader_cost']:.5f} sec, avg_batch_cost: {entry['batch_cost']:.5f} sec",
+        f"speed: {entry['steps_per_second']:.2f} step/s",
+        f"ips_total: {entry['tokens_per_second']:.0f} tokens/s, ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
+        f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry['grad_norm']:.3f}",
+        f"memory: {entry['memory'] / 1e9:.2f} GB",
+    ]
+    if "flops_utilization" in entry:
+        parts.append(f"FLOPs utilization: {entry['flops_utilization']:.1%}")
+    return ", ".join(parts)
+
+
+def append(run: Path, entry: dict[str, Any]) -> None:
+    """Adds an entry to the run's log.jsonl."""
+    with open(run / FILE, "ab") as file:
+        file.write(orjson.dumps(entry) + b"\n")
+
+
+def read(run: Path) -> list[dict[str, Any]]:
+    """The entries of a run, by step. Steps that were taken again after a kill are there once, as taken last."""
+    entries: dict[tuple[int, str], dict[str, Any]] = {}
+    for text in (run / FILE).read_bytes().splitlines():
+        try:
+            entry = orjson.loads(text)
+        except orjson.JSONDecodeError:  # cut off by a kill
+            continue
+        entries[entry["step"], entry["kind"]] = entry
+    return [entries[key] for key in sorted(entries)]

@@ -1,0 +1,188 @@
+"""Megatron GPT checkpoints → a Hugging Face GPT-2 folder, bit for bit, with its tokenizer.
+
+The vocabulary's padding is cut, activation, sizes and dropouts come from the training arguments, bos, eos and pad from the tokenizer.
+Weights are merged and written one at a time. Finding the files: megatron_checkpoint.py; names and order of rows: megatron_weights.py.
+"""
+
+import json
+import shutil
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoTokenizer, GenerationConfig, GPT2Config
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_folder, require_other
+from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
+from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
+
+Dtype = Literal["fp32", "bf16", "fp16"]
+DTYPES: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+SHARD = 5_000_000_000  # bytes of weights in one safetensors file
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "preparation.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ConvertReport:
+    """What was converted."""
+
+    target: Path
+    shape: Shape
+    activation: str
+    dtype: str
+    parameters: int
+    tensor_parallel: int
+    checkpoint_version: float
+    iteration: int
+
+    def summary(self) -> str:
+        """One line."""
+        s = self.shape
+        cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
+        return (
+            f"{s.layers} layers × {s.hidden}, {s.heads} heads, vocabulary {cut}, {self.activation}, "
+            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, {self.tensor_parallel} tensor "
+            f"rank{'s' * (self.tensor_parallel > 1)}, checkpoint version {self.checkpoint_version:g} → {self.target}"
+        )
+
+
+def convert(
+    checkpoint: Path,
+    target: Path,
+    tokenizer: Path | None = None,
+    *,
+    dtype: Dtype | None = None,
+    checkpoint_version: float | None = None,
+    heads: int | None = None,
+    vocab_size: int | None = None,
+) -> ConvertReport:
+    """Writes the GPT-2 folder `target` from a Megatron-DeepSpeed or Megatron-LM checkpoint folder.
+
+    `tokenizer` is a folder: its size cuts the vocabulary, its specials become bos, eos and pad, its files are copied. Without `dtype` the
+    checkpoint's is kept. `checkpoint_version` and `heads` are for checkpoints that do not say; `vocab_size` [entries] insists on a cut.
+    Raises UsageError for settings that do not fit, CourseError for what is missing, damaged or no GPT-2; `target` is then as it was.
+    """
+    if tokenizer:
+        require_other(tokenizer, target)
+    with atomic_folder(target) as folder:
+        source = open_checkpoint(checkpoint)
+        version = source.version if checkpoint_version is None else checkpoint_version
+        if version not in (0, 1) and version < 2:
+            raise UsageError(f"checkpoint_version {version:g}; allowed: 0, 1, or 2 and above")
+        specials, entries = _tokenizer(tokenizer) if tokenizer else ({}, None)
+        shape = model_shape(source, heads, entries, vocab_size)
+        wanted = DTYPES[dtype] if dtype else _dtype(source)
+        parameters = _write_weights(
+            ((name, value.to(wanted)) for name, value in gpt2_weights(source, shape, version)), folder
+        )
+        config = _config(source.args, shape, specials, wanted)
+        config.save_pretrained(folder)
+        GenerationConfig.from_model_config(config).save_pretrained(folder)
+        for name in TOKENIZER_FILES:
+            if tokenizer and (tokenizer / name).is_file():
+                shutil.copy(tokenizer / name, folder)
+        report = ConvertReport(
+            target, shape, config.activation_function, str(wanted).removeprefix("torch."), parameters,
+            source.tensor_parallel, version, source.iteration,
+        )  # fmt: skip
+        _write_json(
+            folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report) | {"target": str(target)}
+        )
+    return report
+
+
+def _activation(args: Namespace) -> str:
+    """Fused bias+GELU and OpenAI's GELU are the tanh approximation; otherwise Megatron's is exact."""
+    if getattr(args, "openai_gelu", False):
+        return "gelu_new"
+    if getattr(args, "onnx_safe", False):
+        return "gelu"
+    return "gelu_new" if getattr(args, "bias_gelu_fusion", True) else "gelu"
+
+
+def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
+    dropout = getattr(args, "hidden_dropout", 0.1)
+    return GPT2Config(
+        vocab_size=shape.vocabulary,
+        n_positions=shape.positions,
+        n_embd=shape.hidden,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        n_inner=shape.inner,
+        activation_function=_activation(args),
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=getattr(args, "attention_dropout", 0.1),
+        layer_norm_epsilon=getattr(args, "layernorm_epsilon", 1e-5),
+        initializer_range=getattr(args, "init_method_std", 0.02),
+        dtype=dtype,
+        architectures=["GPT2LMHeadModel"],
+        bos_token_id=specials.get("bos_token_id"),
+        eos_token_id=specials.get("eos_token_id"),
+        pad_token_id=specials.get("pad_token_id"),
+    )
+
+
+def _dtype(source: Checkpoint) -> torch.dtype:
+    """The dtype that holds every weight: with --embedding-weights-in-fp32 the layers' is narrower."""
+    kinds = {value.dtype for part in (source.embedding, source.layers[0]) for value in part.states[0].values()}
+    dtype = reduce(torch.promote_types, kinds)
+    if dtype not in DTYPES.values():
+        raise CourseError(f"{source.embedding.files[0]}: weights in {dtype}; allowed: float32, bfloat16, float16")
+    return dtype
+
+
+def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
+    """Ids of bos, eos and pad, and the number of entries (the greatest id + 1)."""
+    if not folder.is_dir():
+        raise CourseError(f"{folder}: no such folder, expected a tokenizer")
+    try:
+        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # transformers raises whatever its parsers do
+        raise CourseError(
+            f"{folder}: no tokenizer that transformers can load ({str(error).splitlines()[0]})"
+        ) from error
+    ids = {name: getattr(loaded, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return ids, 1 + max(loaded.get_vocab().values())
+
+
+def _write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> int:
+    """Writes safetensors of at most SHARD bytes each, with the index that Hugging Face expects of several; returns the parameters."""
+    shards: list[list[str]] = []
+    waiting: dict[str, torch.Tensor] = {}
+    size = parameters = 0
+
+    def flush() -> None:
+        shards.append(list(waiting))
+        save_file(waiting, folder / f"{len(shards)}.part", metadata={"format": "pt"})
+        waiting.clear()
+
+    for name, value in weights:
+        if waiting and sum(held.nbytes for held in waiting.values()) + value.nbytes > SHARD:
+            flush()
+        waiting[name] = value
+        size, parameters = size + value.nbytes, parameters + value.numel()
+    flush()
+    if len(shards) == 1:
+        (folder / "1.part").rename(folder / "model.safetensors")
+        return parameters
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(shards, start=1):
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        (folder / f"{number}.part").rename(folder / file)
+        weight_map |= dict.fromkeys(names, file)
+    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": size}, "weight_map": weight_map})
+    return parameters
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")

@@ -1,0 +1,245 @@
+"""A GPT checkpoint of Megatron-DeepSpeed or Megatron-LM, as its parts in order: embedding, layers, final norm.
+
+Three forms: layer files of the pipeline engine, told apart by content because their numbering changed between versions; one
+`mp_rank_RR_model_states.pt` per tensor rank (no pipeline); Megatron-LM's `mp_rank_RR/model_optim_rng.pt`. Parts keep one state dict per
+tensor rank; merging them is megatron.py. Tensors are memory-mapped: nothing but names and shapes is read here.
+"""
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain.safe_load import safe_load
+
+State = dict[str, torch.Tensor]
+STEP = re.compile(r"global_step\d+|iter_\d+|release")
+LAYER_FILE = re.compile(r"layer_\d+(-model_\d+)?-model_states\.pt")
+RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
+RANK_FOLDER = re.compile(r"mp_rank_(\d+)")
+RENAMED = (  # names of other versions of Megatron
+    (re.compile(r"^attention\."), "self_attention."),
+    (re.compile(r"^(input|post_attention)_norm\."), r"\1_layernorm."),
+)
+IGNORED = ("_extra_state", "rotary_emb.inv_freq")  # buffers, not weights
+
+
+@dataclass(frozen=True)
+class Part:
+    """The embedding, one layer, or the final norm: a state dict per tensor rank, and the file each came from."""
+
+    files: list[Path]
+    states: list[State]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What conversion needs of a checkpoint."""
+
+    folder: Path
+    args: Namespace  # of the training; empty if the checkpoint has none
+    version: float  # of the checkpoint format: it gives the order of the rows of query_key_value
+    iteration: int
+    embedding: Part
+    layers: list[Part]
+    final_norm: Part
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Number of tensor ranks."""
+        return len(self.embedding.states)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Opens a step folder, or the folder above it (then its latest step).
+
+    Raises CourseError for missing, damaged or unsupported files, UsageError if there are several steps and no `latest`.
+    """
+    folder = step_folder(path)
+    layers, ranks = _numbered(folder, LAYER_FILE), _numbered(folder, RANK_FILE)
+    if any(folder.glob("layer_*_expert_*")):
+        raise CourseError(f"{folder}: a mixture of experts (layer_*_expert_* files), which GPT-2 has no place for")
+    if layers:
+        if not ranks:
+            raise CourseError(f"{folder}: mp_rank_00_model_states.pt is missing, which holds the training arguments")
+        meta = safe_load(ranks[0])
+        parts = _from_layers(folder, layers)
+    else:
+        ranks = ranks or [found / "model_optim_rng.pt" for found in _numbered(folder, RANK_FOLDER)]
+        if not ranks:
+            raise CourseError(f"{folder}: {_nothing(folder)}")
+        loaded = [safe_load(file) for file in ranks]
+        meta = loaded[0]
+        parts = _from_module(ranks, loaded)
+    args = meta.get("args")
+    checkpoint = Checkpoint(
+        folder,
+        args if isinstance(args, Namespace) else Namespace(),
+        _number(ranks[0], meta, "checkpoint_version"),
+        int(_number(ranks[0], meta, "iteration")),
+        *parts,
+    )
+    _check_counts(checkpoint)
+    return checkpoint
+
+
+def step_folder(path: Path) -> Path:
+    """The folder of one step: `path` itself, or the one its tracker file names, or the only one in it."""
+    if not path.is_dir():
+        raise CourseError(f"{path}: {'is a file' if path.exists() else 'no such folder'}, expected a checkpoint folder")
+    if any(path.glob("layer_*")) or any(path.glob("*mp_rank_*")):
+        return path
+    for tracker, prefix in (("latest", ""), ("latest_checkpointed_iteration.txt", "iter_")):
+        if (path / tracker).is_file():
+            named = (path / tracker).read_text(encoding="utf8", errors="replace").strip()
+            step = path / (f"{prefix}{int(named):07d}" if prefix and named.isdecimal() else Path(named).name)
+            if named and step.is_dir():
+                return step
+            raise CourseError(f"{path / tracker}: names {step.name!r}, which is not there")
+    steps = sorted(found for found in path.iterdir() if STEP.fullmatch(found.name))
+    if not steps:
+        raise CourseError(f"{path}: no Megatron checkpoint (no layer_*, no mp_rank_*, no `latest`)")
+    if len(steps) > 1:
+        raise UsageError(f"{path}: several steps; allowed: one of {', '.join(step.name for step in steps)}")
+    return steps[0]
+
+
+def _nothing(folder: Path) -> str:
+    if any(folder.glob("zero_pp_rank_*_model_states.pt")):
+        return "ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first"
+    if any(folder.glob("mp_rank_*_*")):
+        return "Megatron-LM's form with pipeline ranks; merge them with its own tools first"
+    return "no layer_*-model_states.pt and no mp_rank_* file"
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+
+
+def _number(path: Path, meta: dict[str, Any], name: str) -> float:
+    value = meta.get(name, 0)  # Megatron too takes a missing version as 0
+    if not isinstance(value, int | float):
+        raise CourseError(f"{path}: {name} is a {type(value).__name__}, expected a number")
+    return float(value)
+
+
+def _check_counts(checkpoint: Checkpoint) -> None:
+    """Holds the files that were found against the training arguments."""
+    args = checkpoint.args
+    ranks = getattr(args, "tensor_model_parallel_size", getattr(args, "model_parallel_size", None))
+    for noun, found, said in (
+        ("tensor ranks", checkpoint.tensor_parallel, ranks),
+        ("layers", len(checkpoint.layers), getattr(args, "num_layers", None)),
+    ):
+        if said is not None and said != found:
+            there = f" (the last file is {checkpoint.layers[-1].files[-1].name})" if found else ""
+            raise CourseError(
+                f"{checkpoint.folder}: {found} {noun}{there}, its arguments say {said}: files are missing"
+            )
+    if not checkpoint.layers:
+        raise CourseError(f"{checkpoint.folder}: no transformer layers")
+
+
+def _canonical(state: dict[str, Any]) -> State:
+    result = {}
+    for key, value in state.items():
+        for pattern, name in RENAMED:
+            key = pattern.sub(name, key)
+        if isinstance(value, torch.Tensor) and not key.endswith(IGNORED):
+            result[key] = value
+    return result
+
+
+def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Part]:
+    grouped: dict[int, dict[int, Path]] = {}
+    for file in files:
+        index, *rank = (int(number) for number in re.findall(r"\d+", file.name))
+        grouped.setdefault(index, {})[rank[0] if rank else 0] = file
+    ranks = range(1 + max(rank for found in grouped.values() for rank in found))
+    kinds: dict[str, dict[int, Part]] = {"embedding": {}, "layer": {}, "final norm": {}}
+    for index, by_rank in sorted(grouped.items()):
+        missing = [rank for rank in ranks if rank not in by_rank]
+        if missing:
+            raise CourseError(f"{folder / f'layer_{index:02d}-model_{missing[0]:02d}-model_states.pt'}: missing")
+        part = Part([by_rank[rank] for rank in ranks], [_canonical(safe_load(by_rank[rank])) for rank in ranks])
+        kinds[_kind(part)][index] = part
+    for kind in ("embedding", "final norm"):
+        if len(kinds[kind]) != 1:
+            raise CourseError(f"{folder}: {len(kinds[kind]) or 'no'} layer files hold the {kind}, expected one")
+    layers = kinds["layer"]
+    for index in range(min(layers, default=0), max(layers, default=0)):
+        if index not in layers:
+            raise CourseError(f"{folder / f'layer_{index:02d}-model_00-model_states.pt'}: missing")
+    return next(iter(kinds["embedding"].values())), list(layers.values()), next(iter(kinds["final norm"].values()))
+
+
+def _kind(part: Part) -> str:
+    """What a layer file is, by its content: the number of the first layer file and of the norm depend on the version."""
+    state = part.states[0]
+    if "word_embeddings.weight" in state:
+        return "embedding"
+    if any(key.startswith("self_attention.") for key in state):
+        return "layer"
+    if set(state) <= {"weight", "bias"} and "weight" in state and state["weight"].dim() == 1:
+        return "final norm"
+    if any(value.dim() == 2 for value in state.values()):
+        raise CourseError(f"{part.files[0]}: an untied output head; GPT-2 shares it with the embedding")
+    raise CourseError(f"{part.files[0]}: neither an embedding, a layer nor a norm ({', '.join(state) or 'no tensors'})")
+
+
+def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
+    parts: dict[str, dict[int, State]] = {}
+    for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
+        if int(RANK_FOLDER.findall(str(file))[-1]) != rank:
+            raise CourseError(f"{file}: the file of rank {rank} is missing")
+        module = whole.get("module") or whole.get("model")
+        if not isinstance(module, dict):
+            raise CourseError(f"{file}: no weights under `module` or `model`")
+        for key, value in _flat(module):
+            name, inner = _place(file, key)
+            parts.setdefault(name, {}).setdefault(rank, {})[inner] = value
+    merged = {
+        name: Part(files, [_canonical(states.get(r, {})) for r in range(len(files))]) for name, states in parts.items()
+    }
+    layers = sorted((int(name), part) for name, part in merged.items() if name.isdecimal())
+    for name in ("embedding", "final norm"):
+        if name not in merged:
+            raise CourseError(f"{files[0]}: no {name} in it")
+    if [index for index, _ in layers] != list(range(len(layers))):
+        raise CourseError(f"{files[0]}: layers {', '.join(str(index) for index, _ in layers)}: not all are there")
+    return merged["embedding"], [part for _, part in layers], merged["final norm"]
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _place(file: Path, key: str) -> tuple[str, str] | None:
+    """Which part a weight of the whole model belongs to, and its name in a layer file; None if it is a copy of another."""
+    key = key.removeprefix("language_model.")
+    if match := re.fullmatch(r"(?:encoder|transformer)\.layers\.(\d+)\.(.+)", key):
+        return match[1], match[2]
+    if match := re.fullmatch(r"(?:encoder|transformer)\.final_(?:layer)?norm\.(.+)", key):
+        return "final norm", match[1]
+    if key.startswith("embedding."):
+        return "embedding", key.removeprefix("embedding.")
+    if key.startswith("word_embeddings_for_head."):
+        return None
+    if "expert" in key:
+        raise CourseError(f"{file}: a mixture of experts ({key}), which GPT-2 has no place for")
+    if key.startswith("output_layer."):
+        raise CourseError(f"{file}: an untied output head ({key}); GPT-2 shares it with the embedding")
+    if key.startswith("decoder."):
+        raise CourseError(
+            f"{file}: Megatron-Core's names ({key}), not those of Megatron-DeepSpeed or Megatron-LM's GPTModel"
+        )
+    raise CourseError(f"{file}: GPT-2 has no place for {key}")

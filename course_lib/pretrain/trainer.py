@@ -1,0 +1,248 @@
+"""Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
+
+What DeepSpeed shards is in zero.py, how a rank starts in worker.py. Shapes: B samples of the micro batch, S = seq_length, V entries.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import Subset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from course_lib.errors import CourseError
+from course_lib.pretrain import checkpoint, log
+from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.pretrain.data import Splits, held_out_set, train_set
+from course_lib.pretrain.events import emit
+from course_lib.pretrain.hardware import peak_flops, peak_memory
+from course_lib.pretrain.planner import flops_per_token
+from course_lib.pretrain.rates import learning_rate
+from course_lib.pretrain.zero import deepspeed_json
+
+IGNORED = -100  # a label without a loss
+
+
+class PretrainTrainer(Trainer):  # type: ignore[misc]
+    """Trains a causal language model on samples of S + 1 tokens."""
+
+    loss_is_scaled_for_ga = False  # compute_loss gives the mean of a micro batch
+
+    def __init__(
+        self,
+        settings: PretrainConfig,
+        batch: ResolvedBatch,
+        arguments: TrainingArguments,
+        model: nn.Module,
+        splits: Splits,
+        end: int,
+    ) -> None:
+        """`arguments` are those of training_arguments, `end` is the id of the end-of-document token."""
+        self.settings, self.batch, self.end = settings, batch, end
+        self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
+        engine, length = settings.engine, settings.data.seq_length
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=train_set(settings, splits, self.last_step * batch.total),
+            eval_dataset=_first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total),
+            data_collator=collate,
+            callbacks=[_Steps()],
+        )
+        iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
+        self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total)
+        self.samples_per_epoch = splits.train_tokens / length
+        ranks = batch.total // batch.local
+        self.meter = log.Meter(
+            log.Scale(batch.total * length, ranks, flops_per_token(settings.model, length), peak_flops(engine.peak_tflops))
+        )
+
+    def run_to_end(self, latest: Path | None) -> None:
+        """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
+        begun = checkpoint.step_of(latest) if latest else 0
+        if self.is_world_process_zero():
+            emit("training", step=begun, steps=self.last_step)
+        self.meter.restart(begun)
+        self.train(resume_from_checkpoint=str(latest) if latest else None)
+        if self.test_dataset is not None:
+            self.evaluate_on(self.test_dataset, "test")
+
+    def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        """Mean cross-entropy [nats] of predicting tokens 1…S from tokens 0…S-1; `inputs["tokens"]`: [B, S + 1]."""
+        tokens = inputs["tokens"]
+        labels = tokens[:, 1:]
+        if self.settings.data.mask_loss_at_eod:
+            labels = labels.masked_fill(tokens[:, :-1] == self.end, IGNORED)
+        output = model(input_ids=tokens[:, :-1], use_cache=False)
+        logits = output.logits.float()  # [B, S, V]
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        return (loss, output) if return_outputs else loss
+
+    def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
+        """The loss of a held-out batch."""
+        with torch.no_grad():
+            return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """AdamW; matrices and embeddings decay, biases and norms do not. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
+        if self.optimizer is None:
+            wanted = self.settings.optimizer
+            named = [(name, p) for name, p in (model or self.model).named_parameters() if p.requires_grad]
+            groups = [
+                {"params": [p for name, p in named if decays(name)], "weight_decay": wanted.weight_decay},
+                {"params": [p for name, p in named if not decays(name)], "weight_decay": 0.0},
+            ]
+            self.optimizer = torch.optim.AdamW(
+                groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon, fused=wanted.fused
+            )
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """The schedule of rates.py."""
+        if self.lr_scheduler is None:
+            rate = self.settings.optimizer.lr
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+                optimizer or self.optimizer, lambda done: learning_rate(rate, done + 1, self.last_step) / rate.max
+            )
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted step by step: the log knows the cost of a token."""
+        return 0
+
+    def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
+        """The micro batches of a step, with the time they took."""
+        with self.meter.reading():
+            found = super().get_batch_samples(epoch_iterator, num_batches, device)
+        return found
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """One entry of the log for each interval; what else the Trainer reports goes to the trackers alone."""
+        if "loss" in logs and "grad_norm" in logs:
+            self._require_finite(logs["loss"])
+            epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
+            logs |= self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            super().log(logs, start_time)
+            self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
+        else:
+            super().log(logs, start_time)
+
+    def evaluate_on(self, part: Any, kind: str) -> float:
+        """Mean loss [nats] on a held-out set, told as an entry of the log. The training clock stands still."""
+        with self.meter.stopped():
+            started = perf_counter()
+            metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
+            loss = metrics[f"{kind}_loss"]
+            self._say(
+                {"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started}
+            )
+        return loss
+
+    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
+        return {"eval_loss": self.evaluate_on(self.eval_dataset, "eval")}
+
+    def _say(self, entry: dict[str, Any]) -> None:
+        if self.is_world_process_zero():
+            log.append(self.folder, entry)
+            emit("log", entry=entry)
+
+    def _require_finite(self, loss: float) -> None:
+        """Raises CourseError on every rank: `loss` is the mean over all of them."""
+        if not np.isfinite(loss):
+            whole = checkpoint.whole_checkpoints(self.folder)
+            back = f"; {whole[0].name} is the last good one" if whole else ""
+            raise CourseError(
+                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, lengthen its warm-up, "
+                "clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
+            )
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Saves, then declares the checkpoint whole, then removes older ones: a kill at any moment leaves the last whole one."""
+        pending = self._nested_gather(self._tr_loss)
+        self._require_finite(float(pending.mean()) if pending is not None else 0.0)
+        with self.meter.stopped():
+            super()._save_checkpoint(model, trial)
+            if dist.is_initialized():
+                dist.barrier()
+            if self.is_world_process_zero():
+                checkpoint.mark_complete(self.folder / checkpoint.FOLDER / f"checkpoint-{self.state.global_step}")
+                checkpoint.prune(self.folder, self.settings.engine.keep_checkpoints)
+                emit("saved", step=self.state.global_step)
+
+
+class _Steps(TrainerCallback):  # type: ignore[misc]
+    """Tells how far the run is, a few times a second."""
+
+    told = 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        now = perf_counter()
+        if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
+            self.told = now
+            emit("step", step=state.global_step)
+
+
+def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: int) -> TrainingArguments:
+    """The Trainer's own settings for a run."""
+    engine, precision = settings.engine, settings.precision
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
+    os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
+    os.environ.setdefault("WANDB_MODE", "offline")
+    on_gpu = torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(engine.output_dir / checkpoint.FOLDER),
+        run_name=engine.output_dir.name,
+        deepspeed=deepspeed_json(settings, batch),
+        use_cpu=not on_gpu,
+        max_steps=steps,
+        per_device_train_batch_size=batch.micro,
+        per_device_eval_batch_size=batch.micro,
+        gradient_accumulation_steps=batch.accumulation,
+        learning_rate=settings.optimizer.lr.max,
+        max_grad_norm=settings.optimizer.grad_clip,
+        bf16=precision.dtype == "bf16",
+        fp16=precision.dtype == "fp16",
+        logging_steps=engine.logging_freq,
+        logging_nan_inf_filter=False,  # a loss that is not finite is to be seen
+        eval_strategy="steps" if engine.eval_freq else "no",
+        eval_steps=engine.eval_freq or None,
+        save_steps=engine.save_steps,
+        save_strategy="steps",
+        seed=engine.seed,
+        train_sampling_strategy="sequential",  # the samples are shuffled already
+        dataloader_drop_last=True,
+        dataloader_num_workers=settings.data.reader_workers,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+        prediction_loss_only=True,
+        average_tokens_across_devices=False,
+        torch_compile=engine.compile,
+        report_to=list(engine.tracking) or "none",
+        disable_tqdm=True,
+    )
+
+
+def decays(name: str) -> bool:
+    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f)."""
+    return not name.endswith("bias") and ".ln_" not in name
+
+
+def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
+    """Samples of S + 1 ids as {"tokens": [B, S + 1]}."""
+    return {"tokens": torch.from_numpy(np.stack(samples))}
+
+
+def _first(samples: Any, number: int) -> Any:
+    """At most `number` samples of a set; None for none."""
+    if samples is None or not number:
+        return None
+    return Subset(samples, range(min(number, len(samples))))
+
+
