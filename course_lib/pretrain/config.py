@@ -253,3 +253,10 @@ class PretrainConfig:
         if len(given) > 1:
             raise ValueError(f"{', '.join(given)}: set together, but each says how long to train; allowed: at most one")
         return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class RecipeConfig:
+    """What a profile says of this chapter."""
+
+    config: str = setting("gpt2-tiny.yaml", "the run's settings: a file under course_lib/configs, or a path")

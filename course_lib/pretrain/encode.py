@@ -5,8 +5,7 @@ document as a whole (`encode_batch_fast`). The file format is indexed.py's. Noth
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -69,7 +68,7 @@ def tokenize(
     size = sum(source.stat().st_size for source in sources)
     batches = (batch for source in sources for batch in read_batches(source))
     encoded = ordered_map(partial(_encode_batch, tokenizer, not segmented, append_eod), batches, workers)
-    with IndexedWriter(prefix, encoder.dtype) as writer, closing(encoded), progress(size, "B", "tokenizing") as bar:
+    with IndexedWriter(prefix, encoder.dtype) as writer, progress(size, "B", "tokenizing") as bar:
         for part in encoded:
             ids = np.frombuffer(part.ids, encoder.dtype)
             writer.append(ids, part.sizes)
@@ -86,18 +85,18 @@ class Encoder:
     """A tokenizer folder as a function from documents to the bytes of their ids, without specials. Raises CourseError if it is none."""
 
     def __init__(self, place: Path) -> None:
-        self.codec = folder.load(place) if (place / "preparation.json").exists() else None
         try:
+            self.codec = folder.load(place) if (place / "preparation.json").exists() else None
             self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(place / "tokenizer.json"))
+        except CourseError:
+            raise
         except Exception as error:  # the library raises no narrower one
             raise CourseError(f"{place}: no tokenizer.json that can be read: {error}") from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)
-        self.unknown, self.eod = (
-            _special(self.tokenizer, place, "unk_token"),
-            _special(self.tokenizer, place, "eos_token"),
-        )
+        self.unknown = _special(self.tokenizer, place, "unk_token")
+        self.eod = _special(self.tokenizer, place, "eos_token")
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
@@ -108,9 +107,7 @@ class Encoder:
         """The ids of one prepared document, in `dtype`."""
         if self.words is not None:
             return self.words.encode(text)
-        encoding = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[
-            0
-        ]  # one: the processes are the parallelism
+        (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)  # workers, not threads
         return np.array(encoding.ids, self.dtype).tobytes()
 
 

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from course_lib.errors import CourseError, UsageError
 from course_lib.japanese import normalize
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
+from course_lib.pretrain.quiet import quiet
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
 
@@ -41,8 +42,9 @@ class Generator:
         if not (folder / "config.json").is_file():
             raise CourseError(f"{folder}: not a model folder, it has no config.json (`course export` writes one)")
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
-            self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            with quiet():
+                model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
+                self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # a damaged folder can end in any error of the readers of its many files
             raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
         self.codec: Codec | None = None
@@ -77,7 +79,7 @@ class Generator:
         ids = self._encode(prompt)
         arguments = self._arguments(settings, self._room(len(ids) or 1, settings))
         inputs = torch.tensor([ids or [self.end]], device=self.device)
-        with torch.inference_mode(), _seeded(settings.seed, self.device):
+        with torch.inference_mode(), quiet(), _seeded(settings.seed, self.device):
             outputs = self.model.generate(inputs, attention_mask=torch.ones_like(inputs), generation_config=arguments)
         shown = normalize(prompt) if self.codec else prompt
         return [Generated(shown, self._continuation(ids, row[inputs.shape[1] :])) for row in outputs.tolist()]
@@ -89,7 +91,9 @@ class Generator:
             return wanted or max(MAX_NEW_TOKENS, settings.min_new_tokens)
         left = self.positions - prompt
         if left < 1:
-            raise UsageError(f"prompt: {prompt} tokens are not allowed: the model has {self.positions} positions, one at least must be left")
+            raise UsageError(
+                f"prompt: {prompt} tokens are not allowed: the model has {self.positions} positions, one at least must be left"
+            )
         for name, value in (("max_new_tokens", wanted), ("min_new_tokens", settings.min_new_tokens)):
             if value and value > left:
                 raise UsageError(
@@ -124,7 +128,8 @@ class Generator:
 
     def _decode(self, ids: list[int]) -> str:
         if self.codec:
-            return self.codec.decode(ids)
+            text, preparation = self.codec.decode(ids), self.codec.preparation
+            return text if preparation.marked or not preparation.segmented else text.replace(" ", "")
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def _continuation(self, prompt: list[int], new: list[int]) -> str:

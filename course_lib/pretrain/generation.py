@@ -30,7 +30,9 @@ class GenerateConfig:
     num_beams: int | None = setting(None, "beam: texts kept at each step; unset: 4", ge=2, le=1024)
     length_penalty: float = setting(1.0, "beam: scores are divided by length to this power; above 0 favours long texts")
     early_stopping: bool = setting(False, "beam: end as soon as num_beams texts are finished")
-    repetition_penalty: float = setting(1.0, "above 1: tokens that occurred become less likely (arXiv:1909.05858)", gt=0)
+    repetition_penalty: float = setting(
+        1.0, "above 1: tokens that occurred become less likely (arXiv:1909.05858)", gt=0
+    )
     no_repeat_ngram_size: int = setting(0, "no sequence of so many tokens occurs twice; 0 = off", ge=0)
     seed: int | None = setting(1024, "same seed, same texts; unset: other ones each time", ge=0, lt=1 << 32)
 
@@ -41,7 +43,9 @@ class GenerateConfig:
                 f"temperature: {self.temperature} is not allowed: must be above 0; strategy=greedy takes the likeliest token each time"
             )
         if self.num_beams and self.strategy != "beam":
-            raise ValueError(f"num_beams: {self.num_beams} is not allowed with strategy={self.strategy}: needs strategy=beam")
+            raise ValueError(
+                f"num_beams: {self.num_beams} is not allowed with strategy={self.strategy}: needs strategy=beam"
+            )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise ValueError(
                 f"min_new_tokens: {self.min_new_tokens} is not allowed: above max_new_tokens ({self.max_new_tokens})"

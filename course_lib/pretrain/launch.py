@@ -85,7 +85,9 @@ def _slots(hostfile: Path) -> dict[str, int]:
             continue
         name, _, count = words[-1].partition("=")
         if len(words) != 2 or name != "slots" or not count.isdigit() or not int(count):
-            raise UsageError(f"launch.hostfile: {hostfile}, line {number}: {text!r} is not allowed: expected `name slots=8`")
+            raise UsageError(
+                f"launch.hostfile: {hostfile}, line {number}: {text!r} is not allowed: expected `name slots=8`"
+            )
         found[words[0]] = int(count)
     if not found:
         raise UsageError(f"launch.hostfile: {hostfile}: names no node; expected lines `name slots=8`")
@@ -95,7 +97,9 @@ def _slots(hostfile: Path) -> dict[str, int]:
 def _absolute(settings: PretrainConfig) -> PretrainConfig:
     """The same with absolute paths: ranks on other nodes start in another folder."""
     if not settings.data.input or settings.data.tokenizer is None:
-        raise UsageError("data.input, data.tokenizer: not set; give prefixes from `course tokenize` and the tokenizer they were made with")
+        raise UsageError(
+            "data.input, data.tokenizer: not set; give prefixes from `course tokenize` and the tokenizer they were made with"
+        )
     return replace(
         settings,
         data=replace(
@@ -127,7 +131,9 @@ def _prepare(settings: PretrainConfig, batch: ResolvedBatch, resume: bool) -> No
     folder = settings.engine.output_dir
     before = folder / worker.CONFIG
     if before.exists() and not resume:
-        raise UsageError(f"engine.output_dir: {folder} holds a run; --resume goes on with it, another engine.output_dir begins anew")
+        raise UsageError(
+            f"engine.output_dir: {folder} holds a run; --resume goes on with it, another engine.output_dir begins anew"
+        )
     if not before.exists() and any(path.name != ".lock" for path in folder.iterdir()):
         raise UsageError(f"engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
     if before.exists():
@@ -171,7 +177,12 @@ def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
     if launch.hostfile:
         command += ["--hostfile", str(launch.hostfile)]
     else:
-        command += ["--hostfile", os.devnull, "--num_gpus", str(ranks)]  # else it reads /job/hostfile where there is one
+        command += [
+            "--hostfile",
+            os.devnull,
+            "--num_gpus",
+            str(ranks),
+        ]  # else it reads /job/hostfile where there is one
     if launch.master_addr:
         command += ["--master_addr", launch.master_addr]
     command += ["--master_port", str(launch.master_port or _free_port())]
@@ -196,7 +207,9 @@ def _environment(settings: PretrainConfig, ranks: int) -> dict[str, str]:
     threads = settings.launch.threads or max(1, default_workers() // here)
     environment["OMP_NUM_THREADS"] = str(threads)
     environment["TOKENIZERS_PARALLELISM"] = "false"
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), environment.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[2]), environment.get("PYTHONPATH")])
+    )
     return environment
 
 
@@ -243,7 +256,9 @@ class _Follower:
         elif kind == "log":
             entry = event["entry"]
             if entry["kind"] == "train":
-                self.bar.set_postfix_str(f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:.0f} tokens/s", refresh=False)
+                self.bar.set_postfix_str(
+                    f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:.0f} tokens/s", refresh=False
+                )
             self.bar.clear()
             self.say(log.line(entry))
 
@@ -265,9 +280,7 @@ class _Follower:
         if crashed:
             what = f"rank {crashed[0]['rank']} failed: {crashed[0]['message']}"
         elif silent and self.ended:
-            what = (
-                f"rank {', '.join(map(str, silent))} died without a word (killed, or the machine ran out of memory); the others were stopped"
-            )
+            what = f"rank {', '.join(map(str, silent))} died without a word (killed, or the machine ran out of memory); the others were stopped"
         elif errors:
             what = f"rank {errors[0]['rank']} failed: {errors[0]['message']}"
         else:
@@ -284,9 +297,16 @@ class _Follower:
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _memory_line(self, event: dict[str, Any]) -> str:
-        from course_lib.pretrain.planner import advice
+        from course_lib.pretrain import planner
 
-        return f"out of memory on rank {event['rank']} at step {self.reached}: {advice(self.settings, self.ranks)}; {self._how_on()}"
+        plan = planner.plan(self.settings, self.ranks)
+        knobs = "; ".join(
+            f"{change} → {total / 1e9:.1f} GB" for change, total in planner.smaller(self.settings, self.ranks)
+        )
+        return (
+            f"out of memory on rank {event['rank']} at step {self.reached}: the planner expects {plan.total / 1e9:.1f} GB a rank; "
+            f"what would help: {knobs or 'a smaller model'}; {self._how_on()}"
+        )
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -2,7 +2,7 @@
 
 Three forms: layer files of the pipeline engine, told apart by content because their numbering changed between versions; one
 `mp_rank_RR_model_states.pt` per tensor rank (no pipeline); Megatron-LM's `mp_rank_RR/model_optim_rng.pt`. Parts keep one state dict per
-tensor rank; merging them is megatron.py. Tensors are memory-mapped: nothing but names and shapes is read here.
+tensor rank; merging them is megatron_weights.py. Tensors are memory-mapped: nothing but names and shapes is read here.
 """
 
 import re
@@ -20,7 +20,7 @@ from course_lib.pretrain.safe_load import safe_load
 State = dict[str, torch.Tensor]
 STEP = re.compile(r"global_step\d+|iter_\d+|release")
 LAYER_FILE = re.compile(r"layer_\d+(-model_\d+)?-model_states\.pt")
-RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
+RANK_FILE = re.compile(r"mp_rank_\d+_model_states\.pt")
 RANK_FOLDER = re.compile(r"mp_rank_(\d+)")
 RENAMED = (  # names of other versions of Megatron
     (re.compile(r"^attention\."), "self_attention."),
@@ -137,10 +137,8 @@ def _check_counts(checkpoint: Checkpoint) -> None:
         ("layers", len(checkpoint.layers), getattr(args, "num_layers", None)),
     ):
         if said is not None and said != found:
-            there = f" (the last file is {checkpoint.layers[-1].files[-1].name})" if found else ""
-            raise CourseError(
-                f"{checkpoint.folder}: {found} {noun}{there}, its arguments say {said}: files are missing"
-            )
+            last = f" (the last is {checkpoint.layers[-1].files[-1].name})" if found else ""
+            raise CourseError(f"{checkpoint.folder}: files of {found} {noun}{last}, its arguments say {said}")
     if not checkpoint.layers:
         raise CourseError(f"{checkpoint.folder}: no transformer layers")
 
@@ -149,7 +147,7 @@ def _canonical(state: dict[str, Any]) -> State:
     result = {}
     for key, value in state.items():
         for pattern, name in RENAMED:
-            key = pattern.sub(name, key)
+            key = pattern.sub(name, str(key))
         if isinstance(value, torch.Tensor) and not key.endswith(IGNORED):
             result[key] = value
     return result
@@ -193,26 +191,27 @@ def _kind(part: Part) -> str:
 
 
 def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
-    parts: dict[str, dict[int, State]] = {}
+    ranks: list[dict[str, State]] = []
     for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
         if int(RANK_FOLDER.findall(str(file))[-1]) != rank:
             raise CourseError(f"{file}: the file of rank {rank} is missing")
-        module = whole.get("module") or whole.get("model")
-        if not isinstance(module, dict):
+        module = next((whole[key] for key in ("module", "model") if isinstance(whole.get(key), dict)), None)
+        if module is None:
             raise CourseError(f"{file}: no weights under `module` or `model`")
+        found: dict[str, State] = {}
         for key, value in _flat(module):
-            name, inner = _place(file, key)
-            parts.setdefault(name, {}).setdefault(rank, {})[inner] = value
-    merged = {
-        name: Part(files, [_canonical(states.get(r, {})) for r in range(len(files))]) for name, states in parts.items()
-    }
-    layers = sorted((int(name), part) for name, part in merged.items() if name.isdecimal())
+            if place := _place(file, key):
+                found.setdefault(place[0], {})[place[1]] = value
+        ranks.append({name: _canonical(state) for name, state in found.items()})
+    parts = {name: Part(files, [found.get(name, {}) for found in ranks]) for name in ranks[0]}
     for name in ("embedding", "final norm"):
-        if name not in merged:
+        if name not in parts:
             raise CourseError(f"{files[0]}: no {name} in it")
-    if [index for index, _ in layers] != list(range(len(layers))):
-        raise CourseError(f"{files[0]}: layers {', '.join(str(index) for index, _ in layers)}: not all are there")
-    return merged["embedding"], [part for _, part in layers], merged["final norm"]
+    count = len(parts) - 2
+    for index in range(count):
+        if str(index) not in parts:
+            raise CourseError(f"{files[0]}: layer {index} is missing")
+    return parts["embedding"], [parts[str(index)] for index in range(count)], parts["final norm"]
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -239,7 +238,5 @@ def _place(file: Path, key: str) -> tuple[str, str] | None:
     if key.startswith("output_layer."):
         raise CourseError(f"{file}: an untied output head ({key}); GPT-2 shares it with the embedding")
     if key.startswith("decoder."):
-        raise CourseError(
-            f"{file}: Megatron-Core's names ({key}), not those of Megatron-DeepSpeed or Megatron-LM's GPTModel"
-        )
+        raise CourseError(f"{file}: Megatron-Core's names ({key}); the older GPTModel of Megatron is expected")
     raise CourseError(f"{file}: GPT-2 has no place for {key}")

@@ -14,7 +14,7 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
 
-PADDED_FOR = 8  # tensor ranks a vocabulary may have been padded for
+PADDED_FOR = 8  # tensor ranks a vocabulary may have been padded for before the checkpoint was merged
 WORDS, POSITIONS = "word_embeddings.weight", "position_embeddings.weight"
 QKV, UP, DOWN = "self_attention.query_key_value.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"
 ROWS, COLUMNS = 0, 1  # the dimension that tensor ranks share; None: every rank has the whole
@@ -80,8 +80,9 @@ def model_shape(source: Checkpoint, heads: int | None, entries: int | None, voca
             f"{first.files[0]}: {QKV} has {qkv[0]} rows: grouped-query attention, which GPT-2 has no place for"
         )
     padded = words * ranks
-    kept = _vocabulary(padded, getattr(args, "make_vocab_size_divisible_by", 128), entries, vocab_size)
-    return Shape(hidden, heads, up[0] * ranks, positions, len(source.layers), padded, kept)
+    spare = getattr(args, "make_vocab_size_divisible_by", 128) * max(ranks, PADDED_FOR)
+    vocabulary = _vocabulary(padded, spare, entries, vocab_size)
+    return Shape(hidden, heads, up[0] * ranks, positions, len(source.layers), padded, vocabulary)
 
 
 def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[tuple[str, torch.Tensor]]:
@@ -142,22 +143,24 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
     """Refuses a part that holds less or more than GPT-2 has: leaving something out would give another model."""
     for file, state in zip(part.files, part.states, strict=True):
         if extra := sorted(state.keys() - set(names)):
-            experts = "a mixture of experts: " if any("expert" in name for name in extra) else ""
+            experts = "a mixture of experts: " if any("moe" in name or "expert" in name for name in extra) else ""
             raise CourseError(f"{file}: {experts}GPT-2 has no place for {', '.join(extra)}")
         if missing := sorted(set(names) - state.keys()):
             norm = " (RMSNorm)" if missing[0].endswith("norm.bias") or missing == ["bias"] else ""
             raise CourseError(f"{file}: {', '.join(missing)} missing{norm}")
 
 
-def _vocabulary(padded: int, divisor: int, entries: int | None, vocab_size: int | None) -> int:
-    """Rows to keep: as told, else the tokenizer's entries, else all. Refuses a tokenizer that cannot be the checkpoint's."""
+def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
+    """Rows to keep: as told, else the tokenizer's entries, else all. `spare` is how many rows Megatron may have padded."""
+    if entries and entries > padded:
+        raise UsageError(f"tokenizer: has {entries} entries, the checkpoint {padded}: it was trained with another")
+    if vocab_size and not (entries or 1) <= vocab_size <= padded:
+        raise UsageError(f"vocab_size {vocab_size}; allowed: {entries or 1} to {padded}, the checkpoint's")
     kept = vocab_size or entries or padded
-    if kept > padded or (entries or 0) > kept:
-        raise UsageError(f"vocabulary of {kept}: allowed: {entries or 1} (the tokenizer) to {padded} (the checkpoint)")
-    if not vocab_size and padded - kept >= divisor * PADDED_FOR:
+    if not vocab_size and padded - kept > spare:
         raise UsageError(
-            f"the tokenizer has {kept} entries, the checkpoint {padded}: that is more than padding. "
-            f"Another tokenizer? If it is right, --vocab-size {kept}"
+            f"tokenizer: has {kept} entries, the checkpoint {padded}, more than padding explains: was it trained with "
+            f"another? If it is the right one, give --vocab-size {kept}"
         )
     return kept
 

@@ -13,7 +13,7 @@ from course_lib.pretrain.config import ModelConfig
 
 
 def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
-    """The shape as Hugging Face names it. `begin` and `end` are the tokenizer's ids of <s> and </s>; </s> also pads."""
+    """The shape as Hugging Face names it. `begin` and `end` are the tokenizer's ids of <s> and </s>. Training pads nothing."""
     return GPT2Config(
         vocab_size=model.vocab_size,
         n_positions=model.max_position_embeddings,
@@ -21,14 +21,13 @@ def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
         n_layer=model.num_layers,
         n_head=model.num_attention_heads,
         n_inner=model.ffn_hidden_size,
-        activation_function="gelu_new",  # GELU by tanh, as Megatron and FleetX compute it
+        activation_function="gelu_pytorch_tanh",  # GELU by tanh, as Megatron and FleetX; gelu_new is the same unfused
         resid_pdrop=model.hidden_dropout_prob,
         embd_pdrop=model.hidden_dropout_prob,
         attn_pdrop=model.attention_probs_dropout_prob,
         initializer_range=model.initializer_range,
         bos_token_id=begin,
         eos_token_id=end,
-        pad_token_id=end,
     )
 
 

@@ -36,20 +36,20 @@ class Inert:
 def safe_load(path: Path) -> dict[str, Any]:
     """The dict in a .pt file, tensors on the CPU and memory-mapped where the format allows it (PyTorch 1.6 and later).
 
-    Raises CourseError if the file is empty, cut short, no PyTorch file or not a dict, or names a class or function that is not allowed.
+    A mapped tensor is the file itself: the file must not be rewritten while it is in use. Raises CourseError if the file is empty, cut short, no PyTorch file or not a dict, or names a class or function that is not allowed.
     """
     require_file(path)
-    allowed: list[Any] = [Namespace]
+    inert: set[str] = set()
     while True:
         try:
-            loaded = _load(path, allowed)
+            loaded = _load(path, inert)
         except pickle.UnpicklingError as error:
             unknown = FORBIDDEN.search(str(error))
             if not unknown:
                 raise CourseError(f"{path}: not a PyTorch checkpoint, or cut short") from error
-            if not HARMLESS.fullmatch(unknown[1]):
+            if not HARMLESS.fullmatch(unknown[1]) or unknown[1] in inert:
                 raise CourseError(f"{path}: not loaded, it asks for {unknown[1]}, which could run code") from error
-            allowed.append((Inert, unknown[1]))
+            inert.add(unknown[1])
         except Exception as error:  # a damaged file can end in any error of the zip reader or of the unpickler
             raise CourseError(f"{path}: not a PyTorch checkpoint, or cut short ({type(error).__name__})") from error
         else:
@@ -58,7 +58,8 @@ def safe_load(path: Path) -> dict[str, Any]:
             return loaded
 
 
-def _load(path: Path, allowed: list[Any]) -> Any:
+def _load(path: Path, inert: set[str]) -> Any:
+    allowed: list[Any] = [Namespace, *((Inert, name) for name in inert)]
     with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old storages, other pickle protocols
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))

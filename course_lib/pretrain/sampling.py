@@ -60,8 +60,8 @@ class Concatenated:
 def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
     """The sequences for training, validation and test by shares such as "949,50,1" (or with slashes), contiguous in file order.
 
-    Boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed rounds every share by itself and
-    adds up, which differs where a share falls on a half: 10 sequences are cut at 9 here, at 10 there. An empty range means no dataset.
+    Boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed rounds every share by itself and moves
+    all boundaries by what their sum misses: of 10 sequences it trains on 10, core on 9. An empty range means no dataset.
     Raises UsageError naming a value that is not one to three numbers, none negative and not all zero.
     """
     try:
@@ -73,17 +73,18 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
         raise UsageError(
             f"data.split: {split!r} is not allowed: one to three shares (train, validation, test) such as 949,50,1"
         ) from None
-    ends = [round(sum_ * sequences) for sum_ in accumulate(share / total for share in [*shares, 0.0, 0.0][:3])]
+    ends = [round(end * sequences) for end in accumulate(share / total for share in [*shares, 0.0, 0.0][:3])]
     return range(ends[0]), range(ends[0], ends[1]), range(ends[1], ends[2])
 
 
 def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated, Concatenated, Concatenated]:
     """Training, validation and test part of several corpora, each of which is split by itself."""
     ranges = [split_documents(split, len(corpus.sizes)) for corpus in corpora]
-    train, validation, test = (
-        Concatenated(list(zip(corpora, part, strict=True))) for part in zip(*ranges, strict=True)
-    )
-    return train, validation, test
+
+    def part(which: int) -> Concatenated:
+        return Concatenated([(corpus, own[which]) for corpus, own in zip(corpora, ranges, strict=True)])
+
+    return part(0), part(1), part(2)
 
 
 def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
@@ -118,7 +119,7 @@ def document_index(documents: range, epochs: int, separate: bool, random: np.ran
 def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -> NDArray[np.int64]:
     """Where each sample begins, and the last one ends: rows of (position in `documents`, token offset), one more than samples.
 
-    `documents` is the document index, `tokens` the number of tokens in all of it. Row i is the token i · seq_length of the stream,
+    `documents` is the document index, `tokens` the number of tokens in all of it. Row i marks token i · seq_length of the stream,
     which never lies in a document without tokens; only row 0 is (0, 0) whatever the first document holds.
     """
     rows = np.zeros((samples_in(tokens, seq_length) + 1, 2), np.int64)
@@ -127,12 +128,12 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
         ends = start + np.cumsum(sizes[documents[at : at + BLOCK]], dtype=np.int64)
         starts = np.concatenate(([start], ends[:-1]))
         start = int(ends[-1])
-        stop = min(len(rows), -(-start // seq_length))
+        stop = max(row, -(-start // seq_length))
         wanted = np.arange(row, stop) * seq_length
         found = np.searchsorted(ends, wanted, side="right")
         rows[row:stop, 0] = at + found
         rows[row:stop, 1] = wanted - starts[found]
-        row = max(row, stop)
+        row = stop
     return rows
 
 

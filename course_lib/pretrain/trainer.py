@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import Subset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_pt_utils import nested_gather
 
 from course_lib.errors import CourseError
 from course_lib.pretrain import checkpoint, log
@@ -32,6 +33,8 @@ IGNORED = -100  # a label without a loss
 class PretrainTrainer(Trainer):  # type: ignore[misc]
     """Trains a causal language model on samples of S + 1 tokens."""
 
+    optimizer: Any
+    lr_scheduler: Any
     loss_is_scaled_for_ga = False  # compute_loss gives the mean of a micro batch
 
     def __init__(
@@ -53,22 +56,21 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
             train_dataset=train_set(settings, splits, self.last_step * batch.total),
             eval_dataset=_first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total),
             data_collator=collate,
-            callbacks=[_Steps()],
+            callbacks=[_Steps(self)],
         )
         iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
+        self.remove_callback(PrinterCallback)
         self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total)
         self.samples_per_epoch = splits.train_tokens / length
         ranks = batch.total // batch.local
         self.meter = log.Meter(
-            log.Scale(batch.total * length, ranks, flops_per_token(settings.model, length), peak_flops(engine.peak_tflops))
+            log.Scale(
+                batch.total * length, ranks, flops_per_token(settings.model, length), peak_flops(engine.peak_tflops)
+            )
         )
 
     def run_to_end(self, latest: Path | None) -> None:
         """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
-        begun = checkpoint.step_of(latest) if latest else 0
-        if self.is_world_process_zero():
-            emit("training", step=begun, steps=self.last_step)
-        self.meter.restart(begun)
         self.train(resume_from_checkpoint=str(latest) if latest else None)
         if self.test_dataset is not None:
             self.evaluate_on(self.test_dataset, "test")
@@ -120,8 +122,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
         """The micro batches of a step, with the time they took."""
         with self.meter.reading():
-            found = super().get_batch_samples(epoch_iterator, num_batches, device)
-        return found
+            return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """One entry of the log for each interval; what else the Trainer reports goes to the trackers alone."""
@@ -140,9 +141,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
             started = perf_counter()
             metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
             loss = metrics[f"{kind}_loss"]
-            self._say(
-                {"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started}
-            )
+            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started})
         return loss
 
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
@@ -165,8 +164,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Saves, then declares the checkpoint whole, then removes older ones: a kill at any moment leaves the last whole one."""
-        pending = self._nested_gather(self._tr_loss)
-        self._require_finite(float(pending.mean()) if pending is not None else 0.0)
+        self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
             super()._save_checkpoint(model, trial)
             if dist.is_initialized():
@@ -178,9 +176,15 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """Tells how far the run is, a few times a second."""
+    """Starts the meter when everything stands, and tells how far the run is, a few times a second."""
 
-    told = 0.0
+    def __init__(self, trainer: PretrainTrainer) -> None:
+        self.trainer, self.told = trainer, 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.meter.restart(state.global_step)
+        if state.is_world_process_zero:
+            emit("training", step=state.global_step, steps=state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         now = perf_counter()
@@ -244,5 +248,3 @@ def _first(samples: Any, number: int) -> Any:
     if samples is None or not number:
         return None
     return Subset(samples, range(min(number, len(samples))))
-
-

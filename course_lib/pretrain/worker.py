@@ -52,6 +52,7 @@ def _train(run: Path, resume: bool) -> None:
     settings = config.load(PretrainConfig, run / CONFIG)
     batch = settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1")))
     splits = open_splits(settings.data, settings.model.vocab_size)
+    assert settings.data.tokenizer
     begin, end = special_ids(settings.data.tokenizer)
     steps = training_steps(settings, batch, splits.train_tokens)
     arguments = training_arguments(settings, batch, steps)  # first: stage 3 shards the model while it is built
@@ -66,9 +67,14 @@ def _why(error: BaseException) -> str:
     text = f"{type(error).__name__} {error}"
     if isinstance(error, CourseError):
         return "user"
-    if isinstance(error, MemoryError) or any(mark in text for mark in ("OutOfMemory", "out of memory", "can't allocate memory")):
+    if isinstance(error, MemoryError) or any(
+        mark in text for mark in ("OutOfMemory", "out of memory", "can't allocate memory")
+    ):
         return "memory"
-    if any(mark in text for mark in ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")):
+    if any(
+        mark in text
+        for mark in ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")
+    ):
         return "lost"
     return "crash"
 

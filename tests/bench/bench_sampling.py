@@ -4,7 +4,8 @@
 
 PEER_PYTHON is the interpreter of an environment with `pip install torch packaging` and `pip install --no-deps megatron-core==0.9.0`.
 Each side is a process of its own that loads the sizes from a file; quoted are the seconds of building and the growth of its peak memory
-meanwhile. The indices are compared. Then the same through the cache, and the time one sample takes to read.
+meanwhile. The indices are compared. Then the same through the cache, and the time a sample takes to be put together
+(without reading the tokens from a disk).
 """
 
 import argparse
@@ -17,8 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter, dtype_for
-from course_lib.pretrain.sampling import GptDataset
+from course_lib.pretrain.sampling import Array, GptDataset
 
 SEED = 1234
 MEASURE = """
@@ -80,10 +80,10 @@ def main() -> None:
         if len({digest for pair in pairs for *_, digest in pair}) != 1:
             sys.exit("the indices differ")
         for side, runs in zip(("course_lib", "megatron-core"), zip(*pairs, strict=True), strict=True):
-            seconds, memory, _ = (statistics.median(column) for column in list(zip(*runs, strict=True))[:2] + [(0,)])
+            seconds, memory = (statistics.median(run[which] for run in runs) for which in (0, 1))
             print(f"{side:14} {seconds:5.2f} s, peak memory {memory:5.0f} MB more")
         print(f"time ratio {statistics.median(ours[0] / peer[0] for ours, peer in pairs):.2f}, indices equal")
-        report_cache(folder, sizes, arguments.seq_length, arguments.epochs)
+        report_cache(folder / "cache", Zeros(sizes), arguments.seq_length, arguments.epochs)
 
 
 def measured(python: str, code: str, given: list[str]) -> tuple[float, float, str]:
@@ -93,21 +93,28 @@ def measured(python: str, code: str, given: list[str]) -> tuple[float, float, st
     return seconds, memory, digest
 
 
-def report_cache(
-    folder: Path, sizes: "np.ndarray[tuple[int], np.dtype[np.int32]]", seq_length: int, epochs: int
-) -> None:
-    with IndexedWriter(folder / "tokens", dtype_for(50_000)) as writer:
-        writer.append(np.zeros(int(sizes.sum(dtype=np.int64)), np.uint16), sizes)
-    corpus = IndexedDataset(folder / "tokens")
+class Zeros:
+    """A corpus of such sizes without its tokens."""
+
+    def __init__(self, sizes: Array) -> None:
+        self.sizes = sizes
+        self._tokens = np.zeros(sizes.max(), np.uint16)
+
+    def get(self, _i: int, _offset: int, length: int) -> Array:
+        return self._tokens[:length]
+
+
+def report_cache(cache: Path, corpus: Zeros, seq_length: int, epochs: int) -> None:
+    sizes = corpus.sizes
     samples = (epochs * int(sizes.sum(dtype=np.int64)) - 1) // seq_length
     for what in ("built and stored", "found in the cache"):
         started = time.perf_counter()
-        data = GptDataset(corpus, range(len(sizes)), seq_length, samples, SEED, folder / "cache")
+        data = GptDataset(corpus, range(len(sizes)), seq_length, samples, SEED, cache)
         print(f"{what:18} {time.perf_counter() - started:5.2f} s")
     started = time.perf_counter()
     for at in range(20_000):
         data[at]
-    print(f"one sample read {(time.perf_counter() - started) / 20_000 * 1e6:.0f} µs")
+    print(f"one sample: {(time.perf_counter() - started) / 20_000 * 1e6:.0f} µs")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,146 @@
+"""The model card of an exported model: what Hugging Face shows of it, as README.md.
+
+Names nothing of the machine it was trained on: neither paths nor speeds.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+from transformers import GPT2Config
+
+from course_lib.pretrain.config import PretrainConfig
+
+INTRODUCTION = """# {name}
+
+A GPT-2 of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
+trained from scratch on Japanese text.
+"""
+PREPARED = """## How to use it
+
+The tokenizer expects text that is normalized and segmented as its training text was, which `preparation.json` records and
+`transformers` knows nothing of. The course's own command takes raw Japanese, and gives it back:
+
+```
+course generate {name} 早稲田大学で
+```
+
+With `transformers` alone, prepare the prompt first; what comes back needs nothing:
+
+```python
+from pathlib import Path
+
+from course_lib.subword import folder
+from transformers import pipeline
+
+prompt = folder.load(Path("{name}")).prepare("早稲田大学で")
+generator = pipeline("text-generation", "{name}")
+print(generator(prompt, return_full_text=False)[0]["generated_text"])
+```
+"""
+PLAIN = """## How to use it
+
+```python
+from transformers import pipeline
+
+generator = pipeline("text-generation", "{name}")
+print(generator("早稲田大学で")[0]["generated_text"])
+```
+"""
+LIMITS = """## Limits
+
+The model continues text; it knows nothing but which tokens follow which. What it writes may be false, offensive or copied from its
+training text, and it has the slant of that text. It was not tuned to follow instructions, nor filtered. It sees {positions} tokens at most.
+Nothing but the loss was measured.
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model."""
+
+    name: str
+    parameters: int
+    shape: GPT2Config
+    step: int | None
+    weights: str
+    dtype: str
+    license: str | None
+    settings: PretrainConfig | None
+    data: dict[str, Any]
+    log: list[dict[str, Any]]
+    prepared: bool  # the tokenizer is the course's
+    curves: bool  # curves.png is there
+
+    @property
+    def loss(self) -> float | None:
+        """The last held-out loss [nats per token]."""
+        return next((float(entry["loss"]) for entry in reversed(self.log) if entry["kind"] == "eval"), None)
+
+
+def text(facts: Facts) -> str:
+    """The card, front matter included."""
+    shape = facts.shape
+    front = ModelCardData(
+        language="ja",
+        license=facts.license,
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["gpt2", "japanese", "pretrained-from-scratch", "deepspeed"],
+    )
+    values = {
+        "name": facts.name, "parameters": facts.parameters, "layers": shape.n_layer, "width": shape.n_embd,
+        "heads": shape.n_head, "positions": shape.n_positions, "rows": shape.vocab_size,
+    }  # fmt: skip
+    usage = PREPARED if facts.prepared else PLAIN
+    parts = [INTRODUCTION.format(**values), usage.format(**values), _data(facts.data), _training(facts), _curves(facts)]
+    body = "\n".join(part for part in [*parts, LIMITS.format(**values)] if part)
+    return str(ModelCard(f"---\n{front.to_yaml()}\n---\n\n{body}"))
+
+
+def _data(data: dict[str, Any]) -> str:
+    inputs: dict[str, dict[str, Any]] = data.get("inputs") or {}
+    if not inputs:
+        return ""
+    rows = [
+        ("/".join(Path(prefix).parts[-2:]), _number(facts.get("documents")), _number(facts.get("tokens")))
+        for prefix, facts in inputs.items()
+    ]
+    drawn = f"\nTrained on {data['train_tokens']:,} tokens of these.\n" if data.get("train_tokens") else ""
+    return "## Data\n\n" + _table(("input", "documents", "tokens"), rows) + drawn
+
+
+def _training(facts: Facts) -> str:
+    rows: list[tuple[str, ...]] = [("steps", _number(facts.step))] if facts.step is not None else []
+    if facts.settings:
+        optimizer, rate = facts.settings.optimizer, facts.settings.optimizer.lr
+        rows += [
+            ("sequence length [tokens]", _number(facts.settings.data.seq_length)),
+            ("samples per step", _number(facts.settings.batch.global_size)),
+            ("optimizer", f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, clipped at {optimizer.grad_clip}"),
+            ("learning rate", f"linear warm-up to {rate.max}, cosine to {rate.min}"),
+            ("dropout", f"{facts.shape.resid_pdrop}, attention {facts.shape.attn_pdrop}"),
+            ("sharding", f"DeepSpeed ZeRO stage {facts.settings.zero.stage}"),
+            ("computed in", facts.settings.precision.dtype),
+            ("seed", str(facts.settings.engine.seed)),
+        ]  # fmt: skip
+    rows.append(("these weights", f"{facts.weights}, stored as {facts.dtype}"))
+    return "## Training\n\n" + _table(("", ""), [row for row in rows if row[1] != "–"])
+
+
+def _curves(facts: Facts) -> str:
+    if facts.loss is None and not facts.curves:
+        return ""
+    said = f"Held-out loss: {facts.loss:.4f} nats per token.\n" if facts.loss is not None else ""
+    picture = "![Loss over the steps of training](curves.png)\n" if facts.curves else ""
+    return "\n".join(part for part in ("## Loss\n", said, picture) if part)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else "–"

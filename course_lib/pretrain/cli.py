@@ -1,0 +1,192 @@
+"""Verbs of chapter 4."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import config as configuration
+from course_lib import options
+from course_lib.errors import UsageError
+from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.pretrain.generation import GenerateConfig
+
+Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
+Tokenizer = Annotated[Path, typer.Option("--tokenizer", metavar="T", help="tokenizer folder")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this chapter's verbs to the `course` command."""
+    app.command("tokenize")(tokenize)
+    app.command("tokens")(tokens)
+    app.command("memory")(memory)
+    app.command("pretrain", epilog=options.epilog(PretrainConfig))(pretrain)
+    app.command("export")(export)
+    convert = options.group("Turn checkpoints of other trainers into Hugging Face folders.")
+    convert.callback()(lambda: None)
+    convert.command("megatron")(convert_megatron)
+    app.add_typer(convert, name="convert")
+    app.command("generate", epilog=options.epilog(GenerateConfig))(generate)
+    app.command("push")(push)
+
+
+def tokenize(
+    sources: Annotated[list[Path], typer.Argument(metavar="IN...", help="segmented .txt lines, or .jsonl documents")],
+    tokenizer: Tokenizer,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PREFIX", help="writes PREFIX.bin and PREFIX.idx")],
+    workers: options.Workers = options.WORKERS,
+    append_eod: Annotated[bool, typer.Option("--append-eod", help="put </s> behind every document")] = False,
+) -> None:
+    """Write a corpus as token ids in Megatron's indexed format."""
+    from course_lib.pretrain import encode
+
+    report = encode.tokenize(sources, tokenizer, output, workers, append_eod)
+    print(f"{report.summary()} → {output}.bin, {output}.idx")
+
+
+def tokens(
+    prefixes: Annotated[list[Path], typer.Argument(metavar="PREFIX...", help="token files, without .bin or .idx")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT", help="merge them, in order, into OUT")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="correct the index of files with uncounted end-of-document tokens")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Count sequences, documents and tokens from the index alone; merge files; correct an index."""
+    from course_lib.pretrain import indexed
+
+    if repair and output:
+        raise UsageError("--repair, -o: one at a time; repair first, then merge")
+    if output:
+        found = {str(output): indexed.merge(prefixes, output)}
+    else:
+        found = {str(prefix): (indexed.repair if repair else indexed.summarize)(prefix) for prefix in prefixes}
+    rows = [
+        {"prefix": name, "sequences": s.sequences, "documents": s.documents, "tokens": s.tokens, "dtype": str(s.dtype),
+         "problem": s.explanation} for name, s in found.items()
+    ]  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    for row in rows:
+        print(
+            f"{row['prefix']}: {row['sequences']:,} sequences, {row['documents']:,} documents, {row['tokens']:,} tokens, {row['dtype']}"
+        )
+        if row["problem"]:
+            print(f"  {row['problem']}")
+    if len(rows) > 1:
+        totals = (
+            sum(s.sequences for s in found.values()),
+            sum(s.documents for s in found.values()),
+            sum(s.tokens for s in found.values()),
+        )
+        print("all: {:,} sequences, {:,} documents, {:,} tokens".format(*totals))
+
+
+def memory(
+    config: options.Config = None,
+    overrides: options.Set = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan the memory of a run per GPU, for every ZeRO stage and recompute choice, and say which cards it fits."""
+    from course_lib.pretrain import planner
+
+    settings = _settings(config, overrides)
+    print(json.dumps(planner.report(settings, gpus), indent=1) if as_json else planner.table(settings, gpus))
+
+
+def pretrain(
+    config: options.Config = None,
+    overrides: options.Set = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
+) -> None:
+    """Pretrain GPT-2 with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
+    from course_lib import workspace
+    from course_lib.pretrain import launch
+    from course_lib.pretrain.export import export
+    from course_lib.pretrain.steps import TOKENIZER, with_products
+
+    settings = _settings(config, overrides)
+    if not (settings.data.input and settings.data.tokenizer):
+        settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
+    if output:
+        settings = replace(settings, engine=replace(settings.engine, output_dir=output))
+    run = launch.pretrain(settings, resume)
+    model = export(run.folder, run.folder / "model")
+    print(f"{run.steps} steps → {model.folder}")
+
+
+def export(
+    source: Annotated[
+        Path, typer.Argument(metavar="RUN", help="a run's folder, a checkpoint of it, or a raw DeepSpeed checkpoint")
+    ],
+    output: options.Output,
+) -> None:
+    """Write the model of a run as a Hugging Face folder, with tokenizer and model card."""
+    from course_lib.pretrain import export as exporter
+
+    print(exporter.export(source, output).summary())
+
+
+def convert_megatron(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CKPT", help="a Megatron-DeepSpeed checkpoint: global_stepN, or its parent")
+    ],
+    output: options.Output,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", metavar="T", help="its tokenizer: cuts the vocabulary, comes along")
+    ] = None,
+) -> None:
+    """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
+    from course_lib.pretrain.megatron import convert
+
+    print(convert(checkpoint, output, tokenizer).summary())
+
+
+def generate(
+    model: Model,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="raw Japanese text; - reads standard input")],
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Let a model continue a text: normalization, segmentation and their inverse happen inside."""
+    import sys
+
+    from course_lib.pretrain import generate as generator
+
+    settings = (
+        configuration.load(GenerateConfig, config, overrides or ())
+        if config
+        else configuration.build(GenerateConfig, {}, overrides or ())
+    )
+    text = sys.stdin.read() if prompt == "-" else prompt
+    for found in generator.generate(model, text, settings):
+        print(found)
+
+
+def push(
+    model: Model,
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="name/model on the Hub")],
+    private: Annotated[bool, typer.Option("--private", help="visible to you alone")] = False,
+) -> None:
+    """Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."""
+    from course_lib.pretrain import push as pusher
+
+    print(pusher.push(model, repo, private))
+
+
+def _settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
+    """The settings of a run: those in -c FILE, else those the profile (the current one, or `-c xl`) names; then every --set."""
+    if file is None or (file.stem in configuration.PROFILES and not file.exists()):
+        recipe = configuration.section("pretrain.recipe", RecipeConfig, of=file.stem if file else None)
+        file = Path(recipe.config)
+    return configuration.load(PretrainConfig, file, overrides or ())

@@ -1,0 +1,76 @@
+"""Figures of chapter 4."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+
+
+def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
+    """Loss over steps with the held-out points; the height of guessing (ln V) and of the unigram distribution where given [nats]."""
+    figure, axis = subplots()
+    for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
+        entries = [entry for entry in log if entry["kind"] == kind]
+        steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
+        axis.plot(steps, losses, label=name, color=colour, marker=marker)
+    heights = [(vocab_size and math.log(vocab_size), "guessing: ln V"), (unigram, "unigram distribution")]
+    for (height, name), style in zip(heights, (":", "--"), strict=True):
+        if height:
+            axis.axhline(height, color=BEFORE, linestyle=style, label=f"{name} = {height:.2f}")
+    axis.set(xlabel="step", ylabel="loss [nats per token]")
+    axis.legend(frameon=False)
+    return figure
+
+
+def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
+    """Learning rate per step, a line per schedule."""
+    figure, axis = subplots(height=2.8)
+    for (name, rates), colour in zip(curves.items(), COLOURS, strict=False):
+        axis.plot(range(1, len(rates) + 1), rates, label=name, color=colour)
+    axis.set(xlabel="step", ylabel="learning rate")
+    axis.legend(frameon=False)
+    return figure
+
+
+def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ()) -> Any:
+    """Memory of one GPU [bytes] as a bar per case, its parts stacked; `cards` are drawn as lines."""
+    figure, axis = subplots(height=0.9 + 0.45 * len(bars))
+    parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
+    left = dict.fromkeys(bars, 0.0)
+    for part, colour in zip(parts, (*COLOURS, "#c9b458", "#4f4f4f"), strict=False):
+        widths = [bars[name].get(part, 0) / 1e9 for name in bars]
+        axis.barh(list(bars), widths, left=list(left.values()), label=part, color=colour)
+        left = {name: left[name] + width for name, width in zip(bars, widths, strict=True)}
+    for card in cards:
+        axis.axvline(card / 1e9, color=BEFORE, linestyle="--", linewidth=1)
+        axis.text(card / 1e9, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8, ha="left")
+    axis.invert_yaxis()
+    axis.set(xlabel="memory of one GPU [GB]")
+    axis.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
+    """What each rank holds under ZeRO: a panel per stage; `rows[stage]` names the sharded parts, the others are whole on every rank."""
+    figure, axes = subplots(len(rows), height=2.4, width=9.0)
+    kinds = ("parameters", "gradients", "optimizer states")
+    for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
+        for row, kind in enumerate(kinds):
+            for rank in range(ranks):
+                whole = kind not in sharded
+                axis.barh(
+                    row,
+                    0.9 / ranks if not whole else 0.9,
+                    left=rank + (0 if whole else 0.9 / ranks * rank),
+                    color=COLOURS[row],
+                )
+                axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
+        axis.set(
+            title=stage,
+            xticks=[rank + 0.45 for rank in range(ranks)],
+            xticklabels=[f"rank {rank}" for rank in range(ranks)],
+        )
+        axis.set_yticks(range(len(kinds)), kinds if axis is axes[0] else [""] * len(kinds))
+        axis.invert_yaxis()
+    return figure

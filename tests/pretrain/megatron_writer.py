@@ -1,0 +1,161 @@
+"""Writes a GPT-2 as Megatron-DeepSpeed and Megatron-LM would have saved it: the inverse of course_lib.pretrain.megatron."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+FIRST_LAYER = {"new": 2, "old": 3}  # number of the first transformer layer's file
+NORM_AFTER = {"new": 0, "old": 1}  # numbers left out between the last layer and the norm
+State = dict[str, torch.Tensor]
+
+
+def model(**changes: Any) -> Any:
+    """A tiny GPT-2 whose every weight is random, norms and biases too."""
+    sizes = {
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "vocab_size": 300,
+        "n_positions": 12,
+        "n_embd": 16,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_inner": 24,
+    }
+    torch.manual_seed(0)
+    made = GPT2LMHeadModel(GPT2Config(**sizes | changes))
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.normal_()
+    return made.eval()
+
+
+def arguments(source: GPT2LMHeadModel, ranks: int, **changes: Any) -> Namespace:
+    """The training arguments that a checkpoint of the model carries."""
+    config = source.config
+    return Namespace(
+        **{
+            "num_layers": config.n_layer,
+            "hidden_size": config.n_embd,
+            "num_attention_heads": config.n_head,
+            "num_key_value_heads": config.n_head,
+            "num_experts": [1],
+            "tensor_model_parallel_size": ranks,
+            "make_vocab_size_divisible_by": 128,
+            "bias_gelu_fusion": True,
+            "openai_gelu": False,
+            "onnx_safe": None,
+            "hidden_dropout": 0.0,
+            "attention_dropout": 0.05,
+            "layernorm_epsilon": 1e-6,
+            "init_method_std": 0.006,
+            "params_dtype": torch.float16,
+        }
+        | changes
+    )
+
+
+def pipeline(source: GPT2LMHeadModel, save: Path, ranks: int = 1, numbering: str = "new", version: float | None = 3.0, **changes: Any) -> Path:  # fmt: skip
+    """Layer files. Returns the step folder."""
+    folder = _step(save)
+    first = FIRST_LAYER[numbering]
+    norm = first + source.config.n_layer + NORM_AFTER[numbering]
+    for rank in range(ranks):
+        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, version, changes, module=None)
+        embedding, layers, final = parts(source, rank, ranks, version or 0)
+        for index, state in {1: embedding, **dict(enumerate(layers, start=first)), norm: final}.items():
+            torch.save(state, folder / f"layer_{index:02d}-model_{rank:02d}-model_states.pt")
+    return folder
+
+
+def whole(source: GPT2LMHeadModel, save: Path, ranks: int = 1, version: float | None = 3.0, **changes: Any) -> Path:
+    """One file per rank, as --no-pipeline-parallel saves."""
+    folder = _step(save)
+    for rank in range(ranks):
+        module = _nested(source, rank, ranks, version or 0, "encoder")
+        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, version, changes, module=module)
+    return folder
+
+
+def megatron_lm(source: GPT2LMHeadModel, save: Path, ranks: int = 1) -> Path:
+    """As the first Megatron-LM saved: no arguments, no version, the old names, PyTorch's format before 1.6."""
+    for rank in range(ranks):
+        nested = _nested(source, rank, ranks, 0, "transformer")
+        file = save / "iter_0000007" / f"mp_rank_{rank:02d}" / "model_optim_rng.pt"
+        file.parent.mkdir(parents=True)
+        torch.save({"iteration": 7, "model": nested}, file, _use_new_zipfile_serialization=False)
+    (save / "latest_checkpointed_iteration.txt").write_text("7")
+    return save
+
+
+def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tuple[State, list[State], State]:
+    """Embedding, layers and final norm as one tensor rank holds them, the vocabulary padded with noise."""
+    weights = source.transformer.state_dict()
+    heads, multiple = source.config.n_head, 128 * ranks
+
+    def rows(value: torch.Tensor) -> torch.Tensor:
+        return value.chunk(ranks, dim=0)[rank].clone()
+
+    def columns(value: torch.Tensor) -> torch.Tensor:
+        return value.chunk(ranks, dim=1)[rank].clone()
+
+    def qkv(value: torch.Tensor) -> torch.Tensor:
+        split = value.unflatten(0, (3, heads, -1)).chunk(ranks, dim=1)[rank]
+        order = split if version == 0 else split.movedim(0, 2) if version == 1 else split.movedim(0, 1)
+        return order.flatten(0, 2).clone()
+
+    def layer(index: int) -> State:
+        def get(name: str) -> torch.Tensor:
+            value = weights[f"h.{index}.{name}"]
+            return value.t() if name.endswith("weight") and value.dim() == 2 else value
+
+        shared: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor] | None]] = {
+            "input_layernorm.weight": ("ln_1.weight", None),
+            "input_layernorm.bias": ("ln_1.bias", None),
+            "self_attention.query_key_value.weight": ("attn.c_attn.weight", qkv),
+            "self_attention.query_key_value.bias": ("attn.c_attn.bias", qkv),
+            "self_attention.dense.weight": ("attn.c_proj.weight", columns),
+            "self_attention.dense.bias": ("attn.c_proj.bias", None),
+            "post_attention_layernorm.weight": ("ln_2.weight", None),
+            "post_attention_layernorm.bias": ("ln_2.bias", None),
+            "mlp.dense_h_to_4h.weight": ("mlp.c_fc.weight", rows),
+            "mlp.dense_h_to_4h.bias": ("mlp.c_fc.bias", rows),
+            "mlp.dense_4h_to_h.weight": ("mlp.c_proj.weight", columns),
+            "mlp.dense_4h_to_h.bias": ("mlp.c_proj.bias", None),
+        }
+        return {name: split(get(ours)) if split else get(ours).clone() for name, (ours, split) in shared.items()}
+
+    words = weights["wte.weight"]
+    padding = torch.randn(-len(words) % multiple, words.shape[1], generator=torch.Generator().manual_seed(1))
+    embedding = {
+        "word_embeddings.weight": rows(torch.cat([words, padding.to(words.dtype)])),
+        "position_embeddings.weight": weights["wpe.weight"].clone(),
+    }
+    final = {"weight": weights["ln_f.weight"].clone(), "bias": weights["ln_f.bias"].clone()}
+    return embedding, [layer(index) for index in range(source.config.n_layer)], final
+
+
+def _nested(source: GPT2LMHeadModel, rank: int, ranks: int, version: float, encoder: str) -> dict[str, Any]:
+    embedding, layers, final = parts(source, rank, ranks, version)
+    inner = {f"layers.{index}.{name}": value for index, state in enumerate(layers) for name, value in state.items()}
+    inner |= {f"final_layernorm.{name}": value for name, value in final.items()}
+    if encoder == "transformer":
+        inner = {name.replace("self_attention.", "attention."): value for name, value in inner.items()}
+    nested = {name.split(".")[0]: {"weight": value} for name, value in embedding.items()}
+    return {"language_model": {"embedding": nested, encoder: inner}}
+
+
+def _step(save: Path) -> Path:
+    folder = save / "global_step100"
+    folder.mkdir(parents=True)
+    (save / "latest").write_text(folder.name)
+    return folder
+
+
+def _meta(file: Path, source: GPT2LMHeadModel, ranks: int, version: float | None, changes: dict[str, Any], **more: Any) -> None:  # fmt: skip
+    state = {"args": arguments(source, ranks, **changes), "iteration": 100, "optimizer": None, "dp_world_size": 1}
+    state |= {} if version is None else {"checkpoint_version": version}
+    torch.save(state | more, file)

@@ -1,0 +1,216 @@
+"""`course tokenize`: the bytes are those of encoding every document as a whole, for any tokenizer and number of workers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from course_lib import workspace
+from course_lib.corpus.wikipedia import extract
+from course_lib.documents import read_batches, read_texts
+from course_lib.errors import CourseError, UsageError
+from course_lib.japanese.pipeline import segment_file
+from course_lib.pretrain import encode
+from course_lib.pretrain.encode import Encoder, tokenize
+from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of, summarize
+from course_lib.subword import folder
+from course_lib.subword.bpe import train_bpe
+from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.subword.unigram import train_unigram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
+
+SEGMENTED = ("bpe", "recipe", "unigram", "spm-bpe")
+TRICKY = [
+    "大学 で <s> 学ぶ</s>x 。 a<s> <unk>\n二 行目 ␛n ␣Studio",
+    "全角\u3000空白 と\tタブ と  二重  空白 \n \n末尾 ",
+    "𠮷野家 😀👨‍👩‍👧 ␛s ␛e ▁下線 ▁ x▁y <0x41> \x1c \u2028 \x85 \r",
+    "が が か\u3099",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("tokenize")
+    raw, lines = place / "raw.jsonl", place / "lines.txt"
+    extract(workspace.data("jawiki-sample.xml.bz2"), raw)
+    segment_file(raw, lines)
+    train_bpe([lines], place / "bpe", BpeConfig(vocab_size=5000, limit_alphabet=3500), False)
+    recipe = BpeConfig(vocab_size=3000, limit_alphabet=1500, lossless=False, byte_fallback=False)
+    train_bpe([lines], place / "recipe", recipe, False)
+    train_bpe([raw], place / "raw-bpe", BpeConfig(vocab_size=5000, limit_alphabet=3500), False)
+    train_unigram([lines], place / "unigram", UnigramConfig(vocab_size=5000))
+    train_unigram([lines], place / "spm-bpe", UnigramConfig(vocab_size=5000, model_type="bpe"))
+    return place
+
+
+def expected(tokenizer: Path, texts: list[str], prefix: Path, eod: list[int]) -> list[bytes]:
+    """Both files by `encode_batch_fast` of whole documents."""
+    loaded = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    dtype = dtype_for(loaded.get_vocab_size())
+    with IndexedWriter(prefix, dtype) as writer:
+        for encoding in loaded.encode_batch_fast(texts, add_special_tokens=False):
+            ids = list(encoding.ids) + (eod if encoding.ids else [])
+            writer.append(np.array(ids, dtype), np.array([len(ids)]))
+    return content(prefix)
+
+
+def content(prefix: Path) -> list[bytes]:
+    return [file.read_bytes() for file in files_of(prefix)]
+
+
+@pytest.mark.parametrize("name", SEGMENTED)
+def test_segmented_text_as_it_stands(place: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "tricky.txt").write_text("\n\n".join(TRICKY) + "\n", encoding="utf8")
+    sources = [place / "lines.txt", tmp_path / "tricky.txt"]
+    texts = [text for source in sources for text in read_texts(source)]
+    assert len(texts) > 30
+    report = tokenize(sources, place / name, tmp_path / "a", append_eod=True)
+    assert content(tmp_path / "a") == expected(place / name, texts, tmp_path / "b", [2])
+    summary = summarize(tmp_path / "a")
+    assert (report.documents, report.tokens) == (summary.documents, summary.tokens) == (len(texts), summary.tokens)
+    assert report.bytes_read == sum(source.stat().st_size for source in sources)
+    ids = np.frombuffer(content(tmp_path / "a")[0], summary.dtype)
+    assert report.unknown == np.count_nonzero(ids == 0) > 0
+    assert report.summary().startswith(f"{len(texts)} documents, {report.tokens} tokens (")
+
+
+def test_the_bytes_do_not_depend_on_the_workers(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "read_batches", lambda path: read_batches(path, 20_000))
+    reports = [tokenize([place / "lines.txt"], place / "bpe", tmp_path / str(n), n) for n in (1, 2)]
+    assert content(tmp_path / "1") == content(tmp_path / "2")
+    assert reports[0].tokens == reports[1].tokens > 10_000
+
+
+@pytest.mark.parametrize("name", ["bpe", "raw-bpe"])
+def test_documents_are_prepared_as_the_training_text_was(place: Path, tmp_path: Path, name: str) -> None:
+    texts = ["Visual Studioで学ぶ。\n二行目", "", "ｶﾞｷﾞ<s>", "\n"]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf8")
+    report = tokenize([tmp_path / "in.jsonl"], place / name, tmp_path / "a", append_eod=True)
+    codec = folder.load(place / name)
+    assert content(tmp_path / "a") == expected(place / name, list(map(codec.prepare, texts)), tmp_path / "b", [2])
+    assert report.documents == 4 and summarize(tmp_path / "a").documents == 4
+    assert summarize(tmp_path / "a").sequences < 4  # the empty one has no tokens, and so no end either
+
+
+def test_a_folder_of_somebody_else_takes_the_text_as_it_stands(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "bpe", tmp_path / "foreign")
+    (tmp_path / "foreign" / "preparation.json").unlink()
+    config = {"eos_token": {"content": "<s>"}, "unk_token": "<unk>"}
+    (tmp_path / "foreign" / "tokenizer_config.json").write_text(json.dumps(config))
+    loaded = Tokenizer.from_file(str(tmp_path / "foreign" / "tokenizer.json"))
+    loaded.enable_truncation(3)
+    loaded.enable_padding(length=9)
+    loaded.save(str(tmp_path / "foreign" / "tokenizer.json"))
+    (tmp_path / "in.jsonl").write_text('{"text": "ｶﾞ 大学 で 学ぶ"}\n', encoding="utf8")
+    tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
+    assert content(tmp_path / "a") == expected(place / "bpe", ["ｶﾞ 大学 で 学ぶ"], tmp_path / "b", [1])
+    (tmp_path / "foreign" / "tokenizer_config.json").unlink()
+    with pytest.raises(UsageError, match=r"--append-eod: .*foreign has no eos_token"):
+        tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
+
+
+WORDS = st.text(alphabet="大学でa1.、␣␛ns▁<>/ \n\t\u3000", max_size=30) | st.lists(
+    st.sampled_from(["<s>", "</s>", "<unk>", " ", "\n", "大学", "ab", "▁", "𠮷"]), max_size=10
+).map("".join)
+
+
+@pytest.mark.parametrize("name", SEGMENTED)
+def test_words_one_by_one_give_the_ids_of_the_text(place: Path, name: str) -> None:
+    encoder = Encoder(place / name)
+    assert encoder.words is not None
+
+    @given(text=WORDS)
+    @settings(max_examples=200, deadline=None)
+    def check(text: str) -> None:
+        (whole,) = encoder.tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        assert np.frombuffer(encoder.encode(text), encoder.dtype).tolist() == whole.ids
+
+    check()
+
+
+@pytest.mark.parametrize("change", ["normalizer", "pre_tokenizer", "none", "unsplit", "added", "strip", "dropout"])
+def test_a_tokenizer_that_looks_across_spaces_gets_whole_documents(place: Path, tmp_path: Path, change: str) -> None:
+    loaded = Tokenizer.from_file(str(place / "bpe" / "tokenizer.json"))
+    if change == "normalizer":
+        loaded.normalizer = normalizers.Replace("大学 で", "で")
+    elif change == "pre_tokenizer":
+        loaded.pre_tokenizer = pre_tokenizers.ByteLevel()
+    elif change == "none":
+        loaded.pre_tokenizer = None
+    elif change == "unsplit":
+        loaded.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    elif change == "added":
+        loaded.add_tokens(["大学 で"])
+    elif change == "strip":
+        loaded.add_tokens([AddedToken("大学", rstrip=True)])
+    else:
+        loaded.model.dropout = 0.5
+    loaded.save(str(tmp_path / "tokenizer.json"))
+    encoder = Encoder(tmp_path)
+    assert encoder.words is None
+    if change != "dropout":
+        (whole,) = loaded.encode_batch_fast(["大学 で 学ぶ"], add_special_tokens=False)
+        assert np.frombuffer(encoder.encode("大学 で 学ぶ"), encoder.dtype).tolist() == whole.ids
+
+
+def test_memory_of_words_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "REMEMBERED", 10)
+    encoder = Encoder(place / "bpe")
+    text = " ".join(map(str, range(50))) + " " + "a" * 1000
+    (whole,) = encoder.tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    assert np.frombuffer(encoder.encode(text), encoder.dtype).tolist() == whole.ids
+    assert encoder.words is not None and len(encoder.words) == 10
+    monkeypatch.setattr(encode, "REMEMBERED", 100)
+    encoder.encode(text)
+    assert len(encoder.words) == 50 and max(map(len, encoder.words)) == 2
+
+
+def test_large_vocabularies_take_four_bytes(place: Path, tmp_path: Path) -> None:
+    loaded = Tokenizer.from_file(str(place / "bpe" / "tokenizer.json"))
+    loaded.add_tokens([f"<{n}>" for n in range(65_500 - loaded.get_vocab_size())])
+    loaded.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "in.txt").write_text(f"大学 <{65_499 - 5000}>\n", encoding="utf8")
+    tokenize([tmp_path / "in.txt"], tmp_path, tmp_path / "a")
+    assert summarize(tmp_path / "a").dtype == np.int32
+    assert np.frombuffer(content(tmp_path / "a")[0], "<i4")[-1] == 65_499
+
+
+def test_another_tokenizer_in_the_same_place_is_seen(place: Path, tmp_path: Path) -> None:
+    for name in ("bpe", "recipe"):
+        shutil.copytree(place / name, tmp_path / "t", dirs_exist_ok=True)
+        tokenize([place / "lines.txt"], tmp_path / "t", tmp_path / name)
+        tokenize([place / "lines.txt"], place / name, tmp_path / "right")
+        assert content(tmp_path / name) == content(tmp_path / "right")
+
+
+def test_what_does_not_go_together_is_refused_and_nothing_replaced(place: Path, tmp_path: Path) -> None:
+    tokenize([place / "lines.txt"], place / "bpe", tmp_path / "a")
+    before = content(tmp_path / "a")
+    broken, mixed = tmp_path / "broken.jsonl", [place / "lines.txt", place / "raw.jsonl"]
+    broken.write_text('{"text": "一"}\nnonsense\n', encoding="utf8")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "half").mkdir()
+    shutil.copy(place / "bpe" / "preparation.json", tmp_path / "half")
+    for sources, tokenizer, kind, message in (
+        (
+            [place / "lines.txt"],
+            "raw-bpe",
+            UsageError,
+            r"lines\.txt: segmented text, but .*raw-bpe was trained on unsegm",
+        ),
+        (mixed, "bpe", CourseError, r"inputs end in \.jsonl, \.txt; allowed"),
+        ([broken], "bpe", CourseError, r"broken\.jsonl, line 2: not readable as JSON"),
+        ([tmp_path / "none.txt"], "bpe", CourseError, r"none\.txt: no such file"),
+        ([place / "lines.txt"], empty, CourseError, r"empty: no tokenizer\.json that can be read"),
+        ([place / "lines.txt"], tmp_path / "half", CourseError, r"half: no tokenizer\.json that can be read"),
+        ([place / "lines.txt"], tmp_path / "none", CourseError, r"none: no tokenizer\.json that can be read"),
+    ):
+        for workers in (1, 2) if sources == [broken] else (1,):
+            with pytest.raises(kind, match=message) as caught:
+                tokenize(sources, place / tokenizer, tmp_path / "a", workers)
+            assert "\n" not in str(caught.value)
+    assert content(tmp_path / "a") == before

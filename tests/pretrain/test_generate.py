@@ -1,0 +1,215 @@
+"""Generation: what every setting does to real models, and the way from raw Japanese to raw Japanese."""
+
+import math
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.japanese import normalize
+from course_lib.pretrain.generate import Generator, generate
+from course_lib.pretrain.generation import GenerateConfig
+from course_lib.subword import folder as tokenizers
+from tests.pretrain import models
+from tests.pretrain.models import SENTENCE
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+GREEDY = GenerateConfig(strategy="greedy")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.memorized(tmp_path_factory.mktemp("memorized"))
+
+
+@pytest.fixture(scope="module")
+def generator(folder: Path) -> Generator:
+    return Generator(folder)
+
+
+@pytest.fixture(scope="module")
+def flat(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator:
+    """A model whose next token is token n with a probability that is its bias's, whatever came before."""
+    place = tmp_path_factory.mktemp("flat") / "model"
+    shutil.copytree(folder, place)
+    words = tokenizers.load(place).tokenizer
+    tokens = words.get_vocab_size() + models.PADDING
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=tokens, n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.transformer.ln_f.bias[0] = 1
+        model.transformer.wte.weight[:, 0] = -30.0
+        for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
+            model.transformer.wte.weight[words.token_to_id(word), 0] = math.log(share)
+        model.transformer.wte.weight[-models.PADDING :, 0] = 5.0  # no tokens: never drawn, however likely
+    model.save_pretrained(place)
+    return Generator(place)
+
+
+def drawn(generator: Generator, **settings: object) -> Counter[str]:
+    chosen = {"max_new_tokens": 1, "num_return_sequences": 1000} | settings
+    found = generator.generate("早", config.build(GenerateConfig, chosen))
+    return Counter(one.continuation for one in found)
+
+
+def test_raw_japanese_goes_in_and_comes_out(generator: Generator) -> None:
+    prompt = "早稲田大学でＤｅｅｐ　Learningを"
+    (found,) = generator.generate(prompt, GREEDY)
+    assert found.prompt == normalize(prompt) == "早稲田大学でDeep Learningを"
+    assert found.text == SENTENCE
+    assert found.continuation == SENTENCE.removeprefix(found.prompt)
+
+
+def test_an_empty_prompt_begins_a_document(folder: Path) -> None:
+    assert generate(folder, "", GREEDY) == [SENTENCE]
+
+
+def test_the_recipes_tokenizer_gives_words_without_spaces(tmp_path: Path) -> None:
+    folder = models.memorized(tmp_path, lossless=False)
+    assert generate(folder, "早稲田大学で", GREEDY) == [SENTENCE.replace(" ", "")]
+
+
+def test_text_of_bytes_at_the_boundary(generator: Generator) -> None:
+    """A continuation that begins with half a character must not spoil the prompt's own bytes."""
+    assert generator.codec
+    whole = generator.codec.encode("𠮷")
+    assert len(whole) == 4
+    assert generator._continuation(whole, [whole[0]]) == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_beam_search_finds_the_sentence_and_others(generator: Generator) -> None:
+    found = generator.generate("早稲田", GenerateConfig(strategy="beam", num_beams=3, num_return_sequences=3))
+    assert found[0].text == SENTENCE
+    assert len({one.text for one in found}) == 3
+
+
+def test_length_penalty_chooses_between_short_and_long(flat: Generator) -> None:
+    """Every token costs: a score divided by a high power of the length favours the long text."""
+    with torch.no_grad():
+        flat.model.transformer.wte.weight[2, 0] = math.log(0.35)
+    try:
+        lengths = {
+            penalty: len(flat.tokenizer(one.continuation)["input_ids"])
+            for penalty in (-5.0, 5.0)
+            for one in flat.generate(
+                "早", GenerateConfig(strategy="beam", num_beams=2, max_new_tokens=8, length_penalty=penalty)
+            )
+        }
+    finally:
+        with torch.no_grad():
+            flat.model.transformer.wte.weight[2, 0] = -30.0
+    assert lengths[-5.0] < lengths[5.0]
+
+
+def test_same_seed_same_texts(flat: Generator) -> None:
+    settings = GenerateConfig(max_new_tokens=12, num_return_sequences=3, top_p=1.0)
+    state = torch.random.get_rng_state()
+    first = flat.generate("早", settings)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert flat.generate("早", settings) == first
+    assert len(set(first)) == 3
+    assert flat.generate("早", GenerateConfig(max_new_tokens=12, num_return_sequences=3, top_p=1.0, seed=7)) != first
+    unset = GenerateConfig(max_new_tokens=12, top_p=1.0, seed=None)
+    assert len({flat.generate("早", unset)[0].text for _ in range(3)}) > 1
+
+
+def test_sampling_follows_the_models_distribution(flat: Generator) -> None:
+    shares = sorted((count / 1000 for count in drawn(flat, top_k=0, top_p=1.0).values()), reverse=True)
+    assert shares == pytest.approx([0.4, 0.3, 0.2, 0.1], abs=0.05)
+
+
+def test_top_k_top_p_and_temperature(flat: Generator) -> None:
+    assert len(drawn(flat, top_k=2, top_p=1.0)) == 2
+    assert len(drawn(flat, top_k=0, top_p=0.65)) == 2  # 0.4 + 0.3 crosses 0.65
+    cold = max(drawn(flat, top_k=0, top_p=1.0, temperature=0.5).values()) / 1000
+    assert cold == pytest.approx(0.16 / 0.30, abs=0.05)  # squares of the shares
+
+
+def test_lengths(flat: Generator, generator: Generator) -> None:
+    (found,) = flat.generate("早", GenerateConfig(max_new_tokens=7))
+    assert len(found.continuation) == 7
+    whole = generator.generate("早稲田", GREEDY)[0]
+    assert whole.text == SENTENCE  # stops at the end token
+    assert len(
+        generator.generate("早稲田", GenerateConfig(strategy="greedy", max_new_tokens=30, min_new_tokens=30))[0].text
+    ) > len(SENTENCE)
+    short = generator.generate("早稲田", GenerateConfig(strategy="greedy", max_new_tokens=1))[0]
+    assert SENTENCE.startswith(short.text) and short.text != SENTENCE
+
+
+def test_repetition_options(flat: Generator) -> None:
+    (plain,) = flat.generate("早", GenerateConfig(strategy="greedy", max_new_tokens=3))
+    (other,) = flat.generate("早", GenerateConfig(strategy="greedy", max_new_tokens=3, no_repeat_ngram_size=1))
+    assert len(set(plain.continuation)) < len(set(other.continuation))
+
+
+def test_any_causal_model_takes_the_prompt_as_it_stands(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    (other / "preparation.json").unlink()
+    generator = Generator(other)
+    assert generator.codec is None
+    (found,) = generator.generate("早稲田 大学 で Ｄ", GREEDY)
+    assert found.prompt == "早稲田 大学 で Ｄ"
+    (found,) = generator.generate("早稲田 大学 で", GREEDY)
+    assert found.continuation == SENTENCE.removeprefix("早稲田大学で")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_model_keeps_its_format(folder: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    other = tmp_path / "other"
+    GPT2LMHeadModel.from_pretrained(folder).to(dtype).save_pretrained(other)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(other)
+    assert Generator(other).model.dtype == dtype
+
+
+def test_what_does_not_fit_the_positions(generator: Generator) -> None:
+    long = "早稲田大学で勉強している。" * 20
+    assert generator.codec
+    tokens = len(generator.codec.encode(long))
+    with pytest.raises(UsageError, match=f"^prompt: {tokens} tokens .* 40 positions"):
+        generator.generate(long)
+    head = len(generator.codec.encode("早稲田"))
+    message = f"^max_new_tokens: 40 is not allowed: 40 positions less the prompt's {head} tokens leave {40 - head}$"
+    with pytest.raises(UsageError, match=message):
+        generator.generate("早稲田", GenerateConfig(max_new_tokens=40))
+    fits = GenerateConfig(strategy="greedy", max_new_tokens=40 - head, min_new_tokens=40 - head)
+    assert generator.generate("早稲田", fits)[0].text.startswith(SENTENCE)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"temperature": 0.0}, "temperature: 0.0 is not allowed: .*strategy=greedy"),
+        ({"temperature": -1.0}, "temperature: -1.0 is not allowed"),
+        ({"num_beams": 4}, "num_beams: 4 is not allowed with strategy=sampling"),
+        ({"strategy": "greedy", "num_return_sequences": 2}, "num_return_sequences: 2 .* at most 1"),
+        ({"strategy": "beam", "num_beams": 2, "num_return_sequences": 3}, "num_return_sequences: 3 .* at most 2"),
+        ({"strategy": "contrastive"}, "strategy: 'contrastive' is not allowed: .*'greedy'"),
+        ({"max_new_tokens": 2, "min_new_tokens": 3}, "min_new_tokens: 3 .* above max_new_tokens"),
+        ({"top_p": 0.0}, "top_p: 0.0 is not allowed"),
+        ({"top_q": 1}, "top_q: unknown key"),
+    ],
+)
+def test_wrong_settings_are_one_line(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}") as caught:
+        config.build(GenerateConfig, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_that_are_no_model(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="not a model folder"):
+        Generator(tmp_path)
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CourseError, match="broken: not readable as a model: ") as caught:
+        Generator(broken)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,331 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import megatron
+from course_lib.pretrain.megatron import convert
+from course_lib.pretrain.megatron_checkpoint import step_folder
+from course_lib.subword import folder as tokenizer_folder
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel
+
+from tests.pretrain import megatron_writer as writer
+
+EMBEDDING, LAYER, NORM = (f"layer_{n:02d}-model_00-model_states.pt" for n in (1, 3, 5))
+META = "mp_rank_00_model_states.pt"
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT2LMHeadModel:
+    return writer.model()
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    return _tokenizer(tmp_path / "tokenizer", 300)
+
+
+def _tokenizer(folder: Path, entries: int) -> Path:
+    folder.mkdir()
+    words = ["<unk>", "<s>", "</s>", *(f"word{n}" for n in range(3, entries))]
+    made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer_folder.save(made, tokenizer_folder.Preparation(segmented=True, marked=True), folder)
+    return folder
+
+
+def _same(folder: Path, model: GPT2LMHeadModel, dtype: torch.dtype = torch.float32) -> None:
+    both: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    loaded, info = both
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
+    assert loaded.dtype == dtype
+    weights = loaded.state_dict()
+    for name, value in model.state_dict().items():
+        assert torch.equal(weights[name], value.to(dtype)), name
+
+
+def _edit(file: Path, changes: dict[str, object]) -> None:
+    """Changes entries of a .pt file; None takes one out."""
+    state = (
+        torch.load(file, weights_only=False) | changes
+    )  # not safe_load: its tensors are the file, about to be replaced
+    torch.save({key: value for key, value in state.items() if value is not None}, file)
+
+
+@pytest.mark.parametrize("version", [None, 0, 1.0, 3.0])
+@pytest.mark.parametrize("form", ["new", "old", "whole"])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form, version):
+    if form == "whole":
+        step = writer.whole(model, tmp_path / "save", ranks, version)
+    else:
+        step = writer.pipeline(model, tmp_path / "save", ranks, form, version)
+    report = convert(step, tmp_path / "out", tokenizer)
+    _same(tmp_path / "out", model)
+    padded = {1: 384, 2: 512, 4: 512}[ranks]
+    assert f"vocabulary {padded} → 300" in report.summary() and report.tensor_parallel == ranks
+    assert report.parameters == model.num_parameters()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_megatron_lm_without_arguments(model, tmp_path, ranks):
+    save = writer.megatron_lm(model, tmp_path / "save", ranks)
+    with pytest.raises(UsageError, match="heads"):
+        convert(save, tmp_path / "out")
+    report = convert(save, tmp_path / "out", heads=4, vocab_size=300)
+    _same(tmp_path / "out", model)
+    assert report.iteration == 7
+
+
+def test_layers_beyond_nine_stay_in_order(tmp_path):
+    model = writer.model(n_layer=12)
+    convert(writer.pipeline(model, tmp_path / "a"), tmp_path / "from_layers", vocab_size=300)
+    convert(writer.whole(model, tmp_path / "b"), tmp_path / "from_whole", vocab_size=300)
+    _same(tmp_path / "from_layers", model)
+    _same(tmp_path / "from_whole", model)
+
+
+def test_config_and_tokenizer(model, tokenizer, tmp_path):
+    convert(writer.pipeline(model, tmp_path / "save", 2), tmp_path / "out", tokenizer)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    config = loaded.config
+    assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (1, 2, 2)
+    assert (config.vocab_size, config.n_positions, config.n_inner, config.activation_function) == (
+        300,
+        12,
+        24,
+        "gelu_new",
+    )
+    assert (config.embd_pdrop, config.resid_pdrop, config.attn_pdrop) == (0.0, 0.0, 0.05)
+    assert (config.layer_norm_epsilon, config.initializer_range) == (1e-6, 0.006)
+    assert loaded.generation_config.eos_token_id == 2
+    assert tokenizer_folder.load(tmp_path / "out").preparation.segmented
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 300
+    assert loaded.generate(torch.tensor([[1, 5]]), max_new_tokens=4, do_sample=False).shape[1] <= 6
+
+
+@pytest.mark.parametrize(
+    ("said", "activation"),
+    [
+        ({"bias_gelu_fusion": True}, "gelu_new"),
+        ({"bias_gelu_fusion": False}, "gelu"),
+        ({"bias_gelu_fusion": False, "openai_gelu": True}, "gelu_new"),
+        ({"bias_gelu_fusion": True, "onnx_safe": True}, "gelu"),
+    ],
+)
+def test_activation(model, tmp_path, said, activation):
+    assert convert(writer.whole(model, tmp_path / "save", **said), tmp_path / "out").activation == activation
+
+
+def test_dtype_is_kept_or_as_told(model, tmp_path):
+    half = writer.model().to(torch.bfloat16)
+    step = writer.pipeline(half, tmp_path / "save", 2)
+    assert convert(step, tmp_path / "kept", vocab_size=300).dtype == "bfloat16"
+    _same(tmp_path / "kept", half, torch.bfloat16)
+    convert(step, tmp_path / "wide", dtype="fp32", vocab_size=300)
+    _same(tmp_path / "wide", half)
+
+
+def test_embedding_in_fp32_keeps_its_bits(model, tmp_path):
+    mixed = writer.model().to(torch.bfloat16)
+    mixed.transformer.wte.to(torch.float32).weight.data.normal_()
+    convert(writer.pipeline(mixed, tmp_path / "save", 2), tmp_path / "out", vocab_size=300)
+    _same(tmp_path / "out", mixed)
+
+
+def test_several_shards(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(megatron, "SHARD", 12_000)
+    convert(writer.pipeline(model, tmp_path / "save"), tmp_path / "out", vocab_size=300)
+    assert len(list((tmp_path / "out").glob("model-0000?-of-0000?.safetensors"))) > 2
+    assert not list((tmp_path / "out").glob("*.part"))
+    _same(tmp_path / "out", model)
+
+
+def test_given_version_wins(model, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save", 2, version=1.0)
+    for meta in step.glob("mp_rank*"):
+        _edit(meta, {"checkpoint_version": None})
+    convert(step, tmp_path / "out", checkpoint_version=1.0, vocab_size=300)
+    _same(tmp_path / "out", model)
+    with pytest.raises(UsageError, match=r"0\.5; allowed: 0, 1"):
+        convert(step, tmp_path / "other", checkpoint_version=0.5)
+
+
+def test_vocabulary(model, tokenizer, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save")
+    assert convert(step, tmp_path / "padded").shape.vocabulary == 384
+    with pytest.raises(UsageError, match="385; allowed: 1 to 384"):
+        convert(step, tmp_path / "out", vocab_size=385)
+    with pytest.raises(UsageError, match="290; allowed: 300 to 384"):
+        convert(step, tmp_path / "out", tokenizer, vocab_size=290)
+    with pytest.raises(UsageError, match="400 entries, the checkpoint 384"):
+        convert(step, tmp_path / "out", _tokenizer(tmp_path / "larger", 400))
+    wide = writer.pipeline(writer.model(vocab_size=1500), tmp_path / "wide")
+    with pytest.raises(UsageError, match="300 entries, the checkpoint 1536.*--vocab-size 300"):
+        convert(wide, tmp_path / "out", tokenizer)
+    assert not (tmp_path / "out").exists()
+    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).shape.vocabulary == 300
+
+
+def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save")
+    convert(step, tmp_path / "out", tokenizer)
+    convert(step, tmp_path / "out", tokenizer)
+    with pytest.raises(UsageError, match="input itself"):
+        convert(step, tokenizer, tokenizer)
+    (tmp_path / "out" / META).touch()
+    (step / META).unlink()
+    with pytest.raises(CourseError, match="missing"):
+        convert(step, tmp_path / "out", tokenizer)
+    _same(tmp_path / "out", model)
+
+
+def test_which_step(model, tmp_path):
+    save = tmp_path / "save"
+    step = writer.pipeline(model, save)
+    assert step_folder(step) == step_folder(save) == step
+    (save / "latest").unlink()
+    assert step_folder(save) == step
+    (save / "global_step20").mkdir()
+    with pytest.raises(UsageError, match="several steps; allowed: one of global_step100, global_step20"):
+        step_folder(save)
+    (save / "latest").write_text("global_step300")
+    with pytest.raises(CourseError, match="latest: names 'global_step300', which is not there"):
+        step_folder(save)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "no such folder"),
+        (Path.touch, "is a file"),
+        (Path.mkdir, "no Megatron checkpoint"),
+        (lambda path: (path / "zero_pp_rank_0_mp_rank_00_model_states.pt").mkdir(parents=True), "ZeRO stage 3"),
+        (lambda path: (path / "mp_rank_00_000").mkdir(parents=True), "with pipeline ranks"),
+    ],
+)
+def test_no_checkpoint(tmp_path, make, message):
+    make(tmp_path / "save")
+    with pytest.raises(CourseError, match=message):
+        convert(tmp_path / "save", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("said", "feature"),
+    [
+        ({"untie_embeddings_and_output_weights": True}, "an untied output head"),
+        ({"use_rotary_position_embeddings": True}, "rotary positions"),
+        ({"normalization": "rmsnorm"}, "RMSNorm"),
+        ({"swiglu": True}, "SwiGLU"),
+        ({"squared_relu": True}, "squared ReLU"),
+        ({"num_key_value_heads": 2}, "grouped-query attention"),
+        ({"num_experts": [8]}, "a mixture of experts"),
+        ({"apply_layernorm_1p": True}, "layernorm-1p"),
+        ({"apply_residual_connection_post_layernorm": True}, "residuals after the norm"),
+        ({"add_bias_linear": False}, "linear layers without bias"),
+    ],
+)
+def test_features_refused_by_the_arguments(model, tmp_path, said, feature):
+    with pytest.raises(CourseError, match=f"global_step100: trained with {feature}, which GPT-2"):
+        convert(writer.pipeline(model, tmp_path / "save", **said), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (EMBEDDING, {"position_embeddings.weight": None}, "no learned positions"),
+        (EMBEDDING, {"word_embeddings.norm.weight": torch.ones(16)}, "no place for word_embeddings.norm.weight"),
+        (EMBEDDING, {"word_embeddings.weight": torch.ones(384, 8)}, r"has shape \(384, 8\), expected \(384, 16\)"),
+        (EMBEDDING, {"word_embeddings.weight": torch.ones(384)}, "word_embeddings.weight is no matrix"),
+        (LAYER, {"mlp.deepspeed_moe.gate.wg.weight": torch.ones(8, 16)}, "a mixture of experts"),
+        (LAYER, {"mlp.dense_h_to_4h.weight": torch.ones(48, 16)}, r"has shape \(48, 16\), expected \(24, 16\)"),
+        (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing.*RMSNorm"),
+        (LAYER, {"self_attention.dense.bias": None}, "self_attention.dense.bias missing$"),
+        (NORM, {"bias": None}, "bias missing.*RMSNorm"),
+        (NORM, {"weight": torch.ones(384, 16)}, "an untied output head"),
+        (NORM, {"weight": None, "bias": None}, "neither an embedding, a layer nor a norm"),
+    ],
+)
+def test_what_a_layer_file_must_hold(model, tmp_path, file, changes, message):
+    step = writer.pipeline(model, tmp_path / "save")
+    _edit(step / file, changes)
+    with pytest.raises(CourseError, match=f"{file}: .*{message}"):
+        convert(step, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_first_layer_shows_gated_mlp_and_grouped_queries(model, tmp_path):
+    first = "layer_02-model_00-model_states.pt"
+    for name, shape, message in (("mlp.dense_h_to_4h", (48, 16), "SwiGLU"), ("self_attention.query_key_value", (32, 16), "grouped")):  # fmt: skip
+        step = writer.pipeline(model, tmp_path / name)
+        _edit(step / first, {f"{name}.weight": torch.ones(shape)})
+        with pytest.raises(CourseError, match=f"{first}: .*{message}"):
+            convert(step, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("layer_03-model_01-model_states.pt", "layer_03-model_01-model_states.pt: missing"),
+        ("layer_03-*", "layer_03-model_00-model_states.pt: missing"),
+        ("layer_04-*", "files of 2 layers .*its arguments say 3"),
+        ("layer_02-*", "files of 2 layers .*its arguments say 3"),
+        ("layer_01-*", "no layer files hold the embedding"),
+        ("layer_05-*", "no layer files hold the final norm"),
+        ("layer_*-model_01-*", "files of 1 tensor ranks .*its arguments say 2"),
+        ("mp_rank_*", "mp_rank_00_model_states.pt is missing"),
+    ],
+)
+def test_missing_layer_files(model, tmp_path, missing, message):
+    step = writer.pipeline(model, tmp_path / "save", 2)
+    for file in step.glob(missing):
+        file.unlink()
+    with pytest.raises(CourseError, match=message):
+        convert(step, tmp_path / "out")
+
+
+def test_missing_rank_files(model, tmp_path):
+    step = writer.whole(model, tmp_path / "save", 4)
+    (step / "mp_rank_03_model_states.pt").unlink()
+    with pytest.raises(CourseError, match="files of 3 tensor ranks .*its arguments say 4"):
+        convert(step, tmp_path / "out")
+    (step / "mp_rank_01_model_states.pt").unlink()
+    with pytest.raises(CourseError, match="mp_rank_02_model_states.pt: the file of rank 1 is missing"):
+        convert(step, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (None, "no weights under `module`"),
+        ({"language_model": {"output_layer": {"weight": torch.ones(1)}}}, "an untied output head"),
+        ({"decoder.layers.0.self_attention.linear_qkv.weight": torch.ones(1)}, "Megatron-Core's names"),
+        ({"language_model": {"encoderlayers.0.mlp.deepspeed_moe.experts.w": torch.ones(1)}}, "a mixture of experts"),
+        ({"language_model": {"pooler": {"weight": torch.ones(1)}}}, "no place for pooler.weight"),
+        ({"language_model": {"embedding": {"word_embeddings": {"weight": torch.ones(1)}}}}, "no final norm in it"),
+    ],
+)
+def test_what_a_whole_file_must_hold(model, tmp_path, module, message):
+    step = writer.whole(model, tmp_path / "save")
+    _edit(step / META, {"module": module})
+    with pytest.raises(CourseError, match=f"{META}: .*{message}"):
+        convert(step, tmp_path / "out")
+
+
+def test_heads(model, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save", 4)
+    with pytest.raises(UsageError, match="heads 2: the checkpoint's arguments say 4"):
+        convert(step, tmp_path / "out", heads=2)
+    _edit(step / META, {"args": None})
+    with pytest.raises(UsageError, match="heads 2: must divide the width 16 and be a multiple of the tensor ranks, 4"):
+        convert(step, tmp_path / "out", heads=2)
+
+
+def test_tokenizer_that_is_none(model, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save")
+    with pytest.raises(CourseError, match="no such folder, expected a tokenizer"):
+        convert(step, tmp_path / "out", tmp_path / "none")
+    with pytest.raises(CourseError, match="no tokenizer that transformers can load"):
+        convert(step, tmp_path / "out", step)

@@ -1,0 +1,236 @@
+"""Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import checkpoint, data, log
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.indexed import IndexedWriter, dtype_for
+from course_lib.pretrain.launch import pretrain
+from course_lib.pretrain.model import build_model
+from course_lib.pretrain.rates import learning_rate
+from course_lib.pretrain.trainer import decays
+from course_lib.subword.folder import Preparation, save
+from safetensors.torch import load_file
+
+VOCABULARY, LENGTH, STEPS = 300, 32, 20
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Tokens with a pattern to learn, and a tokenizer folder of the same size."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    folder = tmp_path_factory.mktemp("data")
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCABULARY)}
+    (folder / "tokenizer").mkdir()
+    save(Tokenizer(WordLevel(words, "<unk>")), Preparation(False, False), folder / "tokenizer")
+    random = np.random.default_rng(0)
+    ids = (3 + (np.arange(30_000) * 7 + random.integers(0, 3, 30_000)) % (VOCABULARY - 3)).astype("<u2")
+    with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
+        writer.append(ids, np.full(300, 100))
+    return folder
+
+
+def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
+    values = {
+        "model": {"vocab_size": VOCABULARY, "hidden_size": 32, "num_layers": 2, "num_attention_heads": 2,
+                  "max_position_embeddings": LENGTH, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        "data": {"input": [str(place / "tokens")], "tokenizer": str(place / "tokenizer"), "seq_length": LENGTH, "split": "8,1,1"},
+        "batch": {"global_size": 8, "micro_size": 2},
+        "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 3}, "weight_decay": 0.1},
+        "precision": {"dtype": "fp32"},
+        "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 10, "eval_iters": 2, "save_steps": 5,
+                   "tracking": []},
+        "launch": {"ranks": 2, "threads": 1},
+    }  # fmt: skip
+    return config.build(PretrainConfig, values, overrides)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return dict(load_file(checkpoint.whole_checkpoints(run)[0] / "model.safetensors"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(place, tmp_path_factory):
+    """A run with dropout, as one piece."""
+    return pretrain(settings(place, tmp_path_factory.mktemp("runs") / "whole", "model.hidden_dropout_prob=0.1"))
+
+
+def test_a_run_leaves_what_it_promises(unbroken):
+    names = {path.name for path in unbroken.folder.iterdir()}
+    assert names >= {
+        "config.yaml",
+        "deepspeed.json",
+        "data.json",
+        "tokenizer",
+        "log.jsonl",
+        "output.txt",
+        "checkpoints",
+    }
+    entries = log.read(unbroken.folder)
+    train = [entry for entry in entries if entry["kind"] == "train"]
+    assert [entry["step"] for entry in train] == list(range(1, STEPS + 1))
+    assert [entry["step"] for entry in entries if entry["kind"] == "eval"] == [10, 20]
+    assert [entry["step"] for entry in entries if entry["kind"] == "test"] == [20]
+    assert train[-1]["loss"] < train[0]["loss"] - 0.5
+    assert all(0 < entry["reader_cost"] < entry["batch_cost"] for entry in train)
+    assert train[5]["learning_rate"] == pytest.approx(
+        learning_rate(settings(unbroken.folder, unbroken.folder).optimizer.lr, 6, STEPS)
+    )
+    assert [checkpoint.step_of(path) for path in checkpoint.whole_checkpoints(unbroken.folder)] == [
+        20,
+        15,
+    ]  # the two kept
+
+
+def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
+    run = tmp_path / "run"
+    killed = settings(place, run, "model.hidden_dropout_prob=0.1")
+    (tmp_path / "config.yaml").write_text(config.to_yaml(killed))
+    command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _wait(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
+    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        member.kill()
+    process.wait()
+    half = run / "checkpoints" / "checkpoint-999"  # as a kill in the middle of saving leaves it
+    half.mkdir()
+    (half / "trainer_state.json").write_text("{")
+    reached = checkpoint.step_of(checkpoint.whole_checkpoints(run)[0])
+    assert 5 <= reached < STEPS
+    with pytest.raises(UsageError, match="--resume goes on with it"):
+        pretrain(killed)
+    resumed = pretrain(killed, resume=True)
+    assert not half.exists()
+    assert log.read(run)[-1]["step"] == STEPS
+    before, after = weights(unbroken.folder), weights(resumed.folder)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
+        e["loss"] for e in resumed.log if e["kind"] == "train"
+    ]
+
+
+def _wait(condition, process, seconds=120):
+    for _ in range(seconds * 20):
+        assert process.poll() is None, "the run ended before it could be killed"
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing happened")
+
+
+def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
+    run = pretrain(settings(place, tmp_path / "run"))
+    wanted = run.log
+    chosen = config.load(PretrainConfig, run.folder / "config.yaml")
+    torch.manual_seed(chosen.engine.seed)
+    model = build_model(chosen.model)
+    named = list(model.named_parameters())
+    groups = [{"params": [p for n, p in named if decays(n)], "weight_decay": 0.1},
+              {"params": [p for n, p in named if not decays(n)], "weight_decay": 0.0}]  # fmt: skip
+    optimizer = torch.optim.AdamW(groups, 1e-2, (0.9, 0.999), 1e-8)
+    samples = data.train_set(chosen, data.open_splits(chosen.data, VOCABULARY), STEPS * 8)
+    losses = []
+    for step in range(1, STEPS + 1):
+        tokens = torch.from_numpy(np.stack([samples[i] for i in range((step - 1) * 8, step * 8)]))
+        logits = model(tokens[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(chosen.optimizer.lr, step, STEPS)
+        optimizer.step()
+        losses.append(float(loss))
+    assert [e["loss"] for e in wanted if e["kind"] == "train"] == pytest.approx(losses, rel=2e-5)
+
+
+def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
+    chosen = settings(place, tmp_path / "run", "engine.max_steps=100000")
+    pids = tmp_path / "pids"
+    code = (
+        "import sys, pathlib\nfrom course_lib.pretrain import events, launch\n"
+        "parse = events.parse\n"
+        "def spy(line):\n"
+        "    event = parse(line)\n"
+        "    if event and event['kind'] == 'start': pathlib.Path(sys.argv[1]).open('a').write(f\"{event['rank']} {event['pid']}\\n\")\n"
+        "    return event\n"
+        "events.parse = spy\n"
+        "from course_lib.cli import main\nmain(['pretrain', '-c', sys.argv[2]])"
+    )
+    (tmp_path / "config.yaml").write_text(config.to_yaml(chosen))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(pids), str(tmp_path / "config.yaml")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    _wait(lambda: (tmp_path / "run" / "log.jsonl").exists(), process)
+    ranks = dict(map(int, line.split()) for line in pids.read_text().splitlines())
+    os.kill(ranks[1], signal.SIGKILL)
+    message = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 1
+    assert message.count("\n") == 1
+    assert "rank 1 died without a word" in message and "--resume goes on from checkpoint-" in message
+    assert not psutil.pid_exists(ranks[0])
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
+    broken = settings(place, tmp_path / "run", "optimizer.lr.max=1.0", "optimizer.epsilon=1.0", "launch.ranks=1", "optimizer.grad_clip=0",
+                      "model.initializer_range=1.0")  # fmt: skip
+    with pytest.raises(CourseError, match=r"the loss is (nan|inf) at step \d+.*optimizer.lr.max"):
+        pretrain(
+            replace(
+                broken,
+                optimizer=replace(
+                    broken.optimizer, lr=replace(broken.optimizer.lr, max=1e38, min=1e38, warmup_steps=0)
+                ),
+            )
+        )
+
+
+def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_path):
+    for overrides, words in {
+        ("batch.global_size=7",): "batch.global_size",
+        ("model.vocab_size=299",): "model.vocab_size: 299 is not allowed: the tokenizer",
+        ("optimizer.lr.warmup_steps=21",): "warmup_steps",
+        (f"data.input=[{place}/nothing]",): "nothing",
+    }.items():
+        with pytest.raises(CourseError, match=words):
+            pretrain(settings(place, tmp_path / "run", *overrides))
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
+    other = replace(settings(place, unbroken.folder), engine=replace(settings(place, unbroken.folder).engine, seed=7))
+    with pytest.raises(UsageError, match="engine.seed: 7 is not allowed: the run in .* has 1024"):
+        pretrain(replace(other, model=replace(other.model, hidden_dropout_prob=0.1)), resume=True)
+
+
+def test_the_deepspeed_json_is_written_and_has_nothing_deprecated(unbroken):
+    content = json.loads((unbroken.folder / "deepspeed.json").read_text())
+    assert content["zero_optimization"]["stage"] == 2
+    assert (
+        content["train_batch_size"],
+        content["train_micro_batch_size_per_gpu"],
+        content["gradient_accumulation_steps"],
+    ) == (8, 2, 2)
+    assert "cpu_offload" not in content["zero_optimization"]
+    assert (
+        "deprecat"
+        not in (unbroken.folder / "output.txt").read_text().replace("all_gather_into_tensor` is deprecated", "").lower()
+    )
