@@ -3,6 +3,7 @@
 Names nothing of the machine it was trained on: neither paths nor speeds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ class Facts:
     dtype: str
     license: str | None
     settings: PretrainConfig | None
+    samples: int | None  # per step, over all ranks
     data: dict[str, Any]
     log: list[dict[str, Any]]
     prepared: bool  # the tokenizer is the course's
@@ -117,7 +119,8 @@ def _training(facts: Facts) -> str:
         optimizer, rate = facts.settings.optimizer, facts.settings.optimizer.lr
         rows += [
             ("sequence length [tokens]", _number(facts.settings.data.seq_length)),
-            ("samples per step", _number(facts.settings.batch.global_size)),
+            ("samples per step", _number(facts.samples)),
+            ("tokens seen", _number(facts.samples and facts.step and facts.step * facts.samples * facts.settings.data.seq_length)),
             ("optimizer", f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, clipped at {optimizer.grad_clip}"),
             ("learning rate", f"linear warm-up to {rate.max}, cosine to {rate.min}"),
             ("dropout", f"{facts.shape.resid_pdrop}, attention {facts.shape.attn_pdrop}"),
@@ -137,7 +140,7 @@ def _curves(facts: Facts) -> str:
     return "\n".join(part for part in ("## Loss\n", said, picture) if part)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

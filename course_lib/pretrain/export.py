@@ -4,6 +4,7 @@ Reads a run of ours, a checkpoint of the Trainer, or a raw checkpoint of DeepSpe
 """
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from course_lib.pretrain.weights import Weights, read_weights, step_folder
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+EMBEDDING, HEAD = "transformer.wte.weight", "lm_head.weight"
+MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that transformers before 4.31 kept among the weights
 SETTINGS = "config.yaml"  # of a run
 TOKENIZER_FILES = (
     "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -73,15 +76,15 @@ def export(
     found = _find(source)
     settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
     words = _tokenizer_folder(found, settings, tokenizer)
-    read = AutoTokenizer.from_pretrained(words, local_files_only=True)
+    read = _read_tokenizer(words)
     shape = _shape(found, settings, config)
     if shape.vocab_size < len(read):
         raise CourseError(f"{words}: {len(read)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer")
-    if read.eos_token_id is None:
-        raise CourseError(f"{words}: names no end-of-text token (eos_token)")
     end = read.eos_token_id
     shape.bos_token_id = end if read.bos_token_id is None else read.bos_token_id
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
+    if shape.activation_function == "gelu_pytorch_tanh":
+        shape.activation_function = "gelu_new"  # the same function by its older name, which every reader of GPT-2 knows
     weights = read_weights(found.checkpoint)
     stored = dtype or weights.trained_as
     model = _build(shape, weights, TORCH[stored], found.checkpoint)
@@ -100,6 +103,7 @@ def export(
             dtype=stored,
             license=license,
             settings=settings,
+            samples=_json(found.run / "deepspeed.json").get("train_batch_size") if found.run else None,
             data=_json(found.run / "data.json") if found.run else {},
             log=entries,
             prepared=(folder / "preparation.json").is_file(),
@@ -147,6 +151,17 @@ def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, given: Pa
     raise UsageError(f"--tokenizer: {where}; allowed: a folder with tokenizer.json")
 
 
+def _read_tokenizer(folder: Path) -> Any:
+    try:
+        with quiet():
+            read = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # a damaged folder can end in any error of the readers of its files
+        raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
+    if read.eos_token_id is None:
+        raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
+    return read
+
+
 def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> GPT2Config:
     """The model's shape: what the caller names, else the checkpoint's config.json, else the run's settings."""
     path = given or found.checkpoint / "config.json"
@@ -172,6 +187,8 @@ def _build(shape: GPT2Config, weights: Weights, dtype: torch.dtype, checkpoint: 
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
+        if MASK.search(stored_as):
+            continue
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")  # DistributedDataParallel, torch.compile
         name = name if name in wanted else f"transformer.{name}"
         if name not in wanted:
@@ -181,9 +198,11 @@ def _build(shape: GPT2Config, weights: Weights, dtype: torch.dtype, checkpoint: 
                 f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, the configuration says {tuple(wanted[name].shape)}"
             )
         tensors[name] = tensor.contiguous().to(dtype)
-    tensors["lm_head.weight"] = tensors.get("transformer.wte.weight", torch.empty(0))  # tied
+    head = tensors.setdefault(HEAD, tensors.get(EMBEDDING, torch.empty(0)))
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise CourseError(f"{checkpoint}: lacks {len(missing)} weights of the model, such as {missing[0]}")
+    if not torch.equal(head, tensors[EMBEDDING]):
+        raise CourseError(f"{checkpoint}: {HEAD} differs from {EMBEDDING}, which a GPT-2 uses for both")
     model.load_state_dict(tensors, assign=True)
     model.tie_weights()
     return model.to(dtype)

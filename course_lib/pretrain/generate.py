@@ -143,7 +143,7 @@ class Generator:
 @contextmanager
 def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     """Random numbers from `seed`, or from anywhere; the caller's generator goes on as if nothing had been drawn."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
         if seed is None:
             torch.seed()
         else:

@@ -93,9 +93,10 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
 
 
 class IndexedDataset:
-    """The sequences of a product as arrays that lie in the mapped file: opening costs the same for any size, and so do its pickles.
+    """The sequences of a product as arrays in the mapped file: opening takes milliseconds, and a pickle holds the prefix only.
 
-    `sizes` [tokens], `pointers` [bytes] and `documents` [first sequence of each, then the number of sequences] are those of the .idx.
+    `sizes` [tokens], `pointers` [bytes] and `documents` [first sequence of each, then the number of sequences] are those of the .idx;
+    `tokens` are all of the .bin.
     Raises CourseError naming the file and what is wrong with it.
     """
 

@@ -25,6 +25,7 @@ from course_lib.files import atomic_write
 from course_lib.parallel import default_workers
 from course_lib.pretrain import checkpoint, data, events, log, worker
 from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.pretrain.rates import warmup_steps
 from course_lib.pretrain.zero import deepspeed_json
 from course_lib.progress import progress
 
@@ -52,6 +53,7 @@ def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = print) -
     data.check_vocabulary(settings)
     splits = data.open_splits(settings.data, settings.model.vocab_size)
     steps = data.training_steps(settings, batch, splits.train_tokens)
+    warmup_steps(settings.optimizer.lr, steps)
     folder = settings.engine.output_dir
     with _sole_user(folder):
         _prepare(settings, batch, resume)

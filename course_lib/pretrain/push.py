@@ -1,11 +1,15 @@
 """A model folder to the Hugging Face Hub, by the Hub's own client, with its token and endpoint (HF_TOKEN, HF_ENDPOINT)."""
 
-import os
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is httpx's or httpx2's, by version
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    OfflineModeIsEnabled,
+)
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from course_lib.errors import CourseError, UsageError
 
@@ -34,7 +38,7 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
     token = get_token()
     if token is None:
         raise UsageError("HF_TOKEN: no token; allowed: a token with write access in HF_TOKEN, or `hf auth login` once")
-    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
+    api = HfApi(token=token)
     try:
         return _upload(api, folder, repo, private)
     except HfHubHTTPError as error:
@@ -43,6 +47,9 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {' '.join(reason.split())}") from error
     except (HTTPError, OfflineModeIsEnabled) as error:
         raise CourseError(f"{api.endpoint}: not reached: {' '.join(str(error).split())}") from error
+    except (RuntimeError, ValueError) as error:  # of one file among many, and of Xet; the cause says more
+        reason = f"{error} {error.__cause__ or ''}"
+        raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {' '.join(reason.split())}") from error
 
 
 def _upload(api: HfApi, folder: Path, repo: str, private: bool) -> str:

@@ -23,6 +23,7 @@ class Hub(ThreadingHTTPServer):
         self.files: dict[str, dict[str, bytes]] = {}  # repository → path → content
         self.blobs: dict[str, bytes] = {}  # SHA-256 → content, from LFS
         self.calls: list[str] = []
+        self.broken = False  # takes no blobs
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,6 +39,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         content = self._body()
+        if self.server.broken:
+            self._answer({"error": "not today"}, 400)
+            return
         digest = hashlib.sha256(content).hexdigest()
         assert self.path == f"/blob/{digest}"
         self.server.blobs[digest] = content

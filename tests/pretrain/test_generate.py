@@ -13,9 +13,10 @@ from course_lib.japanese import normalize
 from course_lib.pretrain.generate import Generator, generate
 from course_lib.pretrain.generation import GenerateConfig
 from course_lib.subword import folder as tokenizers
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
 from tests.pretrain import models
 from tests.pretrain.models import SENTENCE
-from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 GREEDY = GenerateConfig(strategy="greedy")
 

@@ -11,6 +11,7 @@ import huggingface_hub
 import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.push import push
+
 from tests.pretrain import hub
 from tests.pretrain.hub import TOKEN, Hub
 
@@ -50,7 +51,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def online(server: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", server.endpoint)
     return server
 
@@ -107,11 +107,18 @@ def test_refusals_say_what_was_refused(folder: Path, online: Hub, monkeypatch: p
         push(folder, "group/tiny")
 
 
+def test_a_file_that_fails_is_named(folder: Path, online: Hub) -> None:
+    online.broken = True
+    with pytest.raises(CourseError, match="group/tiny is not uploaded: [^\n]*'curves.png'|'model.safetensors'"):
+        push(folder, "group/tiny")
+    assert not online.files
+
+
 def test_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
     with pytest.raises(CourseError, match=f"^{endpoint}: not reached: [^\n]*$"):
         push(folder, "group/tiny")
 

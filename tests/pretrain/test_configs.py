@@ -1,0 +1,104 @@
+"""The bundled runs: each loads, its comments are true, and configs/README.md lists every knob."""
+
+import re
+
+import pytest
+import torch
+from course_lib.config import CONFIGS, describe, load
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.memory import parameters, plan
+from course_lib.pretrain.model import gpt2_config
+from transformers import GPT2LMHeadModel
+
+RUNS = sorted(path.name for path in CONFIGS.glob("gpt2-*.yaml"))
+README = (CONFIGS / "README.md").read_text(encoding="utf8")
+
+
+def comment(name: str, what: str) -> str:
+    found = re.search(rf"^# {what}: (.*)$", (CONFIGS / name).read_text(encoding="utf8"), re.MULTILINE)
+    assert found, f"{name} has no comment '{what}'"
+    return found[1]
+
+
+def number(text: str) -> int:
+    return int(text.replace(" ", ""))
+
+
+def test_all_sizes_are_there():
+    assert [name.removeprefix("gpt2-").removesuffix(".yaml") for name in RUNS] == [
+        "1.3b", "125m", "300m", "345m", "6.7b", "tiny", "xl",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_comments_are_true(name):
+    settings = load(PretrainConfig, name)
+    stated = number(comment(name, "Parameters"))
+    assert parameters(settings.model) == stated
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(gpt2_config(settings.model))
+    assert sum(p.numel() for p in model.parameters()) == stated
+
+    memory = comment(name, "Memory")
+    ranks = int(re.search(r"per GPU on (\d+)", memory)[1])
+    assert str(plan(settings, ranks)) == memory
+
+    steps = r"(\d+) · (\d+) · (\d+) = ([\d ]+) sequences, ([\d ]+) tokens"
+    micro, accumulation, of, total, tokens = map(number, re.match(steps, comment(name, "Tokens per step")).groups())
+    batch = settings.batch.resolve(ranks)
+    assert (micro, accumulation, of, total) == (batch.micro, batch.accumulation, ranks, batch.total)
+    assert tokens == batch.total * settings.data.seq_length
+
+    assert comment(name, "Meant for") and comment(name, "Recipe")
+    assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
+    assert not settings.data.input and settings.data.tokenizer is None
+
+
+def test_recipes_keep_the_published_numbers():
+    xl, fleet = load(PretrainConfig, "gpt2-xl.yaml"), load(PretrainConfig, "gpt2-345m.yaml")
+    assert (xl.batch.resolve(8).total, xl.batch.resolve(8).accumulation) == (528, 22)
+    assert (xl.optimizer.lr.max, xl.optimizer.weight_decay, xl.optimizer.beta2) == (3e-4, 0.1, 0.95)
+    assert (xl.zero.stage, xl.zero.offload_optimizer, xl.model.num_attention_heads) == (2, True, 20)
+    assert (fleet.optimizer.lr.max, fleet.optimizer.lr.min, fleet.optimizer.weight_decay) == (5e-5, 1e-5, 0.01)
+    assert fleet.optimizer.lr.warmup_rate * fleet.optimizer.lr.decay_steps == 3600
+    for name, samples, accumulation in (("gpt2-125m.yaml", 128, 8), ("gpt2-300m.yaml", 72, 9)):
+        settings = load(PretrainConfig, name)
+        assert (settings.batch.resolve(2).total, settings.batch.resolve(2).accumulation) == (samples, accumulation)
+        assert (settings.optimizer.lr.min, settings.data.seq_length, settings.zero.stage) == (1e-6, 2048, 1)
+
+
+def test_readme_lists_every_knob():
+    rows = re.findall(
+        r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$",
+        README.split("## Every knob")[1].split("##")[0],
+        re.MULTILINE,
+    )
+    assert rows == [
+        (key, kind.replace("|", "/"), default, what) for key, kind, default, what in describe(PretrainConfig)
+    ]
+
+
+def test_readme_maps_old_keys_to_real_ones():
+    known = {row[0] for row in describe(PretrainConfig)}
+    tables = README.split("## From FleetX")[1].split("## Traps")[0]
+    ours = [
+        cell
+        for row in re.findall(r"^\| .*", tables, re.MULTILINE)
+        for cell in re.findall(r"`([^`]+)`", row.split(" | ")[1])
+    ]
+    assert len(ours) > 60
+    for key in ours:
+        section = key.rstrip(".*")
+        assert key in known or any(k.startswith(section + ".") for k in known), key
+
+
+def test_readme_states_each_run():
+    for name in RUNS:
+        row = next(line for line in README.splitlines() if line.startswith(f"| `{name}`"))
+        model = load(PretrainConfig, name).model
+        shape = re.match(r"\| `.*?` \| (\d+) × (\d+), (\d+) \| ([\d ]+), (\d+) \| ([\d ]+) \|", row)
+        assert shape, row
+        assert tuple(map(number, shape.groups())) == (
+            model.num_layers, model.hidden_size, model.num_attention_heads, model.vocab_size, model.max_position_embeddings, parameters(model),
+        )  # fmt: skip
+    assert all(f"`{profile}.yaml`" in README for profile in ("tiny", "single-gpu", "xl"))

@@ -1,0 +1,332 @@
+"""Export, from checkpoints that DeepSpeed and the Trainer really wrote (two ranks; make_checkpoints.py), bit for bit."""
+
+import json
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import log
+from course_lib.pretrain.checkpoint import mark_complete
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.export import export
+from course_lib.pretrain.generate import Generator
+from course_lib.pretrain.weights import read_weights
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from transformers import AutoConfig, GPT2LMHeadModel, pipeline
+
+from tests.pretrain import make_checkpoints, models
+
+NAMES = [f"{dtype}-{stage}" for stage, dtype in make_checkpoints.CASES]
+STEPS = make_checkpoints.STEPS
+SETTINGS: dict[str, Any] = {
+    "model": {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16},
+    "data": {"seq_length": 16, "input": ["/secret/place/wiki/text"]},
+}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.tokenizer(tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture(scope="module")
+def rows(words: Path) -> int:
+    return len(json.loads((words / "tokenizer.json").read_text())["model"]["vocab"]) + models.PADDING
+
+
+@pytest.fixture(scope="module")
+def made(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints by name, of one launch."""
+    out = tmp_path_factory.mktemp("checkpoints")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", os.devnull, "--num_gpus", "2"]
+    command += ["--no_local_rank", "--master_port", str(port), make_checkpoints.__file__, str(out), str(rows)]
+    environment = os.environ | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture
+def shape(rows: int, tmp_path: Path) -> Path:
+    path = tmp_path / "shape.yaml"
+    path.write_text(config.to_yaml(config.build(PretrainConfig, settings(rows))))
+    return path
+
+
+@pytest.fixture
+def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
+    """A run of ours that saved twice, whose last checkpoint is not whole."""
+    run = tmp_path / "run"
+    checkpoint = run / "checkpoints" / f"checkpoint-{STEPS}"
+    shutil.copytree(made / "bf16-2", checkpoint)
+    mark_complete(checkpoint)
+    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-5"), ignore=shutil.ignore_patterns("*rank_1*"))
+    shutil.copytree(words, run / "tokenizer")
+    (run / "config.yaml").write_text(config.to_yaml(config.build(PretrainConfig, settings(rows))))
+    inputs = {"/secret/place/wiki/text": {"documents": 1234, "tokens": 567_890, "sha256": "0"}}
+    (run / "deepspeed.json").write_text(json.dumps({"train_batch_size": 24}))
+    (run / "data.json").write_text(json.dumps({"inputs": inputs, "train_tokens": 538_000}))
+    for step, kind, loss in [
+        (1, "train", 5.5),
+        (1, "eval", 5.25),
+        (2, "train", 5.0),
+        (2, "eval", 4.75),
+        (5, "train", 3.0),
+        (5, "eval", 2.5),
+    ]:
+        log.append(run, {"kind": kind, "step": step, "loss": loss, "tokens_per_second": 10.0, "learning_rate": 1e-4})
+    return run
+
+
+def settings(rows: int) -> dict[str, Any]:
+    return SETTINGS | {"model": SETTINGS["model"] | {"vocab_size": rows}}
+
+
+def truth(made: Path, name: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """What the engine reported, in the format of the export."""
+    return {name: tensor.to(dtype) for name, tensor in load_file(made / f"{name}.safetensors").items()}
+
+
+def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> bool:
+    return found.keys() - {"lm_head.weight"} == wanted.keys() and all(
+        found[name].dtype == tensor.dtype and torch.equal(found[name], tensor) for name, tensor in wanted.items()
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_raw_checkpoints_come_back_bit_for_bit(made: Path, words: Path, shape: Path, tmp_path: Path, name: str) -> None:
+    report = export(made / name, tmp_path / "model", dtype="fp32", config=shape, tokenizer=words)
+    loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+    assert same(loaded.state_dict(), truth(made, name, torch.float32))
+    assert (loaded.state_dict()["lm_head.weight"] == loaded.transformer.wte.weight).all()
+    assert report.weights == ("bf16 weights" if name == "bf16-0" else "fp32 master weights")
+    assert (report.step, report.parameters) == (STEPS, loaded.num_parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("fp32-2", torch.float32), ("bf16-2", torch.bfloat16), ("bf16-3", torch.bfloat16)]
+)
+def test_weights_are_stored_as_the_run_computed(
+    made: Path, words: Path, shape: Path, tmp_path: Path, name: str, dtype: torch.dtype
+) -> None:
+    step = made / name / f"global_step{STEPS}"  # the step's own folder is a source, too
+    export(step, tmp_path / "model", config=shape, tokenizer=words)
+    assert same(
+        GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict(), truth(made, name, dtype)
+    )
+
+
+def test_a_checkpoint_of_the_trainer(made: Path, words: Path, tmp_path: Path) -> None:
+    checkpoint = made / "trainer" / f"checkpoint-{STEPS}"
+    report = export(checkpoint, tmp_path / "model", tokenizer=words, dtype="fp32")
+    assert same(GPT2LMHeadModel.from_pretrained(tmp_path / "model").state_dict(), truth(made, "trainer", torch.float32))
+    assert report.step == STEPS and "curves.png" in report.files
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    assert report.loss == [entry["eval_loss"] for entry in state["log_history"] if "eval_loss" in entry][-1]
+
+
+def test_a_trainers_checkpoint_without_deepspeed(made: Path, words: Path, tmp_path: Path) -> None:
+    plain = tmp_path / f"checkpoint-{STEPS}"
+    shutil.copytree(made / "trainer" / plain.name, plain, ignore=shutil.ignore_patterns("global_step*", "latest"))
+    report = export(plain, tmp_path / "model", tokenizer=words)
+    assert report.weights == "bf16 weights"
+    loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict()
+    assert same(loaded, truth(made, "trainer", torch.bfloat16))
+
+
+def test_a_run_gives_its_latest_whole_checkpoint_with_everything(
+    run: Path, words: Path, rows: int, tmp_path: Path
+) -> None:
+    target = tmp_path / "japanese-gpt2"
+    report = export(run, target, license="cc-by-sa-4.0")
+    assert (report.step, report.dtype, report.loss) == (STEPS, "bf16", 4.75)
+    assert set(report.files) == {path.name for path in target.iterdir()} == {
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "preparation.json",
+        "README.md", "curves.png",
+    }  # fmt: skip
+    shape = AutoConfig.from_pretrained(target)
+    assert (shape.bos_token_id, shape.eos_token_id, shape.pad_token_id) == (1, 2, 2)
+    assert (shape.activation_function, shape.vocab_size, shape.n_positions) == ("gelu_new", rows, 16)
+    for name in ("tokenizer.json", "preparation.json"):
+        assert (target / name).read_bytes() == (words / name).read_bytes()
+    assert json.loads((target / "tokenizer_config.json").read_text())["model_max_length"] == 16
+    assert (target / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_card(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "japanese-gpt2", license="cc-by-sa-4.0")
+    written = ModelCard.load(tmp_path / "japanese-gpt2" / "README.md")
+    assert (written.data.language, written.data.license, written.data.pipeline_tag) == (
+        "ja",
+        "cc-by-sa-4.0",
+        "text-generation",
+    )
+    assert "| wiki/text | 1,234 | 567,890 |" in written.text
+    assert "| samples per step | 24 |" in written.text and f"| tokens seen | {STEPS * 24 * 16} |" in written.text
+    assert "538,000 tokens" in written.text and "4.7500 nats" in written.text and "(curves.png)" in written.text
+    assert "/secret" not in written.text and str(tmp_path) not in written.text
+    export(run, tmp_path / "free")
+    assert ModelCard.load(tmp_path / "free" / "README.md").data.license is None
+
+
+def test_pipeline_and_course_generate_work_on_the_folder(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    export(run, target, dtype="fp32")
+    model = GPT2LMHeadModel.from_pretrained(target)
+    defaults = model.generation_config
+    assert (defaults.do_sample, defaults.top_k, defaults.top_p, defaults.max_new_tokens) == (True, 50, 0.75, 8)
+    generator = Generator(target)
+    assert generator.codec
+    prompt = generator.codec.prepare("早稲田")
+    torch.manual_seed(0)
+    (found,) = pipeline("text-generation", model=str(target))(prompt)
+    assert found["generated_text"].startswith(prompt) and found["generated_text"] != prompt
+    (found,) = pipeline("text-generation", model=str(target))("", do_sample=False)
+    assert found["generated_text"] == generator.generate("", greedy(8))[0].text
+    (found,) = pipeline("text-generation", model=str(target))(prompt, do_sample=False, return_full_text=False)
+    assert found["generated_text"] == generator.generate("早稲田", greedy(8))[0].continuation
+
+
+def greedy(tokens: int) -> Any:
+    from course_lib.pretrain.generation import GenerateConfig
+
+    return GenerateConfig(strategy="greedy", max_new_tokens=tokens, min_new_tokens=0)
+
+
+def test_the_cards_own_lines_run(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(run, tmp_path / "model")
+    code = (tmp_path / "model" / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert capsys.readouterr().out.strip()
+
+
+def altered(made: Path, place: Path, **weights: torch.Tensor) -> Path:
+    """A copy of the checkpoint of stage 0 with other weights."""
+    shutil.copytree(made / "bf16-0", place)
+    path = place / f"global_step{STEPS}" / "mp_rank_00_model_states.pt"
+    content = torch.load(path, weights_only=True)
+    content["module"] |= {key.replace("__", "."): tensor for key, tensor in weights.items()}
+    torch.save(content, path)
+    return place
+
+
+def test_masks_of_older_versions_are_no_weights(made: Path, words: Path, shape: Path, tmp_path: Path) -> None:
+    old = altered(
+        made,
+        tmp_path / "old",
+        transformer__h__0__attn__bias=torch.ones(1, 1, 16, 16),
+        transformer__h__0__attn__masked_bias=torch.tensor(-1e4),
+    )
+    export(old, tmp_path / "model", config=shape, tokenizer=words)
+    assert same(
+        GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict(),
+        truth(made, "bf16-0", torch.bfloat16),
+    )
+
+
+def test_what_is_no_gpt2_is_refused(made: Path, words: Path, shape: Path, rows: int, tmp_path: Path) -> None:
+    other = {"lm_head__weight": torch.zeros(rows, 16)}, {"adapter__weight": torch.zeros(1)}
+    for number, (weights, message) in enumerate(
+        zip(other, ("lm_head.weight differs from", "adapter.weight is no weight"))
+    ):
+        source = altered(made, tmp_path / str(number), **weights)
+        with pytest.raises(CourseError, match=message):
+            export(source, tmp_path / "model", config=shape, tokenizer=words)
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.system, ("echo ran > evil",)
+
+
+@pytest.mark.parametrize("which", ["mp_rank_00_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt"])
+def test_nothing_in_a_checkpoint_is_run(
+    made: Path, words: Path, shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made / "fp32-2", tmp_path / "copy")
+    path = tmp_path / "copy" / f"global_step{STEPS}" / which
+    content = torch.load(path, weights_only=False)
+    torch.save(content | {"evil": Evil()}, path)
+    with pytest.raises(CourseError, match=f"{which}: not loaded, it asks for posix.system, which could run code"):
+        export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
+    assert not (tmp_path / "evil").exists() and not (tmp_path / "model").exists()
+    pickle.loads(pickle.dumps(Evil()))  # it would have
+    assert (tmp_path / "evil").exists()
+
+
+def test_an_old_environment_is_put_back(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0")
+    read_weights(made / "fp32-1")
+    assert os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] == "0"
+
+
+@pytest.mark.parametrize("name", ["fp32-1", "fp32-3"])
+def test_a_missing_or_cut_shard(made: Path, words: Path, shape: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(made / name, tmp_path / "copy")
+    shard = tmp_path / "copy" / f"global_step{STEPS}" / "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    shard.write_bytes(shard.read_bytes()[:5000])
+    with pytest.raises(CourseError, match=f"{shard.name}: not a PyTorch checkpoint, or cut short"):
+        export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
+    shard.unlink()
+    with pytest.raises(CourseError, match=r"shards not readable: Expected 2 of '\*_optim_states.pt'[^\n]*$"):
+        export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
+
+
+def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
+    run: Path, made: Path, words: Path, shape: Path, rows: int, tmp_path: Path
+) -> None:
+    target = tmp_path / "model"
+    export(run, target)
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+    wide = tmp_path / "wide.yaml"
+    wide.write_text(
+        config.to_yaml(
+            config.build(PretrainConfig, settings(rows) | {"model": settings(rows)["model"] | {"hidden_size": 32}})
+        )
+    )
+    cases: list[tuple[Path, dict[str, Any], str]] = [
+        (tmp_path / "nowhere", {}, "nowhere: no such folder"),
+        (run / "checkpoints" / "checkpoint-5", {}, "checkpoint-5: the checkpoint is not whole; `course export "),
+        (made / "fp32-1", {}, "--tokenizer: none found beside "),
+        (made / "fp32-1", {"tokenizer": tmp_path}, "--tokenizer: .* is no tokenizer folder"),
+        (made / "fp32-1", {"tokenizer": words}, "--config: .* says nothing of the model's shape"),
+        (made / "fp32-1", {"tokenizer": words, "config": wide}, r"wte.weight has shape \(\d+, 16\), the configuration says \(\d+, 32\)"),
+        (words, {"config": shape}, "no checkpoint: neither DeepSpeed's "),
+        (target, {"tokenizer": words}, "is the input itself"),
+    ]  # fmt: skip
+    for source, options, message in cases:
+        with pytest.raises((CourseError, UsageError), match=message) as caught:
+            export(source, target, **options)
+        assert "\n" not in str(caught.value)
+    assert before == {path.name: path.read_bytes() for path in target.iterdir()}
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    (run / "checkpoints" / f"checkpoint-{STEPS}" / "complete.json").unlink()
+    with pytest.raises(CourseError, match="run: the run has no whole checkpoint yet$"):
+        export(run, target)
+
+
+def test_a_tokenizer_that_is_larger_than_the_model(made: Path, words: Path, rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    small = settings(rows) | {"model": settings(rows)["model"] | {"vocab_size": rows - models.PADDING - 1}}
+    path.write_text(config.to_yaml(config.build(PretrainConfig, small)))
+    with pytest.raises(
+        CourseError, match=f"{rows - models.PADDING} tokens, but the model has {rows - models.PADDING - 1} rows"
+    ):
+        export(made / "fp32-1", tmp_path / "model", config=path, tokenizer=words)
