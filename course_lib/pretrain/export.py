@@ -27,7 +27,7 @@ from course_lib.pretrain.weights import Weights, read_weights, step_folder
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 EMBEDDING, HEAD = "transformer.wte.weight", "lm_head.weight"
-MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that transformers before 4.31 kept among the weights
+MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that older transformers kept among the weights
 SETTINGS = "config.yaml"  # of a run
 TOKENIZER_FILES = (
     "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -39,6 +39,7 @@ TOKENIZER_FILES = (
 class ExportReport:
     """What was exported."""
 
+    folder: Path
     checkpoint: Path
     step: int | None
     weights: str  # what the weights are of, such as "fp32 master weights"
@@ -46,6 +47,12 @@ class ExportReport:
     parameters: int
     loss: float | None  # last held-out loss up to this step [nats per token]
     files: tuple[str, ...]
+
+    def summary(self) -> str:
+        """One line."""
+        step = "" if self.step is None else f"step {self.step:,}, "
+        loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
+        return f"{step}{self.parameters:,} parameters ({self.weights}) in {self.dtype}{loss} → {self.folder}"
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,12 @@ def export(
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
     if shape.activation_function == "gelu_pytorch_tanh":
         shape.activation_function = "gelu_new"  # the same function by its older name, which every reader of GPT-2 knows
-    weights = read_weights(found.checkpoint)
-    stored = dtype or weights.trained_as
-    model = _build(shape, weights, TORCH[stored], found.checkpoint)
-    model.generation_config = _generation_defaults(shape, len(read))
     entries = _log(found)
     with atomic_folder(target) as folder:
+        weights = read_weights(found.checkpoint)
+        stored = dtype or weights.trained_as
+        model = _build(shape, weights, TORCH[stored], found.checkpoint)
+        model.generation_config = _generation_defaults(shape, len(read))
         with quiet():
             model.save_pretrained(folder)
         _copy_tokenizer(words, folder, shape.n_positions)
@@ -111,7 +118,7 @@ def export(
         )
         (folder / "README.md").write_text(card.text(facts), encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(found.checkpoint, found.step, weights.kind, stored, facts.parameters, facts.loss, files)
+    return ExportReport(target, found.checkpoint, found.step, weights.kind, stored, facts.parameters, facts.loss, files)
 
 
 def _find(source: Path) -> _Source:

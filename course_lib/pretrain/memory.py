@@ -103,10 +103,9 @@ def _states(settings: PretrainConfig, ranks: int) -> tuple[dict[str, int], int]:
             host = optimizer + (4 + copies * width) * shard + width * max(sizes)
             optimizer, gradients = 0, gradients if zero.stage == 1 else 0
     else:
-        shares = [-(-size // ranks) for size in sizes]
-        shard = sum(shares)
-        small = [size <= zero.stage3_param_persistence_threshold for size in sizes]
-        whole = width * ranks * sum(share for share, kept in zip(shares, small, strict=True) if kept)
+        shard = sum(-(-size // ranks) for size in sizes)
+        small = [size for size in sizes if size <= zero.stage3_param_persistence_threshold]
+        whole = width * ranks * sum(-(-size // ranks) for size in small)
         weights, gradients, optimizer = width * shard + whole, width * shard, (MASTER + MOMENTS) * shard
         if zero.offload_optimizer:
             host, gradients, optimizer = optimizer + gradients + 4 * shard, 0, 0

@@ -57,7 +57,8 @@ def smaller(settings: PretrainConfig, ranks: int | None = None, room: int = 0) -
     Of each kind the mildest that gets the run into `room` bytes, and the list ends there; else the one that saves most. The samples
     per step stay. Order: recompute, micro batch, ZeRO stage, more GPUs, optimizer and parameters to the host.
     """
-    current, found = plan(settings, ranks), []
+    current = plan(settings, ranks)
+    found: list[tuple[str, int]] = []
     gpus = partial(_ranks, most=8 * current.ranks)
     while True:  # one change may make room for another to help
         known = len(found)

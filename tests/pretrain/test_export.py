@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import socket
 import subprocess
@@ -53,7 +54,13 @@ def made(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", os.devnull, "--num_gpus", "2"]
     command += ["--no_local_rank", "--master_port", str(port), make_checkpoints.__file__, str(out), str(rows)]
-    environment = os.environ | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
+    environment = os.environ | {
+        "PATH": path,
+        "DS_ACCELERATOR": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -153,6 +160,10 @@ def test_a_run_gives_its_latest_whole_checkpoint_with_everything(
     target = tmp_path / "japanese-gpt2"
     report = export(run, target, license="cc-by-sa-4.0")
     assert (report.step, report.dtype, report.loss) == (STEPS, "bf16", 4.75)
+    assert re.fullmatch(
+        rf"step {STEPS}, [\d,]+ parameters \(fp32 master weights\) in bf16, held-out loss 4.7500 → {target}",
+        report.summary(),
+    )
     assert set(report.files) == {path.name for path in target.iterdir()} == {
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "preparation.json",
         "README.md", "curves.png",
@@ -267,6 +278,10 @@ def test_nothing_in_a_checkpoint_is_run(
     with pytest.raises(CourseError, match=f"{which}: not loaded, it asks for posix.system, which could run code"):
         export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
     assert not (tmp_path / "evil").exists() and not (tmp_path / "model").exists()
+    monkeypatch.setattr(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda _: [])
+    with pytest.raises(CourseError, match="Weights only load failed"):  # the reader itself refuses, too
+        export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
+    assert not (tmp_path / "evil").exists()
     pickle.loads(pickle.dumps(Evil()))  # it would have
     assert (tmp_path / "evil").exists()
 

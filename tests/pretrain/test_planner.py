@@ -186,7 +186,7 @@ def test_fused_attention_keeps_no_scores():
 
 def test_recompute_and_stage_only_save():
     plans = planner.grid(run(batch={"micro_size": 3}), 8)
-    totals = {(p.settings.zero.stage, p.settings.model.recompute): p.total for p in plans}
+    totals: dict[tuple[int, str], int] = {(p.settings.zero.stage, p.settings.model.recompute): p.total for p in plans}
     assert len(totals) == 16
     for stage in range(4):
         row = [totals[stage, recompute] for recompute in planner.RECOMPUTE]
