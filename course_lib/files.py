@@ -19,7 +19,11 @@ from typing import IO, Any, BinaryIO, cast
 from course_lib.errors import CourseError, UsageError
 
 CHUNK = 1 << 20  # bytes read at a time
-PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json")  # files by which a folder is known as a product of the course
+PRODUCT_MARKS = (
+    "manifest.json",
+    "preparation.json",
+    "conversion.json",
+)  # files by which a folder is known as a product of the course
 OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
 
 

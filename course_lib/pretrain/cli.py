@@ -1,9 +1,11 @@
 """Verbs of chapter 4."""
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -41,10 +43,13 @@ def tokenize(
     append_eod: Annotated[bool, typer.Option("--append-eod", help="put </s> behind every document")] = False,
 ) -> None:
     """Write a corpus as token ids in Megatron's indexed format."""
-    from course_lib.pretrain import encode
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy without threads: workers start as copies, in milliseconds
+    from course_lib.pretrain import encode, indexed
 
     report = encode.tokenize(sources, tokenizer, output, workers, append_eod)
-    print(f"{report.summary()} → {output}.bin, {output}.idx")
+    print(f"{report.summary()} → {', '.join(map(str, indexed.files_of(output)))}")
 
 
 def tokens(
@@ -145,11 +150,30 @@ def convert_megatron(
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", metavar="T", help="its tokenizer: cuts the vocabulary, comes along")
     ] = None,
+    dtype: Annotated[
+        Literal["fp32", "bf16", "fp16"] | None, typer.Option(help="default: that of the checkpoint")
+    ] = None,
+    checkpoint_version: Annotated[
+        float | None, typer.Option(help="order of QKV rows; default: what the checkpoint says")
+    ] = None,
+    heads: Annotated[int | None, typer.Option(help="for checkpoints that do not say")] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="rows of the embedding to keep; default: the tokenizer's entries")
+    ] = None,
 ) -> None:
     """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
     from course_lib.pretrain.megatron import convert
 
-    print(convert(checkpoint, output, tokenizer).summary())
+    report = convert(
+        checkpoint,
+        output,
+        tokenizer,
+        dtype=dtype,
+        checkpoint_version=checkpoint_version,
+        heads=heads,
+        vocab_size=vocab_size,
+    )
+    print(report.summary())
 
 
 def generate(
@@ -159,8 +183,6 @@ def generate(
     overrides: options.Set = None,
 ) -> None:
     """Let a model continue a text: normalization, segmentation and their inverse happen inside."""
-    import sys
-
     from course_lib.pretrain import generate as generator
 
     settings = (

@@ -91,7 +91,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
-    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """AdamW; matrices and embeddings decay, biases and norms do not. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
         if self.optimizer is None:
             wanted = self.settings.optimizer

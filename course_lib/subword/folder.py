@@ -58,7 +58,7 @@ def load(folder: Path) -> Codec:
     try:
         preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
         return Codec(Tokenizer.from_file(str(folder / "tokenizer.json")), preparation)
-    except (OSError, ValueError, TypeError) as error:
+    except Exception as error:  # the library's own error class is Exception itself
         raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
 
 

@@ -1,14 +1,26 @@
 """For every exercise: its solution is accepted, and plausible wrong answers are rejected with a message that helps."""
 
 import re
+import struct
 from collections import Counter
+from math import cos, pi
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from course_lib.exercises import Chapter, corpus, japanese, subword
+from course_lib.exercises import Chapter, corpus, japanese, pretrain, subword
 from course_lib.japanese import normalize
+from course_lib.pretrain.config import RateConfig
+from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
+from course_lib.pretrain.rates import learning_rate
 
-CHAPTERS = {"corpus": corpus.CHAPTER, "japanese": japanese.CHAPTER, "subword": subword.CHAPTER}
+CHAPTERS = {
+    "corpus": corpus.CHAPTER,
+    "japanese": japanese.CHAPTER,
+    "subword": subword.CHAPTER,
+    "pretrain": pretrain.CHAPTER,
+}
 
 
 def each(line: str) -> set[int]:
@@ -24,6 +36,20 @@ def once(word: str, merges: list[tuple[str, str]]) -> list[str]:
                 symbols[at : at + 2] = ["".join(pair)]
                 break
     return symbols
+
+
+def index(content: bytes, order: str = "<", start: int = 34, skip: int = 12) -> tuple[int, list[int], list[int]]:
+    """Reads an .idx with another byte order, with sizes elsewhere, or with pointers of another width."""
+    _, _, code, sequences, entries = struct.unpack_from(f"{order}9sQBQQ", content)
+    sizes = struct.unpack_from(f"{order}{sequences}i", content, start)
+    return code, list(sizes), list(struct.unpack_from(f"{order}{entries}q", content, start + skip * sequences))
+
+
+def rate(step: int, warmup: int, decay: int, high: float, low: float, first: int = 0) -> float:
+    """The cosine without the constant end, the warm-up moved by `first` steps."""
+    if step <= warmup:
+        return high * (step + first) / warmup
+    return low + (high - low) * (1 + cos(pi * (step - warmup) / (decay - warmup))) / 2
 
 
 # (chapter, exercise) → wrong answers, each with words its message must hold
@@ -86,6 +112,32 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda c, t, n: c.decode(c.encode(t)).replace(" ", "") == n(t), "a b c"),
         (lambda c, t, n: len(c.encode(t)) == len(t) + 1, "expected"),
     ],
+    ("pretrain", 1): [
+        (lambda c: index(c, order=">"), "little-endian"),
+        (lambda c: index(c, order=""), "without gaps"),
+        (lambda c: index(c, start=0), "header of 34 bytes"),
+        (lambda c: index(c, skip=8), "8 bytes of pointer"),
+        (lambda c: (c[17], [size - 1 for size in index(c)[1]], index(c)[2]), "is counted in them"),
+        (lambda c: (c[17], index(c)[1], range(len(index(c)[1]) + 1)), "two sequences"),
+        (lambda c: None, "got None"),
+        (pretrain.read_index(pretrain._Index(8, 2, [[3]])), "expected a function"),
+    ],
+    ("pretrain", 2): [
+        (lambda p, n, stage: 16 * p / n, "shards nothing"),
+        (lambda p, n, stage: 12 * p, "2 + 2 + 12 bytes"),
+        (lambda p, n, stage: pretrain.zero_bytes(p, n, stage and stage + 1), "optimizer states alone"),
+        (lambda p, n, stage: 4 * p + 12 * p / (n if stage else 1), "gradients too"),
+        (lambda p, n, stage: pretrain.zero_bytes(p, n, 3 if stage >= 2 else stage), "keeps all weights"),
+        (lambda p, n, stage: pretrain.zero_bytes(p, n, min(stage, 2)), "all three"),
+    ],
+    ("pretrain", 3): [
+        (lambda *a: rate(*a, first=-1), "count from 1"),
+        (lambda s, w, d, high, low: rate(s, w, d, high, low) if s <= w else rate(s, 0, d, high, low), "after the warm-up"),
+        (lambda s, w, d, high, low: rate(s, w, d, *(high, low) if s <= w else (low, high)), "1 - cos would rise"),
+        (lambda s, w, d, high, low: high * min(s / w, (d - s) / (d - w)), "straight line"),
+        (lambda s, w, d, high, low: rate(s, w, d, high, 0.0), "falls to low, not to 0"),
+        (rate, "stays at low"),
+    ],
 }  # fmt: skip
 
 
@@ -129,3 +181,14 @@ def test_there_are_three_exercises_a_chapter() -> None:
 
 def test_the_first_answer_of_chapter_two_is_what_normalize_gives() -> None:
     assert normalize(japanese.TYPED) == japanese.NORMAL
+
+
+def test_the_answers_of_chapter_four_are_those_of_the_library(tmp_path: Path) -> None:
+    with IndexedWriter(tmp_path / "tokens", np.dtype("<u2")) as writer:
+        writer.append(np.arange(7, dtype="<u2"), np.array([4, 0, 3]))
+    dataset = IndexedDataset(tmp_path / "tokens")
+    expected = (8, dataset.sizes.tolist(), dataset.documents.tolist())
+    assert pretrain.read_index((tmp_path / "tokens.idx").read_bytes()) == expected == (8, [4, 3], [0, 1, 1, 2])
+    settings = RateConfig(max=0.5, min=0.1, warmup_steps=3, decay_steps=9)
+    for step in range(1, 12):
+        assert pretrain.learning_rate(step, 3, 9, 0.5, 0.1) == pytest.approx(learning_rate(settings, step, 12))

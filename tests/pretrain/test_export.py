@@ -279,7 +279,7 @@ def test_nothing_in_a_checkpoint_is_run(
         export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
     assert not (tmp_path / "evil").exists() and not (tmp_path / "model").exists()
     monkeypatch.setattr(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda _: [])
-    with pytest.raises(CourseError, match="Weights only load failed"):  # the reader itself refuses, too
+    with pytest.raises(CourseError, match="posix.system|Weights only load failed"):  # the reader itself refuses, too
         export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
     assert not (tmp_path / "evil").exists()
     pickle.loads(pickle.dumps(Evil()))  # it would have

@@ -1,0 +1,260 @@
+"""A training step on CPU: ours against a bare Hugging Face Trainer and a bare loop like nanoGPT's, one rank against two; all by turns.
+
+    python -m tests.bench.bench_training [--rounds 15] [--steps 10] [--set section.key=value]
+
+Shape: gpt2-tiny's (4 × 128, 128 tokens, micro batch 8, fp32), one thread a rank. Every side is a process of its own that stands ready after
+a warm-up, takes STEPS steps when it is its turn, and waits; quoted is the median over the rounds of the ratio to ours.
+`ours` is PretrainTrainer as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
+own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+from course_lib import config
+from course_lib.pretrain import log
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.indexed import IndexedWriter, dtype_for
+from course_lib.pretrain.launch import _free_port
+
+CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
+SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks
+WARM_UP = 10  # steps
+END = 20_000  # steps; nobody gets there
+
+
+class Turns:
+    """Stops this process after every so many steps until it is its turn again."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.left, self.started = steps, WARM_UP, (0.0, 0.0)
+
+    def step(self) -> None:
+        self.left -= 1
+        if not self.left:
+            print("turn", *(now - before for now, before in zip(clocks(), self.started, strict=True)), flush=True)
+            if not sys.stdin.readline():
+                os._exit(0)
+            self.left, self.started = self.steps, clocks()
+
+
+def clocks() -> tuple[float, float]:
+    return perf_counter(), process_time()
+
+
+def ours(settings: PretrainConfig, turns: Turns) -> None:
+    """As worker.py; the pause between two turns stands the meter still."""
+    import torch
+    from course_lib.pretrain.data import open_splits
+    from course_lib.pretrain.model import build_model
+    from course_lib.pretrain.trainer import PretrainTrainer, training_arguments
+
+    batch = settings.batch.resolve(int(os.environ["WORLD_SIZE"]))
+    splits = open_splits(settings.data, settings.model.vocab_size)
+    arguments = training_arguments(settings, batch, END)
+    torch.manual_seed(0)
+    trainer = PretrainTrainer(settings, batch, arguments, build_model(settings.model), splits, 2)
+    trainer.add_callback(_callback(turns, trainer.meter))
+    trainer.run_to_end(None)
+
+
+def _callback(turns: Turns, meter: log.Meter | None = None) -> Any:
+    from transformers import TrainerCallback
+
+    class Step(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if meter:
+                with meter.stopped():
+                    turns.step()
+            else:
+                turns.step()
+
+    return Step()
+
+
+def bare_trainer(settings: PretrainConfig, turns: Turns, zero: bool) -> None:
+    import torch
+    from course_lib.pretrain.model import gpt2_config
+    from course_lib.pretrain.zero import deepspeed_json
+    from transformers import GPT2LMHeadModel, Trainer, TrainingArguments
+
+    length, data = settings.data.seq_length, tokens(settings)
+
+    class Samples(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(data) // length
+
+        def __getitem__(self, i: int) -> dict[str, Any]:
+            ids = torch.from_numpy(data[i * length : (i + 1) * length])
+            return {"input_ids": ids, "labels": ids}
+
+    arguments = TrainingArguments(
+        output_dir=settings.engine.output_dir, use_cpu=True, max_steps=END, save_strategy="no", disable_tqdm=True,
+        per_device_train_batch_size=settings.batch.micro_size, logging_steps=settings.engine.logging_freq, report_to="none",
+        deepspeed=deepspeed_json(settings, settings.batch.resolve(1)) if zero else None,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(gpt2_config(settings.model))
+    Trainer(model, arguments, train_dataset=Samples(), callbacks=[_callback(turns)]).train()
+
+
+def bare_loop(settings: PretrainConfig, turns: Turns) -> None:
+    """A GPT-2 of one page, random pieces of the tokens, and the shortest loop."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    shape, length, data = settings.model, settings.data.seq_length, tokens(settings)
+    width, heads = shape.hidden_size, shape.num_attention_heads
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            b, s, _ = x.shape
+            q, k, v = (part.view(b, s, heads, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(width, 2))
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, s, width)
+            x = x + self.out(y)
+            return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class Gpt(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.places = nn.Embedding(shape.vocab_size, width), nn.Embedding(length, width)
+            self.blocks, self.norm = nn.Sequential(*(Block() for _ in range(shape.num_layers))), nn.LayerNorm(width)
+            for weight in self.parameters():
+                if weight.dim() > 1:
+                    nn.init.normal_(weight, std=0.02)
+
+        def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            x = self.norm(self.blocks(self.words(ids) + self.places(torch.arange(ids.shape[1]))))
+            return functional.cross_entropy((x @ self.words.weight.T).flatten(0, 1), labels.flatten())
+
+    model = Gpt()
+    wanted = settings.optimizer
+    groups = [
+        {"params": [p for p in model.parameters() if (p.dim() > 1) == matrix], "weight_decay": decay}
+        for matrix, decay in ((True, wanted.weight_decay), (False, 0.0))
+    ]
+    optimizer = torch.optim.AdamW(groups, wanted.lr.max, (wanted.beta1, wanted.beta2), fused=True)
+    for step in range(END):
+        starts = torch.randint(len(data) - length, (settings.batch.micro_size,)).tolist()
+        ids = torch.stack([torch.from_numpy(data[at : at + length + 1]) for at in starts])
+        loss = model(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), wanted.grad_clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % settings.engine.logging_freq == 0:
+            loss.item()
+        turns.step()
+
+
+def tokens(settings: PretrainConfig) -> Any:
+    return np.fromfile(f"{settings.data.input[0]}.bin", "<u2").astype(np.int64)
+
+
+def run_side(side: str, file: Path, steps: int) -> None:
+    settings, turns = config.load(PretrainConfig, file), Turns(steps)
+    if side.startswith("ours"):
+        ours(settings, turns)
+    elif side.startswith("trainer"):
+        bare_trainer(settings, turns, zero=side != "trainer")
+    else:
+        bare_loop(settings, turns)
+
+
+@contextmanager
+def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> Iterator[list["subprocess.Popen[str]"]]:
+    """The processes of a side, behind their warm-up."""
+    ranks = SIDES[side]
+    run = folder / side.replace(" ", "_")
+    file = run.with_suffix(".yaml")
+    run.mkdir()
+    file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
+    environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "TOKENIZERS_PARALLELISM": "false"}
+    if side.startswith("ours") or "ZeRO" in side:
+        environment |= {"MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
+    command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                         env=environment | ({"RANK": str(rank), "LOCAL_RANK": str(rank)} if "WORLD_SIZE" in environment else {}))
+        for rank in range(ranks)
+    ]  # fmt: skip
+    try:
+        for process in processes:
+            answer(process)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def answer(process: "subprocess.Popen[str]") -> tuple[float, float]:
+    """(seconds, CPU seconds) of the turn that a process has had."""
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith("turn "):
+            wall, cpu = map(float, line.split()[1:])
+            return wall, cpu
+    raise SystemExit("a side ended before its time")
+
+
+def turn(processes: list["subprocess.Popen[str]"]) -> tuple[float, float]:
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    wall, cpu = zip(*map(answer, processes), strict=True)
+    return max(wall), max(cpu)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=10, help="in a turn")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours and of its JSON")
+    parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        run_side(options.side[0], Path(options.side[1]), options.steps)
+        return
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        settings = config.load(PretrainConfig, CONFIG, [f"data.input=[{folder}/tokens]", "engine.eval_freq=0", "launch.ranks=null",
+                                                        f"engine.save_steps={END}", *options.set])  # fmt: skip
+        with IndexedWriter(folder / "tokens", dtype_for(settings.model.vocab_size)) as writer:
+            ids = np.random.default_rng(0).integers(3, settings.model.vocab_size, 1_000_000, "<u2")
+            writer.append(ids, np.full(2_000, 500))
+        sides = {side: stack.enter_context(started(side, folder, settings, options.steps)) for side in SIDES}
+        rounds = [{side: turn(processes) for side, processes in sides.items()} for _ in range(options.rounds)]
+        report(rounds, options.steps, settings.batch.micro_size * settings.data.seq_length)
+        train = [entry for entry in log.read(folder / "ours") if entry["kind"] == "train"][1:]
+        print(f"reading: {median(entry['reader_cost'] / entry['batch_cost'] for entry in train):.2%} of a step (<= 3 %)")
+
+
+def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int) -> None:
+    """Other work on the machine lengthens a step, and hardly its CPU time: that ratio is the one to trust for a single rank."""
+    for side, ranks in SIDES.items():
+        step = median(times[side][0] for times in rounds) / steps
+        wall, cpu = (median(times["ours"][clock] / times[side][clock] for times in rounds) for clock in (0, 1))
+        print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s; ours / this: {wall:.3f}, CPU time {cpu:.3f}")
+    print(f"two ranks: {median(times['ours'][0] / times['ours, 2 ranks'][0] for times in rounds):.3f} x twice one (>= 0.93)")
+
+
+if __name__ == "__main__":
+    main()
