@@ -82,7 +82,7 @@ def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -
         path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
     if not path.is_file():
         raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*PROFILES, *bundled()))}")
-    return build(cls, read_yaml(path), overrides, where=str(path))
+    return build(cls, read_yaml(path), overrides, where=str(file))
 
 
 def bundled() -> list[str]:

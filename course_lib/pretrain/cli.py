@@ -135,11 +135,22 @@ def export(
         Path, typer.Argument(metavar="RUN", help="a run's folder, a checkpoint of it, or a raw DeepSpeed checkpoint")
     ],
     output: options.Output,
+    dtype: Annotated[
+        Literal["fp32", "bf16", "fp16"] | None, typer.Option(help="default: what the run computed in")
+    ] = None,
+    license: Annotated[str | None, typer.Option(help="for the model card, such as apache-2.0")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", metavar="FILE", help="raw checkpoint: the run's settings, or a config.json"),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", metavar="T", help="raw checkpoint: its tokenizer folder")
+    ] = None,
 ) -> None:
     """Write the model of a run as a Hugging Face folder, with tokenizer and model card."""
     from course_lib.pretrain import export as exporter
 
-    print(exporter.export(source, output).summary())
+    print(exporter.export(source, output, dtype, license, config, tokenizer).summary())
 
 
 def convert_megatron(
@@ -190,7 +201,7 @@ def generate(
         if config
         else configuration.build(GenerateConfig, {}, overrides or ())
     )
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = sys.stdin.read().rstrip("\n") if prompt == "-" else prompt
     for found in generator.generate(model, text, settings):
         print(found)
 

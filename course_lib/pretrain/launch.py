@@ -209,6 +209,10 @@ def _environment(settings: PretrainConfig, ranks: int) -> dict[str, str]:
     threads = settings.launch.threads or max(1, default_workers() // here)
     environment["OMP_NUM_THREADS"] = str(threads)
     environment["TOKENIZERS_PARALLELISM"] = "false"
+    beside = str(
+        Path(sys.executable).parent
+    )  # this environment's ninja first: another one would compile DeepSpeed's parts anew
+    environment["PATH"] = os.pathsep.join([beside, environment.get("PATH", os.defpath)])
     environment["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(Path(__file__).parents[2]), environment.get("PYTHONPATH")])
     )

@@ -214,6 +214,7 @@ def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: in
         bf16=precision.dtype == "bf16",
         fp16=precision.dtype == "fp16",
         logging_steps=engine.logging_freq,
+        logging_first_step=True,  # near ln V, if all is well
         logging_nan_inf_filter=False,  # a loss that is not finite is to be seen
         eval_strategy="steps" if engine.eval_freq else "no",
         eval_steps=engine.eval_freq or None,

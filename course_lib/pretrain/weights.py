@@ -81,6 +81,8 @@ def _format(state: dict[str, Any]) -> str:
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed remarks that it found no other
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     said = io.StringIO()

@@ -186,7 +186,12 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
     file = run.with_suffix(".yaml")
     run.mkdir()
     file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
-    environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = os.environ | {
+        "DS_ACCELERATOR": "cpu",
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     if side.startswith("ours") or "ZeRO" in side:
         environment |= {"MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
     command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
@@ -227,7 +232,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=10, help="in a turn")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours and of its JSON")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours and of its JSON"
+    )
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
@@ -244,7 +251,9 @@ def main() -> None:
         rounds = [{side: turn(processes) for side, processes in sides.items()} for _ in range(options.rounds)]
         report(rounds, options.steps, settings.batch.micro_size * settings.data.seq_length)
         train = [entry for entry in log.read(folder / "ours") if entry["kind"] == "train"][1:]
-        print(f"reading: {median(entry['reader_cost'] / entry['batch_cost'] for entry in train):.2%} of a step (<= 3 %)")
+        print(
+            f"reading: {median(entry['reader_cost'] / entry['batch_cost'] for entry in train):.2%} of a step (<= 3 %)"
+        )
 
 
 def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int) -> None:
@@ -252,8 +261,12 @@ def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int
     for side, ranks in SIDES.items():
         step = median(times[side][0] for times in rounds) / steps
         wall, cpu = (median(times["ours"][clock] / times[side][clock] for times in rounds) for clock in (0, 1))
-        print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s; ours / this: {wall:.3f}, CPU time {cpu:.3f}")
-    print(f"two ranks: {median(times['ours'][0] / times['ours, 2 ranks'][0] for times in rounds):.3f} x twice one (>= 0.93)")
+        print(
+            f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s; ours / this: {wall:.3f}, CPU time {cpu:.3f}"
+        )
+    print(
+        f"two ranks: {median(times['ours'][0] / times['ours, 2 ranks'][0] for times in rounds):.3f} x twice one (>= 0.93)"
+    )
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda p, n, stage: pretrain.zero_bytes(p, n, min(stage, 2)), "all three"),
     ],
     ("pretrain", 3): [
-        (lambda *a: rate(*a, first=-1), "count from 1"),
+        (lambda s, w, d, high, low: rate(s, w, d, high, low, -1), "count from 1"),
         (lambda s, w, d, high, low: rate(s, w, d, high, low) if s <= w else rate(s, 0, d, high, low), "after the warm-up"),
         (lambda s, w, d, high, low: rate(s, w, d, *(high, low) if s <= w else (low, high)), "1 - cos would rise"),
         (lambda s, w, d, high, low: high * min(s / w, (d - s) / (d - w)), "straight line"),

@@ -176,9 +176,16 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
-    with IndexedWriter(tmp_path / "ends", dtype_for(VOCABULARY)) as writer:  # nothing but </s>, whose loss is masked: 0 / 0
+    with IndexedWriter(
+        tmp_path / "ends", dtype_for(VOCABULARY)
+    ) as writer:  # nothing but </s>, whose loss is masked: 0 / 0
         writer.append(np.full(1000, 2, "<u2"), np.full(100, 10))
-    overrides = (f"data.input=[{tmp_path}/ends]", "data.mask_loss_at_eod=true", "launch.ranks=1", "engine.logging_freq=3")
+    overrides = (
+        f"data.input=[{tmp_path}/ends]",
+        "data.mask_loss_at_eod=true",
+        "launch.ranks=1",
+        "engine.logging_freq=3",
+    )
     with pytest.raises(CourseError, match="the loss is nan at step 3: lower optimizer.lr.max"):
         pretrain(settings(place, tmp_path / "run", *overrides))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
