@@ -1,4 +1,4 @@
-"""The verbs of chapters 1-3 one after the other, as the README shows them: each on the product of the one before."""
+"""The verbs of chapters 1-4 one after the other, as the README shows them: each on the product of the one before."""
 
 from pathlib import Path
 
@@ -101,3 +101,34 @@ def test_the_readmes_commands_run(
     for command in commands:  # the sample supports fewer entries than a real corpus
         course(capsys, *(word.replace("vocab_size=32000", "vocab_size=6000") for word in command))
     assert {"wiki.jsonl", "web.jsonl", "wiki.txt", "tokenizer"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_from_lines_to_a_model_that_generates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, words, half, both = (tmp_path / name for name in ("lines.txt", "tokenizer", "half", "both"))
+    lines.write_text("江戸 時代 の 学校 。\n学生 が 大学 で 学ぶ 。\n\n雨 が 降る 。\n\n" * 200, encoding="utf8")
+    course(capsys, "tokenizer", "bpe", lines, "-o", words, "--set", "vocab_size=280")
+    said = course(capsys, "tokenize", lines, "--tokenizer", words, "-o", half, "--append-eod", "--workers", 2)
+    assert "400 documents" in said and f"{half}.bin, {half}.idx" in said
+    assert "800 documents" in course(capsys, "tokens", half, half, "-o", both)
+    assert orjson.loads(course(capsys, "tokens", both, "--json"))[0]["problem"] == ""
+    assert "fits" in course(capsys, "memory", "-c", "gpt2-125m.yaml", "--gpus", 4)
+    settings = [
+        f"data.input=[{both}]", f"data.tokenizer={words}", "model.vocab_size=280", "model.num_layers=1", "model.hidden_size=32",
+        "launch.ranks=1", "engine.max_steps=4", "engine.eval_freq=2", "engine.logging_freq=2", "engine.tracking=[]",
+    ]  # fmt: skip
+    run = tmp_path / "run"
+    said = course(
+        capsys,
+        "pretrain",
+        "-c",
+        "gpt2-tiny.yaml",
+        "-o",
+        run,
+        *(word for value in settings for word in ("--set", value)),
+    )
+    assert "global step 4" in said and f"4 steps → {run / 'model'}" in said
+    assert "step 4" in course(capsys, "export", run, "-o", tmp_path / "model")
+    said = course(
+        capsys, "generate", tmp_path / "model", "学生が", "--set", "max_new_tokens=5", "--set", "num_return_sequences=2"
+    )
+    assert said.count("学生が") == 2

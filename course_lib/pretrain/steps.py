@@ -69,8 +69,8 @@ def _train(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[s
     export(run.folder, folder / "model")
     for name in (FILE, "deepspeed.json"):
         shutil.copy(run.folder / name, folder / name)
-    held_out = next(entry["loss"] for entry in reversed(run.log) if entry["kind"] == "eval")
-    return {"steps": run.steps, "held-out loss": round(held_out, 4)}
+    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+    return {"steps": run.steps} | ({"held-out loss": held_out[-1]} if held_out else {})
 
 
 def run_folder(settings: PretrainConfig) -> Path:

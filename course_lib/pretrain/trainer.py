@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import Subset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_pt_utils import nested_gather
+from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.errors import CourseError
 from course_lib.pretrain import checkpoint, log
@@ -50,16 +51,21 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
         self.settings, self.batch, self.end = settings, batch, end
         self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
         engine, length = settings.engine, settings.data.seq_length
+        held_out = _first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total)
+        if held_out is None:
+            arguments.eval_strategy = IntervalStrategy.NO
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=train_set(settings, splits, self.last_step * batch.total),
-            eval_dataset=_first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total),
+            train_dataset=_first(
+                train_set(settings, splits, self.last_step * batch.total), self.last_step * batch.total
+            ),
+            eval_dataset=held_out,
             data_collator=collate,
             callbacks=[_Steps(self)],
         )
-        iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
         self.remove_callback(PrinterCallback)
+        iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
         self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total)
         self.samples_per_epoch = splits.train_tokens / length
         ranks = batch.total // batch.local
@@ -222,7 +228,6 @@ def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: in
         save_strategy="steps",
         seed=engine.seed,
         train_sampling_strategy="sequential",  # the samples are shuffled already
-        dataloader_drop_last=True,
         dataloader_num_workers=settings.data.reader_workers,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
