@@ -91,7 +91,7 @@ class Encoder:
         except CourseError:
             raise
         except Exception as error:  # the library raises no narrower one
-            raise CourseError(f"{place}: no tokenizer.json that can be read: {error}") from None
+            raise CourseError(f"{place}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)

@@ -44,11 +44,10 @@ def apply_recompute(model: GPT2LMHeadModel, recompute: str) -> None:
 
     core_attn: QKᵀ, softmax, dropout and ·V; full_attn: the attention with its projections; full: the block.
     """
-    if recompute == "full":
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    elif recompute == "full_attn":
+    if recompute in ("full", "full_attn"):
         for block in model.transformer.h:
-            block.attn.forward = partial(_again, block.attn.forward)
+            part = block if recompute == "full" else block.attn
+            part.forward = partial(_again, part.forward)
     elif recompute == "core_attn":
         name = model.config._attn_implementation
         core = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)

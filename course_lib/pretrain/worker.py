@@ -15,8 +15,7 @@ from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.events import emit
-
-CONFIG = "config.yaml"
+from course_lib.pretrain.runfolder import CONFIG
 
 
 def main(run: Path, resume: bool) -> None:

@@ -26,7 +26,7 @@ from course_lib import config
 from course_lib.pretrain import log
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
-from course_lib.pretrain.launch import _free_port
+from course_lib.pretrain.launch import _environment, _free_port
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
 SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks
@@ -72,7 +72,7 @@ def ours(settings: PretrainConfig, turns: Turns) -> None:
 def _callback(turns: Turns, meter: log.Meter | None = None) -> Any:
     from transformers import TrainerCallback
 
-    class Step(TrainerCallback):
+    class Step(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
             if meter:
                 with meter.stopped():
@@ -186,20 +186,13 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
     file = run.with_suffix(".yaml")
     run.mkdir()
     file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
-    environment = os.environ | {
-        "DS_ACCELERATOR": "cpu",
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    if side.startswith("ours") or "ZeRO" in side:
-        environment |= {"MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
     command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
+    environments = [environment(side, settings, rank) for rank in range(ranks)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                         env=environment | ({"RANK": str(rank), "LOCAL_RANK": str(rank)} if "WORLD_SIZE" in environment else {}))
-        for rank in range(ranks)
-    ]  # fmt: skip
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each | place)
+        for each in environments
+    ]
     try:
         for process in processes:
             answer(process)
@@ -207,6 +200,15 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
     finally:
         for process in processes:
             process.kill()
+
+
+def environment(side: str, settings: PretrainConfig, rank: int) -> dict[str, str]:
+    """Ours gets what the launcher gives a rank; the others get their threads only."""
+    ranks = SIDES[side]
+    given = _environment(settings, ranks) if "ours" in side else os.environ | {"DS_ACCELERATOR": "cpu"}
+    if "ours" in side or "ZeRO" in side:
+        given |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
+    return given | {"OMP_NUM_THREADS": "1"}
 
 
 def answer(process: "subprocess.Popen[str]") -> tuple[float, float]:

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -80,7 +80,9 @@ class Bench:
             "engine.eval_freq": 0, "engine.test_iters": 0, "engine.tracking": "[]", "engine.output_dir": run,
             "engine.compile": str(job.compile).lower(), "engine.peak_tflops": self.rate / 1e12, "launch.ranks": 1,
         }  # fmt: skip
-        return config.load(PretrainConfig, CONFIGS / f"{job.name}.yaml", [f"{key}={value}" for key, value in changes.items()])
+        return config.load(
+            PretrainConfig, CONFIGS / f"{job.name}.yaml", [f"{key}={value}" for key, value in changes.items()]
+        )
 
     def choices(self, job: Job) -> Iterator[PretrainConfig]:
         """What the planner lets on the device, the largest first; recompute only where a micro batch of 4 does not go."""
@@ -133,10 +135,8 @@ def measure(bench: Bench, settings: PretrainConfig) -> tuple[float, float, float
             raise Enough
 
     with held_on_device() as peak:
-        try:
+        with suppress(Enough):
             pretrain(settings, say=say)
-        except Enough:
-            pass
     entries = log.read(settings.engine.output_dir)
     tokens = settings.batch.micro_size * settings.data.seq_length
     return tokens / median(entry["batch_cost"] for entry in entries[2:]), entries[-1]["memory"], peak()

@@ -186,7 +186,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
         "launch.ranks=1",
         "engine.logging_freq=3",
     )
-    with pytest.raises(CourseError, match="the loss is nan at step 3: lower optimizer.lr.max"):
+    with pytest.raises(CourseError, match="the loss is nan at step 1: lower optimizer.lr.max"):
         pretrain(settings(place, tmp_path / "run", *overrides))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
 
