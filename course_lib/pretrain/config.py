@@ -218,6 +218,7 @@ class LaunchConfig:
     """Where the ranks run: DeepSpeed's launcher and hostfile."""
 
     ranks: int | None = setting(None, "processes on this node; unset: one per GPU, or 1", ge=1, le=1024)
+    device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs where there are any; cpu: CPU ranks in any case")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile, lines `name slots=8`; unset: this node alone")
     master_addr: str = setting("", "address the nodes find the first one by; unset: found by the launcher")
     master_port: int = setting(0, "port of the first node; 0 = a free one", ge=0, lt=1 << 16)

@@ -56,11 +56,19 @@ def count_ranks(settings: PretrainConfig) -> int:
     launch = settings.launch
     if launch.hostfile:
         return sum(_slots(launch.hostfile).values())
-    if launch.ranks:
-        return launch.ranks
+    gpus = _gpus(settings)
+    if launch.ranks and gpus and launch.ranks > gpus:
+        raise UsageError(
+            f"launch.ranks: {launch.ranks} is not allowed: this machine has {gpus} GPU{'s' * (gpus > 1)}; launch.device=cpu takes CPU ranks"
+        )
+    return launch.ranks or max(gpus, 1)
+
+
+def _gpus(settings: PretrainConfig) -> int:
+    """GPUs of this machine that a run may take."""
     import torch
 
-    return max(torch.cuda.device_count(), 1)
+    return 0 if settings.launch.device == "cpu" else torch.cuda.device_count()
 
 
 def _slots(hostfile: Path) -> dict[str, int]:
@@ -124,6 +132,14 @@ def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
     return [*command, "--resume"] if resume else command
 
 
+def _devices(ranks: int) -> list[str]:
+    """The first GPUs, or the first of those that CUDA_VISIBLE_DEVICES allows, which `--num_gpus` alone would pass over."""
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return (
+        ["--include", f"localhost:{','.join(visible[:ranks])}"] if len(visible) >= ranks else ["--num_gpus", str(ranks)]
+    )
+
+
 def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -132,11 +148,13 @@ def _free_port() -> int:
 
 def _environment(settings: PretrainConfig, ranks: int) -> dict[str, str]:
     """What the ranks see: CPU ranks where there is no GPU, and no more threads than cores."""
-    import torch
-
     environment = dict(os.environ)
-    if not torch.cuda.is_available():
+    if not _gpus(settings):
         environment["DS_ACCELERATOR"] = "cpu"
+        environment.setdefault(
+            "MALLOC_MMAP_MAX_", "0"
+        )  # glibc would return the logits' memory each step, and have it zeroed again
+        environment.setdefault("MALLOC_TRIM_THRESHOLD_", str(1 << 40))
     here = 1 if settings.launch.hostfile else ranks
     threads = settings.launch.threads or max(1, default_workers() // here)
     environment["OMP_NUM_THREADS"] = str(threads)

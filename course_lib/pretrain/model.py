@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.gpt2.modeling_gpt2 import eager_attention_forward
 
@@ -35,6 +36,11 @@ def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2LMHeadM
     """A freshly initialised GPT-2: Normal(0, initializer_range), the projections into the residual stream divided by √(2·num_layers)."""
     config = gpt2_config(model, begin, end)
     built = AutoModelForCausalLM.from_config(config, attn_implementation=model.attention, dtype=torch.float32)
+    if (
+        model.attention == "sdpa"
+    ):  # samples are not padded: without a mask function of its name, compiled code needs no dense mask
+        ALL_ATTENTION_FUNCTIONS.register("sdpa_causal", ALL_ATTENTION_FUNCTIONS["sdpa"])
+        built.config._attn_implementation = "sdpa_causal"
     apply_recompute(built, model.recompute)
     return built
 
@@ -52,16 +58,9 @@ def apply_recompute(model: GPT2LMHeadModel, recompute: str) -> None:
         name = model.config._attn_implementation
         core = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
         ALL_ATTENTION_FUNCTIONS.register(f"{name}_again", partial(_again, core))
-        masks = _masks()
-        if name in masks:
-            masks.register(f"{name}_again", masks[name])
+        if name in ALL_MASK_ATTENTION_FUNCTIONS:  # and the mask that this kernel takes
+            ALL_MASK_ATTENTION_FUNCTIONS.register(f"{name}_again", ALL_MASK_ATTENTION_FUNCTIONS[name])
         model.config._attn_implementation = f"{name}_again"
-
-
-def _masks() -> Any:
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-
-    return ALL_MASK_ATTENTION_FUNCTIONS
 
 
 def _again(function: Any, *arguments: Any, **named: Any) -> Any:

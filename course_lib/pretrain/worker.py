@@ -20,6 +20,8 @@ from course_lib.pretrain.runfolder import CONFIG
 
 def main(run: Path, resume: bool) -> None:
     """Trains, or goes on with, the run in a folder, and ends the process with 0 or 1."""
+    if os.environ.get("DS_ACCELERATOR") == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the launcher numbers CPU ranks like GPUs
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
     emit("start", rank=rank, pid=os.getpid())
@@ -67,7 +69,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, CourseError):
         return "user"
     if isinstance(error, MemoryError) or any(
-        mark in text for mark in ("OutOfMemory", "out of memory", "can't allocate memory")
+        mark in text for mark in ("OutOfMemory", "out of memory", "can't allocate memory", "ALLOC_FAILED")
     ):
         return "memory"
     if any(

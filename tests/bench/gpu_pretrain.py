@@ -134,9 +134,8 @@ def measure(bench: Bench, settings: PretrainConfig) -> tuple[float, float, float
         if seen == bench.entries:
             raise Enough
 
-    with held_on_device() as peak:
-        with suppress(Enough):
-            pretrain(settings, say=say)
+    with held_on_device() as peak, suppress(Enough):
+        pretrain(settings, say=say)
     entries = log.read(settings.engine.output_dir)
     tokens = settings.batch.micro_size * settings.data.seq_length
     return tokens / median(entry["batch_cost"] for entry in entries[2:]), entries[-1]["memory"], peak()

@@ -205,9 +205,19 @@ def test_what_does_not_go_together_is_refused_and_nothing_replaced(place: Path, 
         (mixed, "bpe", CourseError, r"inputs end in \.jsonl, \.txt; allowed"),
         ([broken], "bpe", CourseError, r"broken\.jsonl, line 2: not readable as JSON"),
         ([tmp_path / "none.txt"], "bpe", CourseError, r"none\.txt: no such file"),
-        ([place / "lines.txt"], empty, CourseError, r"empty: not a tokenizer folder, no tokenizer\.json that can be read"),
+        (
+            [place / "lines.txt"],
+            empty,
+            CourseError,
+            r"empty: not a tokenizer folder, no tokenizer\.json that can be read",
+        ),
         ([place / "lines.txt"], tmp_path / "half", CourseError, r"half: not a tokenizer folder"),
-        ([place / "lines.txt"], tmp_path / "none", CourseError, r"none: not a tokenizer folder, no tokenizer\.json that can be read"),
+        (
+            [place / "lines.txt"],
+            tmp_path / "none",
+            CourseError,
+            r"none: not a tokenizer folder, no tokenizer\.json that can be read",
+        ),
     ):
         for workers in (1, 2) if sources == [broken] else (1,):
             with pytest.raises(kind, match=message) as caught:

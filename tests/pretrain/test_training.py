@@ -53,7 +53,7 @@ def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
         "precision": {"dtype": "fp32"},
         "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 10, "eval_iters": 2, "save_steps": 5,
                    "tracking": []},
-        "launch": {"ranks": 2, "threads": 1},
+        "launch": {"ranks": 2, "threads": 1, "device": "cpu"},
     }  # fmt: skip
     return config.build(PretrainConfig, values, overrides)
 
