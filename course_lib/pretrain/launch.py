@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = print) -
     for settings that do not go together, CourseError for everything that ends a run before its last step.
     """
     settings = _absolute(settings)
+    for tracker in settings.engine.tracking:
+        if find_spec(tracker) is None:
+            raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
     ranks = count_ranks(settings)
     batch = settings.batch.resolve(ranks)
     data.check_vocabulary(settings)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
         "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 3}, "weight_decay": 0.1},
         "precision": {"dtype": "fp32"},
         "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 10, "eval_iters": 2, "save_steps": 5,
-                   "tracking": []},
+                   "tracking": ["tensorboard"]},
         "launch": {"ranks": 2, "threads": 1, "device": "cpu"},
     }  # fmt: skip
     return config.build(PretrainConfig, values, overrides)
@@ -80,6 +81,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
         "checkpoints",
     }
     entries = log.read(unbroken.folder)
+    assert any((unbroken.folder / "tensorboard").glob("events.out.tfevents.*"))
     train = [entry for entry in entries if entry["kind"] == "train"]
     assert [entry["step"] for entry in train] == list(range(1, STEPS + 1))
     assert [entry["step"] for entry in entries if entry["kind"] == "eval"] == [10, 20]
@@ -222,3 +224,17 @@ def test_the_deepspeed_json_is_written_and_has_nothing_deprecated(unbroken):
         "deprecat"
         not in (unbroken.folder / "output.txt").read_text().replace("all_gather_into_tensor` is deprecated", "").lower()
     )
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed (pip install wandb)")
+def test_wandb_keeps_its_run_offline(place, tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    run = pretrain(settings(place, tmp_path / "run", "engine.tracking=[wandb]", "engine.max_steps=2", "launch.ranks=1"))
+    assert any((run.folder / "wandb").glob("offline-run-*"))
+
+
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_tracker_that_is_missing_is_named_before_anything_starts(place, tmp_path):
+    with pytest.raises(UsageError, match="engine.tracking: wandb is not installed"):
+        pretrain(settings(place, tmp_path / "run", "engine.tracking=[wandb]"))
+    assert not (tmp_path / "run").exists()
