@@ -78,7 +78,9 @@ class Facts:
     @property
     def loss(self) -> float | None:
         """The last held-out loss [nats per token]."""
-        return next((float(entry["loss"]) for entry in reversed(self.log) if entry["kind"] == "eval"), None)
+        return next(
+            (float(e["loss"]) for e in reversed(self.log) if e["kind"] == "eval" and e["loss"] is not None), None
+        )
 
 
 def text(facts: Facts) -> str:

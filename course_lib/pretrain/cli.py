@@ -11,7 +11,7 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
-from course_lib.errors import UsageError
+from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 
@@ -103,6 +103,7 @@ def memory(
     from course_lib.pretrain import planner
 
     settings = _settings(config, overrides)
+    settings.batch.resolve(gpus or settings.launch.ranks or 1)
     print(json.dumps(planner.report(settings, gpus), indent=1) if as_json else planner.table(settings, gpus))
 
 
@@ -117,7 +118,7 @@ def pretrain(
     """Pretrain GPT-2 with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
     from course_lib import workspace
     from course_lib.pretrain import launch
-    from course_lib.pretrain.export import export
+    from course_lib.pretrain.export import MODEL, export
     from course_lib.pretrain.steps import TOKENIZER, with_products
 
     settings = _settings(config, overrides)
@@ -126,7 +127,7 @@ def pretrain(
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.pretrain(settings, resume)
-    model = export(run.folder, run.folder / "model")
+    model = export(run.folder, run.folder / MODEL)
     print(f"{run.steps} steps → {model.folder}")
 
 
@@ -201,7 +202,7 @@ def generate(
         if config
         else configuration.build(GenerateConfig, {}, overrides or ())
     )
-    text = sys.stdin.read().rstrip("\n") if prompt == "-" else prompt
+    text = _standard_input() if prompt == "-" else prompt
     for found in generator.generate(model, text, settings):
         print(found)
 
@@ -223,3 +224,10 @@ def _settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
         recipe = configuration.section("pretrain.recipe", RecipeConfig, of=file.stem if file else None)
         file = Path(recipe.config)
     return configuration.load(PretrainConfig, file, overrides or ())
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf8").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise CourseError(f"standard input: not UTF-8 at byte {error.start}") from None

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256 as sha256_of
 from pathlib import Path
 
 import numpy as np
 import orjson
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.files import sha256
 from course_lib.pretrain.config import DataConfig, PretrainConfig, ResolvedBatch
-from course_lib.pretrain.indexed import IndexedDataset
+from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
 
 LOOKED_AT = 1 << 20  # tokens at each end of a file that are held against the vocabulary
@@ -36,7 +38,9 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
             raise CourseError(f"{prefix}: holds no tokens; make some with `course tokenize`")
-        largest = _largest(corpus)
+        smallest, largest = _extremes(corpus)
+        if smallest < 0:
+            raise CourseError(f"{prefix}: holds token {smallest}; allowed: 0 and above")
         if largest >= vocab_size:
             raise CourseError(
                 f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; allowed: a model at least as large as the tokenizer"
@@ -44,10 +48,10 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
     return Splits(*split_corpora(corpora, data.split))
 
 
-def _largest(corpus: IndexedDataset) -> int:
-    """The largest id near both ends: the whole file would take minutes, and another tokenizer's ids show at once."""
-    tokens = corpus.tokens
-    return int(max(part.max() for part in (tokens[:LOOKED_AT], tokens[-LOOKED_AT:])))
+def _extremes(corpus: IndexedDataset) -> tuple[int, int]:
+    """Smallest and largest id near both ends: the whole file would take minutes, and another tokenizer's ids show at once."""
+    ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
+    return int(ends.min()), int(ends.max())
 
 
 def special_ids(tokenizer: Path) -> tuple[int, int]:
@@ -83,6 +87,11 @@ def check_vocabulary(settings: PretrainConfig) -> None:
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
     """Optimizer steps of the run: max_steps, or as many whole steps as train_tokens or the epochs hold. Raises CourseError for none."""
     engine, length = settings.engine, settings.data.seq_length
+    if tokens <= length:
+        raise CourseError(
+            f"the training part has {tokens} tokens, fewer than one sample of data.seq_length + 1 = {length + 1}; "
+            f"give more text, or a larger first share in data.split ({settings.data.split})"
+        )
     if engine.max_steps is not None:
         return engine.max_steps
     wanted = settings.data.train_tokens or math.floor((engine.num_train_epochs or 1) * tokens) - 1
@@ -114,9 +123,6 @@ def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) 
 
 def facts(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
     """What a run's data.json says of its inputs."""
-    from course_lib.files import sha256
-    from course_lib.pretrain.indexed import files_of
-
     found = {}
     for prefix in inputs:
         corpus = IndexedDataset(prefix)
@@ -124,5 +130,8 @@ def facts(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
             "documents": len(corpus.documents) - 1,
             "tokens": int(corpus.sizes.sum(dtype=np.int64)),
             "sha256 of the index": sha256(files_of(prefix)[1]),
+            "sha256 of the ends": sha256_of(
+                corpus.tokens[:LOOKED_AT].tobytes() + corpus.tokens[-LOOKED_AT:].tobytes()
+            ).hexdigest(),
         }
     return found

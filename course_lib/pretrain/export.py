@@ -29,6 +29,7 @@ TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, 
 EMBEDDING, HEAD = "transformer.wte.weight", "lm_head.weight"
 MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that older transformers kept among the weights
 SETTINGS = "config.yaml"  # of a run
+MODEL = "model"  # where `course pretrain` puts the export in the folder of a run
 TOKENIZER_FILES = (
     "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
@@ -93,7 +94,8 @@ def export(
     if shape.activation_function == "gelu_pytorch_tanh":
         shape.activation_function = "gelu_new"  # the same function by its older name, which every reader of GPT-2 knows
     entries = _log(found)
-    with atomic_folder(target) as folder:
+    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
+    with atomic_folder(target, ours=own) as folder:
         weights = read_weights(found.checkpoint)
         stored = dtype or weights.trained_as
         model = _build(shape, weights, TORCH[stored], found.checkpoint)
@@ -102,7 +104,7 @@ def export(
             model.save_pretrained(folder)
         _copy_tokenizer(words, folder, shape.n_positions)
         facts = card.Facts(
-            name=target.absolute().name,
+            name=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
             parameters=model.num_parameters(),
             shape=shape,
             step=found.step,

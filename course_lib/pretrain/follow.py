@@ -3,7 +3,10 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -12,6 +15,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.progress import progress
 
 Say = Callable[[str], None]
+ALOUD: Say = partial(print, flush=True)
 
 
 class Follower:
@@ -25,7 +29,7 @@ class Follower:
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
         """Runs the launcher to its end. Raises CourseError unless every rank finished."""
-        with open(self.folder / "output.txt", "ab") as output, self.bar:
+        with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=environment, cwd=self.folder, start_new_session=True,
@@ -40,7 +44,11 @@ class Follower:
                     else:
                         self._take(event)
                 process.wait()
-            except BaseException:  # Ctrl-C, or nobody reads what we say: the ranks end with us
+            except KeyboardInterrupt:
+                _end(process)
+                self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
+                raise
+            except BaseException:  # nobody reads what we say: the ranks end with us
                 _end(process)
                 raise
         self._judge(process.returncode)
@@ -106,8 +114,21 @@ class Follower:
         )
         return (
             f"out of memory on rank {event['rank']} at step {self.reached}: the planner expects {plan.total / 1e9:.1f} GB a rank; "
-            f"what would help: {knobs or 'a smaller model'}; {self._how_on()}"
+            f"what would help: {knobs or 'a smaller model'} (another stage or number of GPUs begins anew, in another engine.output_dir); {self._how_on()}"
         )
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """While open, SIGTERM is like Ctrl-C, so that the ranks are ended first. Only the main thread may arrange that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -222,8 +222,8 @@ def _read_index(prefix: Path) -> _Index:
         content[HEADER.size : middle].view("<i4"), content[middle:last].view("<i8"), content[last:].view("<i8")
     )  # fmt: skip
     tokens = int(sizes.sum(dtype=np.int64))
-    end = int(pointers[-1]) + int(sizes[-1]) * dtype.itemsize if sequences else 0
-    if end != tokens * dtype.itemsize or documents[0] != 0 or documents[-1] != sequences:
+    sound = documents[0] == 0 and documents[-1] == sequences and bool(np.all(documents[1:] >= documents[:-1]))
+    if not sound or not _follow(pointers, sizes, dtype.itemsize):
         raise CourseError(f"{path}: broken: its sizes, pointers and documents do not add up")
     stored, rest = divmod(data_path.stat().st_size, dtype.itemsize)
     uncounted = stored > tokens and stored - tokens == np.count_nonzero(np.diff(documents))
@@ -233,6 +233,16 @@ def _read_index(prefix: Path) -> _Index:
             f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, but {path.name} describes {tokens * dtype.itemsize}"
         )
     return _Index(dtype, sizes, pointers, documents, tokens, bool(uncounted))
+
+
+def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
+    """Whether each pointer is the end of the sequence before."""
+    at = 0
+    for part, ends in _running_sums([sizes]):
+        if np.any(pointers[at : at + len(part)] != (ends - part) * itemsize):
+            return False
+        at += len(part)
+    return True
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:

@@ -5,6 +5,7 @@ tensorboard/ and, when it is through, model/.
 """
 
 import os
+import shutil
 import socket
 import sys
 from dataclasses import dataclass, replace
@@ -12,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from course_lib.errors import UsageError
+from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
 from course_lib.pretrain import data, log, runfolder, worker
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.follow import Follower, Say
+from course_lib.pretrain.follow import ALOUD, Follower, Say
 from course_lib.pretrain.rates import warmup_steps
 
 
@@ -29,30 +30,43 @@ class Run:
     log: list[dict[str, Any]]
 
 
-def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = print) -> Run:
+def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = ALOUD) -> Run:
     """Trains the model of the settings under DeepSpeed; returns when all steps are done.
 
     With `resume` it goes on from the last whole checkpoint of engine.output_dir. `say` is given each line of the log. Raises UsageError
     for settings that do not go together, CourseError for everything that ends a run before its last step.
     """
     settings = _absolute(settings)
-    for tracker in settings.engine.tracking:
-        if find_spec(tracker) is None:
-            raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
     ranks = count_ranks(settings)
     batch = settings.batch.resolve(ranks)
+    _require_parts(settings)
     data.check_vocabulary(settings)
     splits = data.open_splits(settings.data, settings.model.vocab_size)
     steps = data.training_steps(settings, batch, splits.train_tokens)
     warmup_steps(settings.optimizer.lr, steps)
     folder = settings.engine.output_dir
     with runfolder.sole_user(folder):
-        runfolder.prepare(settings, batch, resume)
-        if not (resume and runfolder.is_done(folder, steps)):
-            Follower(settings, ranks, steps, say).follow(
-                _command(settings, ranks, resume), _environment(settings, ranks)
-            )
-    return Run(folder, steps, log.read(folder))
+        begun = runfolder.prepare(settings, batch, resume, say)
+        if begun < steps:
+            environment = _environment(settings, ranks)
+            Follower(settings, ranks, steps, say).follow(_command(settings, ranks, resume), environment)
+    return Run(folder, max(begun, steps), log.read(folder))
+
+
+def _require_parts(settings: PretrainConfig) -> None:
+    """Raises UsageError or CourseError for a setting that this machine has no part for."""
+    for tracker in settings.engine.tracking:
+        if find_spec(tracker) is None:
+            raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
+    if settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
+        raise UsageError(
+            "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
+        )
+    on_cpu = not settings.launch.hostfile and not _gpus(settings)
+    if on_cpu and settings.precision.dtype == "fp16":
+        raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
+    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
 
 
 def count_ranks(settings: PretrainConfig) -> int:
@@ -120,15 +134,8 @@ def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
     """The launcher's command line."""
     launch = settings.launch
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank"]
-    if launch.hostfile:
-        command += ["--hostfile", str(launch.hostfile)]
-    else:
-        command += [
-            "--hostfile",
-            os.devnull,
-            "--num_gpus",
-            str(ranks),
-        ]  # else it reads /job/hostfile where there is one
+    hosts = launch.hostfile or os.devnull  # without a name it reads /job/hostfile where there is one
+    command += ["--hostfile", str(hosts), *([] if launch.hostfile else _devices(ranks))]
     if launch.master_addr:
         command += ["--master_addr", launch.master_addr]
     command += ["--master_port", str(launch.master_port or _free_port())]
@@ -137,11 +144,11 @@ def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
 
 
 def _devices(ranks: int) -> list[str]:
-    """The first GPUs, or the first of those that CUDA_VISIBLE_DEVICES allows, which `--num_gpus` alone would pass over."""
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return (
-        ["--include", f"localhost:{','.join(visible[:ranks])}"] if len(visible) >= ranks else ["--num_gpus", str(ranks)]
-    )
+    """The first GPUs; of those in CUDA_VISIBLE_DEVICES, if it is set, which `--num_gpus` alone would pass over."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if len(visible) >= ranks and all(map(str.isdigit, visible)):
+        return ["--include", f"localhost:{','.join(visible[:ranks])}"]
+    return ["--num_gpus", str(ranks)]
 
 
 def _free_port() -> int:
@@ -151,23 +158,23 @@ def _free_port() -> int:
 
 
 def _environment(settings: PretrainConfig, ranks: int) -> dict[str, str]:
-    """What the ranks see: CPU ranks where there is no GPU, and no more threads than cores."""
-    environment = dict(os.environ)
-    if not _gpus(settings):
-        environment["DS_ACCELERATOR"] = "cpu"
-        environment.setdefault(
-            "MALLOC_MMAP_MAX_", "0"
-        )  # glibc would return the logits' memory each step, and have it zeroed again
-        environment.setdefault("MALLOC_TRIM_THRESHOLD_", str(1 << 40))
-    here = 1 if settings.launch.hostfile else ranks
-    threads = settings.launch.threads or max(1, default_workers() // here)
-    environment["OMP_NUM_THREADS"] = str(threads)
-    environment["TOKENIZERS_PARALLELISM"] = "false"
-    beside = str(
-        Path(sys.executable).parent
-    )  # this environment's ninja first: another one would compile DeepSpeed's parts anew
-    environment["PATH"] = os.pathsep.join([beside, environment.get("PATH", os.defpath)])
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(__file__).parents[2]), environment.get("PYTHONPATH")])
-    )
-    return environment
+    """What the ranks see: CPU ranks where there is no GPU, no more threads than cores, and this environment's programs first.
+
+    Nodes of a hostfile get the same settings by DeepSpeed's .deepspeed_env in the folder of the run.
+    """
+    launch = settings.launch
+    here = max(_slots(launch.hostfile).values()) if launch.hostfile else ranks
+    own = {
+        "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // here)),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
+        # glibc would give the logits' memory back after each step, and get it zeroed anew
+        own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    if launch.hostfile:
+        lines = "".join(f"{name}={value}\n" for name, value in own.items())
+        (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")
+    # this environment's ninja, too: another one would compile DeepSpeed's parts anew
+    paths = {"PATH": Path(sys.executable).parent, "PYTHONPATH": Path(__file__).parents[2]}
+    own |= {name: os.pathsep.join(filter(None, [str(first), os.environ.get(name)])) for name, first in paths.items()}
+    return dict(os.environ) | own

@@ -3,6 +3,7 @@
 The times are those of training alone: evaluating and saving stop the clock. Nothing here knows of torch.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def line(entry: dict[str, Any]) -> str:
         f"avg_reader_cost: {entry['reader_cost']:.5f} sec, avg_batch_cost: {entry['batch_cost']:.5f} sec",
         f"speed: {entry['steps_per_second']:.2f} step/s",
         f"ips_total: {entry['tokens_per_second']:.0f} tokens/s, ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
-        f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry['grad_norm']:.3f}",
+        f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",  # stage 0 in fp32 tells none
         f"memory: {entry['memory'] / 1e9:.2f} GB",
     ]
     if "flops_utilization" in entry:
@@ -98,7 +99,7 @@ def append(run: Path, entry: dict[str, Any]) -> None:
 def read(run: Path) -> list[dict[str, Any]]:
     """The entries of a run, by step. Steps that were taken again after a kill are there once, as taken last."""
     entries: dict[tuple[int, str], dict[str, Any]] = {}
-    for text in (run / FILE).read_bytes().splitlines():
+    for text in (run / FILE).read_bytes().splitlines() if (run / FILE).exists() else ():
         try:
             entry = orjson.loads(text)
         except orjson.JSONDecodeError:  # cut off by a kill

@@ -1,12 +1,14 @@
 """Products of chapter 4: the tokens, and the model trained on them."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from course_lib import config
+from course_lib.errors import UsageError
 from course_lib.japanese.steps import LINES
 from course_lib.parallel import default_workers
 from course_lib.paths import root
@@ -47,18 +49,14 @@ def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 def with_products(settings: PretrainConfig, tokens: Path, tokenizer: Path) -> PretrainConfig:
     """The settings, with the profile's own tokens and tokenizer where none are named."""
-    from dataclasses import replace
-
-    if settings.data.input and settings.data.tokenizer:
-        return settings
+    if settings.data.input or settings.data.tokenizer:
+        raise UsageError("data.input, data.tokenizer: only one is set; give both, or neither for the profile's own")
     inputs = tuple(path.with_suffix("") for path in sorted(tokens.glob("*.idx")))
-    data = replace(settings.data, input=settings.data.input or inputs, tokenizer=settings.data.tokenizer or tokenizer)
+    data = replace(settings.data, input=inputs, tokenizer=tokenizer)
     return replace(settings, data=data)
 
 
 def _train(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from dataclasses import replace
-
     from course_lib.pretrain.export import export
     from course_lib.pretrain.launch import pretrain
     from course_lib.pretrain.log import FILE
@@ -81,7 +79,5 @@ def run_folder(settings: PretrainConfig) -> Path:
     digest = sha256(repr(content).encode())
     for path in (*(p.with_suffix(".bin") for p in settings.data.input), settings.data.tokenizer / "tokenizer.json"):
         with open(path, "rb") as file:
-            import hashlib
-
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(file_digest(file, "sha256").digest())
     return root() / RUNS / digest.hexdigest()[:12]

@@ -51,7 +51,8 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
         self.settings, self.batch, self.end = settings, batch, end
         self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
         engine, length = settings.engine, settings.data.seq_length
-        held_out = _first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total)
+        together = batch.total // batch.accumulation  # samples that all ranks take at a time
+        held_out = _first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total, together)
         if held_out is None:
             arguments.eval_strategy = IntervalStrategy.NO
         super().__init__(
@@ -66,7 +67,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
         )
         self.remove_callback(PrinterCallback)
         iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
-        self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total)
+        self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total, together)
         self.samples_per_epoch = splits.train_tokens / length
         ranks = batch.total // batch.local
         self.meter = log.Meter(
@@ -132,7 +133,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """One entry of the log for each interval; what else the Trainer reports goes to the trackers alone."""
-        if "loss" in logs and "grad_norm" in logs:
+        if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
             logs |= self.meter.read(self.state.global_step) | {"memory": peak_memory()}
@@ -249,8 +250,9 @@ def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
     return {"tokens": torch.from_numpy(np.stack(samples))}
 
 
-def _first(samples: Any, number: int) -> Any:
-    """At most `number` samples of a set; None for none."""
+def _first(samples: Any, number: int, together: int = 1) -> Any:
+    """At most `number` samples of a set, a multiple of `together` if there are so many: a batch filled up would count samples twice. None for none."""
     if samples is None or not number:
         return None
-    return Subset(samples, range(min(number, len(samples))))
+    taken = min(number, len(samples))
+    return Subset(samples, range(taken // together * together or taken))

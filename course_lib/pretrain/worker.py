@@ -41,6 +41,7 @@ def main(run: Path, resume: bool) -> None:
 
 
 def _train(run: Path, resume: bool) -> None:
+    import deepspeed
     import torch
     from transformers.utils import logging
 
@@ -57,6 +58,8 @@ def _train(run: Path, resume: bool) -> None:
     begin, end = special_ids(settings.data.tokenizer)
     steps = training_steps(settings, batch, splits.train_tokens)
     arguments = training_arguments(settings, batch, steps)  # first: stage 3 shards the model while it is built
+    _ = arguments.device  # sets the device of this rank
+    deepspeed.init_distributed()  # stage 3 has to know the ranks
     torch.manual_seed(settings.engine.seed)
     trainer = PretrainTrainer(settings, batch, arguments, build_model(settings.model, begin, end), splits, end)
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []

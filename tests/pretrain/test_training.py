@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import checkpoint, data, log
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.export import export
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import pretrain
 from course_lib.pretrain.model import build_model
@@ -23,6 +23,7 @@ from course_lib.pretrain.rates import learning_rate
 from course_lib.pretrain.trainer import decays
 from course_lib.subword.folder import Preparation, save
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
 
@@ -191,6 +192,10 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
     with pytest.raises(CourseError, match="the loss is nan at step 1: lower optimizer.lr.max"):
         pretrain(settings(place, tmp_path / "run", *overrides))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
+    again = pretrain(
+        settings(place, tmp_path / "run", *overrides[2:], "engine.max_steps=4")
+    )  # nothing was saved: begins anew in place
+    assert [entry["step"] for entry in again.log if entry["kind"] == "train"] == [1, 3]
 
 
 def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_path):
@@ -206,9 +211,21 @@ def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_
 
 
 def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
-    other = replace(settings(place, unbroken.folder), engine=replace(settings(place, unbroken.folder).engine, seed=7))
-    with pytest.raises(UsageError, match="engine.seed: 7 is not allowed: the run in .* has 1024"):
-        pretrain(replace(other, model=replace(other.model, hidden_dropout_prob=0.1)), resume=True)
+    with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
+        writer.append(np.full(30_000, 5, "<u2"), np.full(300, 100))
+    for overrides, words in {
+        ("engine.seed=7",): "engine.seed: 7 is not allowed: the run in .* has 1024",
+        ("optimizer.weight_decay=0.2",): "optimizer.weight_decay: 0.2 is not allowed",
+        ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
+        ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
+        (f"data.input=[{tmp_path}/tokens]",): "data.input: not the tokens",
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            pretrain(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides), resume=True)
+    done = pretrain(
+        settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", "batch.micro_size=4"), resume=True
+    )
+    assert done.steps == STEPS and done.log == unbroken.log
 
 
 def test_the_deepspeed_json_is_written_and_has_nothing_deprecated(unbroken):
@@ -238,3 +255,26 @@ def test_a_tracker_that_is_missing_is_named_before_anything_starts(place, tmp_pa
     with pytest.raises(UsageError, match="engine.tracking: wandb is not installed"):
         pretrain(settings(place, tmp_path / "run", "engine.tracking=[wandb]"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_the_other_stages_train_and_export(place, tmp_path, stage):
+    chosen = settings(
+        place,
+        tmp_path / "run",
+        f"zero.stage={stage}",
+        "engine.max_steps=6",
+        "engine.eval_freq=0",
+        "engine.test_iters=0",
+    )
+    run = pretrain(chosen)
+    losses = [entry["loss"] for entry in run.log]
+    assert len(losses) == 6 and losses[-1] < losses[0]
+    export(run.folder, run.folder / "model")
+    model = AutoModelForCausalLM.from_pretrained(run.folder / "model").eval()
+    test = data.held_out_set(chosen, data.open_splits(chosen.data, VOCABULARY).test)
+    assert test
+    tokens = torch.from_numpy(np.stack([test[i] for i in range(8)]))
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten())
+    assert loss < losses[0] - 0.05
