@@ -107,7 +107,7 @@ def _compiler() -> Check:
     found = f"{Path(compiler).name}, ninja {'yes' if ninja else 'no'}" if compiler else ""
     return Check(
         "C++ compiler", bool(compiler and ninja), found,
-        "DeepSpeed's CPU optimizer and offload, built at first use (chapter 4)", "apt-get install g++; pip install ninja",
+        "training on CPU ranks, and offload: DeepSpeed builds parts of itself at first use (chapter 4)", "apt-get install g++; pip install ninja",
     )  # fmt: skip
 
 
