@@ -227,7 +227,7 @@ with IndexedWriter(Path(sys.argv[1]), np.dtype("<u2")) as writer:
 
 def test_a_pointer_in_the_middle_that_leads_elsewhere_is_refused(tmp_path):
     with IndexedWriter(tmp_path / "x", np.dtype("uint16")) as writer:
-        writer.append(np.arange(9, dtype="uint16"), [2, 3, 4])
+        writer.append(np.arange(9, dtype="uint16"), np.array([2, 3, 4]))
     index = bytearray((tmp_path / "x.idx").read_bytes())
     index[34 + 12 + 8 : 34 + 12 + 16] = (14).to_bytes(8, "little")
     (tmp_path / "x.idx").write_bytes(index)
