@@ -13,7 +13,7 @@ from transformers import GPT2Config
 
 from course_lib.pretrain.config import PretrainConfig
 
-INTRODUCTION = """# {name}
+INTRODUCTION = """# {title}
 
 A GPT-2 of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
 trained from scratch on Japanese text.
@@ -61,7 +61,8 @@ Nothing but the loss was measured.
 class Facts:
     """What is known of a model."""
 
-    name: str
+    title: str
+    name: str  # of the folder
     parameters: int
     shape: GPT2Config
     step: int | None
@@ -94,7 +95,7 @@ def text(facts: Facts) -> str:
         tags=["gpt2", "japanese", "pretrained-from-scratch", "deepspeed"],
     )
     values = {
-        "name": facts.name, "parameters": facts.parameters, "layers": shape.n_layer, "width": shape.n_embd,
+        "title": facts.title, "name": facts.name, "parameters": facts.parameters, "layers": shape.n_layer, "width": shape.n_embd,
         "heads": shape.n_head, "positions": shape.n_positions, "rows": shape.vocab_size,
     }  # fmt: skip
     usage = PREPARED if facts.prepared else PLAIN

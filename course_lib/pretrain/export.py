@@ -5,7 +5,6 @@ Reads a run of ours, a checkpoint of the Trainer, or a raw checkpoint of DeepSpe
 
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.pretrain.model import gpt2_config
 from course_lib.pretrain.quiet import quiet
+from course_lib.pretrain.tokenizer_files import copy_tokenizer
 from course_lib.pretrain.weights import Weights, read_weights, step_folder
 
 Format = Literal["fp32", "bf16", "fp16"]
@@ -30,10 +30,6 @@ EMBEDDING, HEAD = "transformer.wte.weight", "lm_head.weight"
 MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that older transformers kept among the weights
 SETTINGS = "config.yaml"  # of a run
 MODEL = "model"  # where `course pretrain` puts the export in the folder of a run
-TOKENIZER_FILES = (
-    "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,9 +98,10 @@ def export(
         model.generation_config = _generation_defaults(shape, len(read))
         with quiet():
             model.save_pretrained(folder)
-        _copy_tokenizer(words, folder, shape.n_positions)
+        copy_tokenizer(words, folder, shape.n_positions)
         facts = card.Facts(
-            name=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
+            title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
+            name=target.absolute().name,
             parameters=model.num_parameters(),
             shape=shape,
             step=found.step,
@@ -231,15 +228,6 @@ def _generation_defaults(shape: GPT2Config, tokens: int) -> GenerationConfig:
         pad_token_id=shape.pad_token_id,
         suppress_tokens=list(range(tokens, shape.vocab_size)) or None,  # rows of a padded vocabulary that are no token
     )
-
-
-def _copy_tokenizer(words: Path, folder: Path, positions: int) -> None:
-    for name in TOKENIZER_FILES:
-        if (words / name).is_file():
-            shutil.copyfile(words / name, folder / name)
-    path = folder / "tokenizer_config.json"
-    content = (_json(path) if path.is_file() else {}) | {"model_max_length": positions}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 def _log(found: _Source) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
-from course_lib.pretrain import data, log, runfolder, worker
+from course_lib.pretrain import data, leftovers, log, runfolder, worker
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.follow import ALOUD, Follower, Say
 from course_lib.pretrain.rates import warmup_steps
@@ -48,6 +48,7 @@ def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = ALOUD) -
     with runfolder.sole_user(folder):
         begun = runfolder.prepare(settings, batch, resume, say)
         if begun < steps:
+            leftovers.remove_stale_locks()
             environment = _environment(settings, ranks)
             Follower(settings, ranks, steps, say).follow(_command(settings, ranks, resume), environment)
     return Run(folder, max(begun, steps), log.read(folder))

@@ -5,7 +5,6 @@ Weights are merged and written one at a time. Finding the files: megatron_checkp
 """
 
 import json
-import shutil
 from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -21,14 +20,11 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
+from course_lib.pretrain.tokenizer_files import copy_tokenizer
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SHARD = 5_000_000_000  # bytes of weights in one safetensors file
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "preparation.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,9 +83,8 @@ def convert(
         config = _config(source.args, shape, specials, wanted)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
-        for name in TOKENIZER_FILES:
-            if tokenizer and (tokenizer / name).is_file():
-                shutil.copy(tokenizer / name, folder)
+        if tokenizer:
+            copy_tokenizer(tokenizer, folder, config.n_positions)
         report = ConvertReport(
             target, shape, config.activation_function, str(wanted).removeprefix("torch."), parameters,
             source.tensor_parallel, version, source.iteration,

@@ -45,7 +45,7 @@ def _train(run: Path, resume: bool) -> None:
     import torch
     from transformers.utils import logging
 
-    from course_lib.pretrain import checkpoint
+    from course_lib.pretrain import checkpoint, leftovers
     from course_lib.pretrain.data import open_splits, special_ids, training_steps
     from course_lib.pretrain.model import build_model
     from course_lib.pretrain.trainer import PretrainTrainer, training_arguments
@@ -60,6 +60,7 @@ def _train(run: Path, resume: bool) -> None:
     arguments = training_arguments(settings, batch, steps)  # first: stage 3 shards the model while it is built
     _ = arguments.device  # sets the device of this rank
     deepspeed.init_distributed()  # stage 3 has to know the ranks
+    leftovers.unlink_shared_buffer()
     torch.manual_seed(settings.engine.seed)
     trainer = PretrainTrainer(settings, batch, arguments, build_model(settings.model, begin, end), splits, end)
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []

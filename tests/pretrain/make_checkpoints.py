@@ -4,11 +4,13 @@ For each case OUT/NAME is a checkpoint as DeepSpeed writes it, and OUT/NAME.safe
 the fp32 master weights, or at stage 0 the model's. OUT/trainer is what Hugging Face's Trainer writes, in bf16 with ZeRO-2.
 """
 
+import os
 import sys
 from pathlib import Path
 
 import deepspeed
 import torch
+from course_lib.pretrain import leftovers
 from deepspeed.utils import safe_get_full_fp32_param
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -78,11 +80,12 @@ def trainer(out: Path, rows: int) -> None:
 
 def main(out: Path, rows: int) -> None:
     deepspeed.init_distributed("gloo")
+    leftovers.unlink_shared_buffer()
     for stage, dtype in CASES:
         raw(out / f"{dtype}-{stage}", stage, dtype, rows)
     trainer(out / "trainer", rows)
     torch.distributed.barrier()
-    deepspeed.comm.destroy_process_group()
+    os._exit(0)  # threads of the backends may abort an ordinary end
 
 
 if __name__ == "__main__":

@@ -5,9 +5,6 @@ import os
 import pickle
 import re
 import shutil
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import AutoConfig, GPT2LMHeadModel, pipeline
 
-from tests.pretrain import make_checkpoints, models
+from tests.pretrain import make_checkpoints, models, ranks
 
 NAMES = [f"{dtype}-{stage}" for stage, dtype in make_checkpoints.CASES]
 STEPS = make_checkpoints.STEPS
@@ -49,20 +46,7 @@ def rows(words: Path) -> int:
 def made(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints by name, of one launch."""
     out = tmp_path_factory.mktemp("checkpoints")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", os.devnull, "--num_gpus", "2"]
-    command += ["--no_local_rank", "--master_port", str(port), make_checkpoints.__file__, str(out), str(rows)]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
-    environment = os.environ | {
-        "PATH": path,
-        "DS_ACCELERATOR": "cpu",
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ranks.launch(Path(make_checkpoints.__file__), str(out), str(rows))
     return out
 
 

@@ -1,10 +1,7 @@
 """The planner against measurements: tensors of real ZeRO runs to the byte, allocations of PyTorch, and the tables of the literature."""
 
 import json
-import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +14,8 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.memory import GB
 from course_lib.pretrain.model import build_model
 from torch.profiler import ProfilerActivity, profile
+
+from tests.pretrain import ranks
 
 SHAPES = {  # name: layers, width, heads, vocabulary, positions, parameters
     "345M": (24, 1024, 16, 50304, 1024, 354_871_296),
@@ -91,23 +90,7 @@ TINY = {
 @pytest.fixture(scope="module")
 def measured():
     """Two ranks, every stage and format: for each rank, a list of (stage, dtype, bytes)."""
-    deepspeed = Path(sys.executable).with_name("deepspeed")
-    script = Path(__file__).with_name("measure_states.py")
-    path = f"{deepspeed.parent}{os.pathsep}{os.environ['PATH']}"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    process = subprocess.Popen(
-        [deepspeed, "--num_gpus", "2", "--no_local_rank", "--master_port", port, script, json.dumps(TINY)],
-        env=os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PATH": path},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=300)  # the first run on a machine compiles for a minute
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, said[-3000:]
+    said = ranks.launch(Path(__file__).with_name("measure_states.py"), json.dumps(TINY))
     return [json.loads(line) for line in re.findall(r"^MEASURED (.*)$", said, re.MULTILINE)]
 
 

@@ -100,6 +100,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
 
 def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     run = tmp_path / "run"
+    buffers = set(Path("/dev/shm").glob("deepspeed_*"))
     killed = settings(place, run, "model.hidden_dropout_prob=0.1")
     (tmp_path / "config.yaml").write_text(config.to_yaml(killed))
     command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
@@ -108,6 +109,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         member.kill()
     process.wait()
+    assert set(Path("/dev/shm").glob("deepspeed_*")) <= buffers  # shared memory would outlive them
     half = run / "checkpoints" / "checkpoint-999"  # as a kill in the middle of saving leaves it
     half.mkdir()
     (half / "trainer_state.json").write_text("{")
