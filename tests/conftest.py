@@ -1,8 +1,11 @@
 """Shared by all tests: a workspace of their own, and no profile from outside."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and their children would
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.pretrain import checkpoint, events, log
-from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.task import Task
 from course_lib.progress import progress
 
 Say = Callable[[str], None]
@@ -21,9 +22,9 @@ ALOUD: Say = partial(print, flush=True)
 class Follower:
     """Reads what the ranks tell, shows it, and knows how the run ended."""
 
-    def __init__(self, settings: PretrainConfig, ranks: int, steps: int, say: Say) -> None:
-        self.settings, self.ranks, self.steps, self.say = settings, ranks, steps, say
-        self.folder = settings.engine.output_dir
+    def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:
+        self.task, self.ranks, self.steps, self.say = task, ranks, steps, say
+        self.folder: Path = task.settings.engine.output_dir
         self.ended: dict[int, dict[str, Any]] = {}  # rank → its last event
         self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
 
@@ -106,15 +107,9 @@ class Follower:
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _memory_line(self, event: dict[str, Any]) -> str:
-        from course_lib.pretrain import planner
-
-        plan = planner.plan(self.settings, self.ranks)
-        knobs = "; ".join(
-            f"{change} → {total / 1e9:.1f} GB" for change, total in planner.smaller(self.settings, self.ranks)
-        )
         return (
-            f"out of memory on rank {event['rank']} at step {self.reached}: the planner expects {plan.total / 1e9:.1f} GB a rank; "
-            f"what would help: {knobs or 'a smaller model'} (another stage or number of GPUs begins anew, in another engine.output_dir); {self._how_on()}"
+            f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
+            f"(another stage or number of GPUs begins anew, in another engine.output_dir); {self._how_on()}"
         )
 
 

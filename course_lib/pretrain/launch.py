@@ -8,17 +8,18 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
-from course_lib.pretrain import data, leftovers, log, runfolder, worker
+from course_lib.pretrain import leftovers, log, runfolder, worker
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.follow import ALOUD, Follower, Say
-from course_lib.pretrain.rates import warmup_steps
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.pretrain.task import RunSettings, Task
 
 
 @dataclass(frozen=True)
@@ -31,38 +32,55 @@ class Run:
 
 
 def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the model of the settings under DeepSpeed; returns when all steps are done.
+    """Trains the GPT-2 of the settings; see `train`."""
+    if not settings.data.input or settings.data.tokenizer is None:
+        raise UsageError(
+            "data.input, data.tokenizer: not set; give prefixes from `course tokenize` and the tokenizer they were made with"
+        )
+    return train(Gpt2(absolute(settings)), resume, say)
+
+
+def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
+    """Runs a task under DeepSpeed; returns when all steps are done.
 
     With `resume` it goes on from the last whole checkpoint of engine.output_dir. `say` is given each line of the log. Raises UsageError
     for settings that do not go together, CourseError for everything that ends a run before its last step.
     """
-    settings = _absolute(settings)
+    settings = task.settings
     ranks = count_ranks(settings)
     batch = settings.batch.resolve(ranks)
     _require_parts(settings)
-    data.check_vocabulary(settings)
-    splits = data.open_splits(settings.data, settings.model.vocab_size)
-    steps = data.training_steps(settings, batch, splits.train_tokens)
-    warmup_steps(settings.optimizer.lr, steps)
+    task.check()
+    steps = task.steps(batch)
     folder = settings.engine.output_dir
     with runfolder.sole_user(folder):
-        begun = runfolder.prepare(settings, batch, resume, say)
+        begun = runfolder.prepare(task, batch, resume, say)
         if begun < steps:
             leftovers.remove_stale_locks()
             environment = _environment(settings, ranks)
-            Follower(settings, ranks, steps, say).follow(_command(settings, ranks, resume), environment)
+            Follower(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
     return Run(folder, max(begun, steps), log.read(folder))
 
 
-def _require_parts(settings: PretrainConfig) -> None:
+def absolute(settings: Any) -> Any:
+    """The same settings with every path absolute: ranks on other nodes start in another folder."""
+    changes: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if is_dataclass(value):
+            changes[each.name] = absolute(value)
+        elif isinstance(value, Path):
+            changes[each.name] = value.absolute()
+        elif isinstance(value, tuple) and any(isinstance(item, Path) for item in value):
+            changes[each.name] = tuple(item.absolute() for item in value)
+    return replace(settings, **changes)
+
+
+def _require_parts(settings: RunSettings) -> None:
     """Raises UsageError or CourseError for a setting that this machine has no part for."""
     for tracker in settings.engine.tracking:
         if find_spec(tracker) is None:
             raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
-    if settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
-        raise UsageError(
-            "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
-        )
     on_cpu = not settings.launch.hostfile and not _gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
@@ -70,7 +88,7 @@ def _require_parts(settings: PretrainConfig) -> None:
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
 
 
-def count_ranks(settings: PretrainConfig) -> int:
+def count_ranks(settings: RunSettings) -> int:
     """Data-parallel ranks over all nodes."""
     launch = settings.launch
     if launch.hostfile:
@@ -83,7 +101,7 @@ def count_ranks(settings: PretrainConfig) -> int:
     return launch.ranks or max(gpus, 1)
 
 
-def _gpus(settings: PretrainConfig) -> int:
+def _gpus(settings: RunSettings) -> int:
     """GPUs of this machine that a run may take."""
     import torch
 
@@ -112,27 +130,9 @@ def _slots(hostfile: Path) -> dict[str, int]:
     return found
 
 
-def _absolute(settings: PretrainConfig) -> PretrainConfig:
-    """The same with absolute paths: ranks on other nodes start in another folder."""
-    if not settings.data.input or settings.data.tokenizer is None:
-        raise UsageError(
-            "data.input, data.tokenizer: not set; give prefixes from `course tokenize` and the tokenizer they were made with"
-        )
-    return replace(
-        settings,
-        data=replace(
-            settings.data,
-            input=tuple(path.absolute() for path in settings.data.input),
-            tokenizer=settings.data.tokenizer.absolute(),
-            cache=settings.data.cache and settings.data.cache.absolute(),
-        ),
-        engine=replace(settings.engine, output_dir=settings.engine.output_dir.absolute()),
-        launch=replace(settings.launch, hostfile=settings.launch.hostfile and settings.launch.hostfile.absolute()),
-    )
-
-
-def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
+def _command(task: Task, ranks: int, resume: bool) -> list[str]:
     """The launcher's command line."""
+    settings = task.settings
     launch = settings.launch
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank"]
     hosts = launch.hostfile or os.devnull  # without a name it reads /job/hostfile where there is one
@@ -140,7 +140,7 @@ def _command(settings: PretrainConfig, ranks: int, resume: bool) -> list[str]:
     if launch.master_addr:
         command += ["--master_addr", launch.master_addr]
     command += ["--master_port", str(launch.master_port or _free_port())]
-    command += [worker.__file__, str(settings.engine.output_dir)]
+    command += [worker.__file__, task.name(), str(settings.engine.output_dir)]
     return [*command, "--resume"] if resume else command
 
 
@@ -158,7 +158,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _environment(settings: PretrainConfig, ranks: int) -> dict[str, str]:
+def _environment(settings: RunSettings, ranks: int) -> dict[str, str]:
     """What the ranks see: CPU ranks where there is no GPU, no more threads than cores, and this environment's programs first.
 
     Nodes of a hostfile get the same settings by DeepSpeed's .deepspeed_env in the folder of the run.

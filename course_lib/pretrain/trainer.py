@@ -1,10 +1,11 @@
 """Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
 
-What DeepSpeed shards is in zero.py, how a rank starts in worker.py. Shapes: B samples of the micro batch, S = seq_length, V entries.
+The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in zero.py, how a rank starts in worker.py.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,20 +20,30 @@ from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.errors import CourseError
-from course_lib.pretrain import checkpoint, log
-from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
-from course_lib.pretrain.data import Splits, held_out_set, train_set
+from course_lib.pretrain import checkpoint, leftovers, log
+from course_lib.pretrain.config import ResolvedBatch
 from course_lib.pretrain.events import emit
 from course_lib.pretrain.hardware import peak_flops, peak_memory
-from course_lib.pretrain.planner import flops_per_token
 from course_lib.pretrain.rates import learning_rate
+from course_lib.pretrain.task import RunSettings
 from course_lib.pretrain.zero import deepspeed_json
 
-IGNORED = -100  # a label without a loss
+
+@dataclass(frozen=True)
+class Sets:
+    """The samples of a run, and what turns them into the log's rates."""
+
+    train: Any  # a dataset, in its order
+    validation: Any | None
+    test: Any | None
+    tokens_per_sample: int
+    samples_per_epoch: float
+    flops_per_token: float
+    collate: Callable[[list[Any]], dict[str, torch.Tensor]]
 
 
-class PretrainTrainer(Trainer):  # type: ignore[misc]
-    """Trains a causal language model on samples of S + 1 tokens."""
+class RunTrainer(Trainer):  # type: ignore[misc]
+    """Trains a model on the samples of a run; the loss is a subclass's."""
 
     optimizer: Any
     lr_scheduler: Any
@@ -40,41 +51,35 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
 
     def __init__(
         self,
-        settings: PretrainConfig,
+        settings: RunSettings,
         batch: ResolvedBatch,
         arguments: TrainingArguments,
         model: nn.Module,
-        splits: Splits,
-        end: int,
+        sets: Sets,
     ) -> None:
-        """`arguments` are those of training_arguments, `end` is the id of the end-of-document token."""
-        self.settings, self.batch, self.end = settings, batch, end
+        """`arguments` are those of training_arguments."""
+        self.settings, self.batch = settings, batch
         self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
-        engine, length = settings.engine, settings.data.seq_length
+        engine = settings.engine
         together = batch.total // batch.accumulation  # samples that all ranks take at a time
-        held_out = _first(held_out_set(settings, splits.validation), engine.eval_iters * batch.total, together)
+        held_out = first(sets.validation, engine.eval_iters * batch.total, together)
         if held_out is None:
             arguments.eval_strategy = IntervalStrategy.NO
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=_first(
-                train_set(settings, splits, self.last_step * batch.total), self.last_step * batch.total
-            ),
+            train_dataset=first(sets.train, self.last_step * batch.total),
             eval_dataset=held_out,
-            data_collator=collate,
+            data_collator=sets.collate,
             callbacks=[_Steps(self)],
         )
         self.remove_callback(PrinterCallback)
         iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
-        self.test_dataset = _first(held_out_set(settings, splits.test), iterations * batch.total, together)
-        self.samples_per_epoch = splits.train_tokens / length
+        self.test_dataset = first(sets.test, iterations * batch.total, together)
+        self.samples_per_epoch = sets.samples_per_epoch
         ranks = batch.total // batch.local
-        self.meter = log.Meter(
-            log.Scale(
-                batch.total * length, ranks, flops_per_token(settings.model, length), peak_flops(engine.peak_tflops)
-            )
-        )
+        peak = peak_flops(engine.peak_tflops)
+        self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
 
     def run_to_end(self, latest: Path | None) -> None:
         """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
@@ -82,30 +87,23 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
         if self.test_dataset is not None:
             self.evaluate_on(self.test_dataset, "test")
 
-    def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Mean cross-entropy [nats] of predicting tokens 1…S from tokens 0…S-1; `inputs["tokens"]`: [B, S + 1]."""
-        tokens = inputs["tokens"]
-        labels = tokens[:, 1:]
-        if self.settings.data.mask_loss_at_eod:
-            labels = labels.masked_fill(tokens[:, :-1] == self.end, IGNORED)
-        output = model(input_ids=tokens[:, :-1], use_cache=False)
-        logits = output.logits.float()  # [B, S, V]
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
-        return (loss, output) if return_outputs else loss
-
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
         """The loss of a held-out batch."""
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
+    def decays(self, name: str) -> bool:
+        """Whether weight decay applies to a parameter."""
+        return not name.endswith("bias")
+
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """AdamW; matrices and embeddings decay, biases and norms do not. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
+        """AdamW on what is trained, decayed or not by `decays`. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
         if self.optimizer is None:
             wanted = self.settings.optimizer
             named = [(name, p) for name, p in (model or self.model).named_parameters() if p.requires_grad]
             groups = [
-                {"params": [p for name, p in named if decays(name)], "weight_decay": wanted.weight_decay},
-                {"params": [p for name, p in named if not decays(name)], "weight_decay": 0.0},
+                {"params": [p for name, p in named if self.decays(name)], "weight_decay": wanted.weight_decay},
+                {"params": [p for name, p in named if not self.decays(name)], "weight_decay": 0.0},
             ]
             self.optimizer = torch.optim.AdamW(
                 groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon, fused=wanted.fused
@@ -185,7 +183,7 @@ class PretrainTrainer(Trainer):  # type: ignore[misc]
 class _Steps(TrainerCallback):  # type: ignore[misc]
     """Starts the meter when everything stands, and tells how far the run is, a few times a second."""
 
-    def __init__(self, trainer: PretrainTrainer) -> None:
+    def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -200,7 +198,21 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             emit("step", step=state.global_step)
 
 
-def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: int) -> TrainingArguments:
+def begin(settings: RunSettings, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
+    """Joins the ranks and seeds them. To be called before the model is built: stage 3 shards it meanwhile."""
+    import deepspeed
+
+    arguments = training_arguments(settings, batch, steps, reader_workers)
+    _ = arguments.device  # sets the device of this rank
+    deepspeed.init_distributed()  # stage 3 has to know the ranks
+    leftovers.unlink_shared_buffer()
+    torch.manual_seed(settings.engine.seed)
+    return arguments
+
+
+def training_arguments(
+    settings: RunSettings, batch: ResolvedBatch, steps: int, reader_workers: int = 0
+) -> TrainingArguments:
     """The Trainer's own settings for a run."""
     engine, precision = settings.engine, settings.precision
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
@@ -229,7 +241,7 @@ def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: in
         save_strategy="steps",
         seed=engine.seed,
         train_sampling_strategy="sequential",  # the samples are shuffled already
-        dataloader_num_workers=settings.data.reader_workers,
+        dataloader_num_workers=reader_workers,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
         prediction_loss_only=True,
@@ -240,17 +252,7 @@ def training_arguments(settings: PretrainConfig, batch: ResolvedBatch, steps: in
     )
 
 
-def decays(name: str) -> bool:
-    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f)."""
-    return not name.endswith("bias") and ".ln_" not in name
-
-
-def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
-    """Samples of S + 1 ids as {"tokens": [B, S + 1]}."""
-    return {"tokens": torch.from_numpy(np.stack(samples))}
-
-
-def _first(samples: Any, number: int, together: int = 1) -> Any:
+def first(samples: Any, number: int, together: int = 1) -> Any:
     """At most `number` samples of a set, a multiple of `together` if there are so many: a batch filled up would count samples twice. None for none."""
     if samples is None or not number:
         return None

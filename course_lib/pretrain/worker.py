@@ -1,4 +1,4 @@
-"""One rank of a run, started by DeepSpeed's launcher: `worker.py RUN [--resume]`, with the settings in RUN/config.yaml.
+"""One rank of a run, started by DeepSpeed's launcher: `worker.py TASK RUN [--resume]`; TASK is a class of task.py, its settings are in RUN.
 
 Whatever ends a rank is told as an event, so that launch.py can say in one line what happened.
 """
@@ -9,16 +9,15 @@ import signal
 import sys
 import threading
 import traceback
+from importlib import import_module
 from pathlib import Path
 
-from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.events import emit
-from course_lib.pretrain.runfolder import CONFIG
+from course_lib.pretrain.task import Task
 
 
-def main(run: Path, resume: bool) -> None:
+def main(task: str, run: Path, resume: bool) -> None:
     """Trains, or goes on with, the run in a folder, and ends the process with 0 or 1."""
     if os.environ.get("DS_ACCELERATOR") == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the launcher numbers CPU ranks like GPUs
@@ -26,7 +25,7 @@ def main(run: Path, resume: bool) -> None:
     _tell_termination(rank)
     emit("start", rank=rank, pid=os.getpid())
     try:
-        _train(run, resume)
+        _train(task, run, resume)
         emit("finished", rank=rank)
         code = 0
     except BrokenPipeError:  # whoever started the run is gone
@@ -40,29 +39,15 @@ def main(run: Path, resume: bool) -> None:
     os._exit(code)  # a rank with an error must not wait for the others in some clean-up
 
 
-def _train(run: Path, resume: bool) -> None:
-    import deepspeed
-    import torch
+def _train(task: str, run: Path, resume: bool) -> None:
     from transformers.utils import logging
 
-    from course_lib.pretrain import checkpoint, leftovers
-    from course_lib.pretrain.data import open_splits, special_ids, training_steps
-    from course_lib.pretrain.model import build_model
-    from course_lib.pretrain.trainer import PretrainTrainer, training_arguments
+    from course_lib.pretrain import checkpoint
 
     logging.set_verbosity_error()
-    settings = config.load(PretrainConfig, run / CONFIG)
-    batch = settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1")))
-    splits = open_splits(settings.data, settings.model.vocab_size)
-    assert settings.data.tokenizer
-    begin, end = special_ids(settings.data.tokenizer)
-    steps = training_steps(settings, batch, splits.train_tokens)
-    arguments = training_arguments(settings, batch, steps)  # first: stage 3 shards the model while it is built
-    _ = arguments.device  # sets the device of this rank
-    deepspeed.init_distributed()  # stage 3 has to know the ranks
-    leftovers.unlink_shared_buffer()
-    torch.manual_seed(settings.engine.seed)
-    trainer = PretrainTrainer(settings, batch, arguments, build_model(settings.model, begin, end), splits, end)
+    module, _, name = task.partition(":")
+    begun: Task = getattr(import_module(module), name).read(run)
+    trainer = begun.trainer(begun.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1"))))
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
     trainer.run_to_end(latest[0] if latest else None)
 
@@ -110,4 +95,4 @@ def _tell_termination(rank: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "--resume" in sys.argv[2:])
+    main(sys.argv[1], Path(sys.argv[2]), "--resume" in sys.argv[3:])

@@ -5,10 +5,11 @@ Keys: deepspeed.ai/docs/config-json. The optimizer and the schedule are ours (tr
 
 from typing import Any
 
-from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.pretrain.config import ResolvedBatch
+from course_lib.pretrain.task import RunSettings
 
 
-def deepspeed_json(settings: PretrainConfig, batch: ResolvedBatch) -> dict[str, Any]:
+def deepspeed_json(settings: RunSettings, batch: ResolvedBatch) -> dict[str, Any]:
     """What is written to deepspeed.json and given to `deepspeed.initialize`."""
     precision, clip = settings.precision, settings.optimizer.grad_clip
     content: dict[str, Any] = {
@@ -34,7 +35,7 @@ def deepspeed_json(settings: PretrainConfig, batch: ResolvedBatch) -> dict[str, 
     return content
 
 
-def _zero(settings: PretrainConfig) -> dict[str, Any]:
+def _zero(settings: RunSettings) -> dict[str, Any]:
     zero = settings.zero
     content: dict[str, Any] = {
         "stage": zero.stage,

@@ -11,6 +11,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import checkpoint, events, launch
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.follow import Follower
+from course_lib.pretrain.gpt2 import Gpt2
 
 
 def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
@@ -19,7 +20,7 @@ def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: st
     script = f"print({output!r})\nfor line in {lines!r}: print('host1: ' + line)\nraise SystemExit({code})"
     settings = config.build(PretrainConfig, {"engine": {"output_dir": str(tmp_path)}})
     try:
-        Follower(settings, ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
+        Follower(Gpt2(settings), ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
     except CourseError as error:
         return str(error)
     return "well"
@@ -60,9 +61,9 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
         PretrainConfig, {"launch": {"hostfile": str(hosts), "master_addr": "10.0.0.1", "master_port": 29500}}
     )
     assert launch.count_ranks(settings) == 16
-    command = " ".join(launch._command(settings, 16, resume=True))
+    command = " ".join(launch._command(Gpt2(settings), 16, resume=True))
     assert f"--hostfile {hosts} --master_addr 10.0.0.1 --master_port 29500" in command
-    assert command.endswith("worker.py output --resume") and "--num_gpus" not in command
+    assert command.endswith("worker.py course_lib.pretrain.gpt2:Gpt2 output --resume") and "--num_gpus" not in command
     for line in ("worker-1", "worker-1 slots=x", "worker-1 slots=0", "a b slots=2"):
         hosts.write_text(f"worker-0 slots=1\n{line}\n", encoding="utf8")
         with pytest.raises(UsageError, match="line 2: .* is not allowed: expected `name slots=8`"):

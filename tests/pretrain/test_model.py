@@ -7,9 +7,9 @@ import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import ModelConfig, RateConfig
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
-from course_lib.pretrain.trainer import decays
 
 
 def gradients(recompute: Any, attention: Any) -> list[torch.Tensor]:

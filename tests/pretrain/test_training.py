@@ -16,11 +16,11 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import checkpoint, data, log
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import pretrain
 from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
-from course_lib.pretrain.trainer import decays
 from course_lib.subword.folder import Preparation, save
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -220,7 +220,7 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         ("optimizer.weight_decay=0.2",): "optimizer.weight_decay: 0.2 is not allowed",
         ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
-        (f"data.input=[{tmp_path}/tokens]",): "data.input: not the tokens",
+        (f"data.input=[{tmp_path}/tokens]",): "data.input: not the data",
     }.items():
         with pytest.raises(UsageError, match=words):
             pretrain(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides), resume=True)

@@ -1,0 +1,83 @@
+"""Pretraining GPT-2 as a task: its data, its loss, and what may not change when it is resumed."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from course_lib import config
+from course_lib.errors import UsageError
+from course_lib.pretrain import data, planner
+from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.pretrain.memory import GB
+from course_lib.pretrain.rates import warmup_steps
+from course_lib.pretrain.task import Task
+
+if TYPE_CHECKING:
+    from course_lib.pretrain.trainer import RunTrainer
+
+
+class Gpt2(Task):
+    """Next-token prediction on the token files of data.input."""
+
+    settings_class = PretrainConfig
+    settings: PretrainConfig
+
+    @property
+    @override
+    def tokenizer(self) -> Path:
+        assert self.settings.data.tokenizer
+        return self.settings.data.tokenizer
+
+    @override
+    def check(self) -> None:
+        if self.settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
+            raise UsageError(
+                "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
+            )
+        data.check_vocabulary(self.settings)
+
+    @override
+    def steps(self, batch: ResolvedBatch) -> int:
+        splits = data.open_splits(self.settings.data, self.settings.model.vocab_size)
+        steps = data.training_steps(self.settings, batch, splits.train_tokens)
+        warmup_steps(self.settings.optimizer.lr, steps)
+        return steps
+
+    @override
+    def facts(self) -> dict[str, Any]:
+        return {"inputs": data.facts(self.settings.data.input)}
+
+    @override
+    def fixed(self, settings: PretrainConfig) -> dict[str, Any]:
+        values = config.to_dict(settings)
+        keys = [("model", key) for key in values["model"] if key not in ("recompute", "attention")]
+        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
+        keys += [("data", "split"), ("data", "seq_length"), ("data", "mask_loss_at_eod")]
+        keys += [("precision", "dtype"), ("zero", "stage"), ("engine", "seed")]
+        return {f"{part}.{key}": values[part][key] for part, key in keys}
+
+    @override
+    def length(self, settings: PretrainConfig) -> tuple[object, ...]:
+        return settings.engine.max_steps, settings.engine.num_train_epochs, settings.data.train_tokens
+
+    @override
+    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+        from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
+        from course_lib.pretrain.model import build_model
+        from course_lib.pretrain.trainer import begin
+
+        settings = self.settings
+        splits = data.open_splits(settings.data, settings.model.vocab_size)
+        first, end = data.special_ids(self.tokenizer)
+        steps = data.training_steps(settings, batch, splits.train_tokens)
+        arguments = begin(settings, batch, steps, settings.data.reader_workers)
+        return Gpt2Trainer(settings, batch, arguments, build_model(settings.model, first, end), splits, end)
+
+    @override
+    def memory_help(self, ranks: int) -> str:
+        plan = planner.plan(self.settings, ranks)
+        changes = planner.smaller(self.settings, ranks)
+        knobs = "; ".join(f"{change} → {total / GB:.1f} GB" for change, total in changes)
+        return f"the planner expects {plan.total / GB:.1f} GB a rank; what would help: {knobs or 'a smaller model'}"

@@ -1,0 +1,70 @@
+"""The Trainer of GPT-2: its samples and its loss. Shapes: B samples of the micro batch, S = seq_length, V entries."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import TrainingArguments
+from typing_extensions import override
+
+from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.pretrain.data import Splits, held_out_set, train_set
+from course_lib.pretrain.planner import flops_per_token
+from course_lib.pretrain.trainer import RunTrainer, Sets
+
+IGNORED = -100  # a label without a loss
+
+
+class Gpt2Trainer(RunTrainer):
+    """Trains a causal language model on samples of S + 1 tokens."""
+
+    settings: PretrainConfig
+
+    def __init__(
+        self,
+        settings: PretrainConfig,
+        batch: ResolvedBatch,
+        arguments: TrainingArguments,
+        model: nn.Module,
+        splits: Splits,
+        end: int,
+    ) -> None:
+        """`end` is the id of the end-of-document token."""
+        self.end = end
+        length = settings.data.seq_length
+        sets = Sets(
+            train=train_set(settings, splits, arguments.max_steps * batch.total),
+            validation=held_out_set(settings, splits.validation),
+            test=held_out_set(settings, splits.test),
+            tokens_per_sample=length,
+            samples_per_epoch=splits.train_tokens / length,
+            flops_per_token=flops_per_token(settings.model, length),
+            collate=collate,
+        )
+        super().__init__(settings, batch, arguments, model, sets)
+
+    @override
+    def decays(self, name: str) -> bool:
+        return decays(name)
+
+    def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        """Mean cross-entropy [nats] of predicting tokens 1…S from tokens 0…S-1; `inputs["tokens"]`: [B, S + 1]."""
+        tokens = inputs["tokens"]
+        labels = tokens[:, 1:]
+        if self.settings.data.mask_loss_at_eod:
+            labels = labels.masked_fill(tokens[:, :-1] == self.end, IGNORED)
+        output = model(input_ids=tokens[:, :-1], use_cache=False)
+        logits = output.logits.float()  # [B, S, V]
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        return (loss, output) if return_outputs else loss
+
+
+def decays(name: str) -> bool:
+    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f)."""
+    return not name.endswith("bias") and ".ln_" not in name
+
+
+def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
+    """Samples of S + 1 ids as {"tokens": [B, S + 1]}."""
+    return {"tokens": torch.from_numpy(np.stack(samples))}

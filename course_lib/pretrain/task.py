@@ -1,0 +1,102 @@
+"""What a run trains. The rest of a run is the same for every model: folder, launcher, ranks, log, checkpoints (launch.py says where)."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from course_lib import config
+from course_lib.pretrain.config import (
+    BatchConfig,
+    EngineConfig,
+    LaunchConfig,
+    OptimizerConfig,
+    PrecisionConfig,
+    ResolvedBatch,
+    ZeroConfig,
+)
+
+if TYPE_CHECKING:
+    from course_lib.pretrain.trainer import RunTrainer
+
+CONFIG = "config.yaml"  # a run's settings, in its folder
+
+
+class RunSettings(Protocol):
+    """The sections that the settings of every run have."""
+
+    @property
+    def batch(self) -> BatchConfig:
+        """Samples a step."""
+
+    @property
+    def optimizer(self) -> OptimizerConfig:
+        """AdamW and its rate."""
+
+    @property
+    def precision(self) -> PrecisionConfig:
+        """Number formats."""
+
+    @property
+    def zero(self) -> ZeroConfig:
+        """What is sharded."""
+
+    @property
+    def engine(self) -> EngineConfig:
+        """The loop."""
+
+    @property
+    def launch(self) -> LaunchConfig:
+        """Where the ranks run."""
+
+
+class Task(ABC):
+    """A model and its data. The launcher makes one from the settings, and each rank makes the same one from the run's folder."""
+
+    settings_class: ClassVar[type]
+    settings: Any  # RunSettings, and the sections of this task; all paths absolute
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    @classmethod
+    def read(cls, run: Path) -> "Task":
+        """The task of a run's folder."""
+        return cls(config.load(cls.settings_class, run / CONFIG))
+
+    @classmethod
+    def name(cls) -> str:
+        """How worker.py finds the class."""
+        return f"{cls.__module__}:{cls.__qualname__}"
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Path:
+        """The tokenizer's folder, which is copied into the run's."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises UsageError or CourseError for what this machine has no part for, and for settings and data that do not go together."""
+
+    @abstractmethod
+    def steps(self, batch: ResolvedBatch) -> int:
+        """Optimizer steps of the whole run."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What the run's data.json says of its inputs; a resumed run has to find the same."""
+
+    @abstractmethod
+    def fixed(self, settings: Any) -> dict[str, Any]:
+        """What a resumed run may not change, by dotted key."""
+
+    @abstractmethod
+    def length(self, settings: Any) -> tuple[object, ...]:
+        """The settings that say how long to train."""
+
+    @abstractmethod
+    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+        """Called in each rank: the model, the data and the loss."""
+
+    @abstractmethod
+    def memory_help(self, ranks: int) -> str:
+        """What the planner expects, and which settings would need less."""
