@@ -1,0 +1,128 @@
+"""Settings of `course gptsan train`: a GPTSAN from scratch, or from a checkpoint of which a part stays frozen.
+
+The sections batch, optimizer, precision, zero, engine and launch are chapter 4's; configs/README.md lists every key.
+"""
+
+from dataclasses import field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from course_lib.config import STRICT, setting
+from course_lib.pretrain.config import (
+    BatchConfig,
+    EngineConfig,
+    LaunchConfig,
+    OptimizerConfig,
+    PrecisionConfig,
+    ZeroConfig,
+)
+
+BASE = "base"  # model.ignore: all but the extra layers, their positions and the spout
+
+
+@dataclass(frozen=True, config=STRICT)
+class ShapeConfig:
+    """The shape of a new GPTSAN, under the names of its config.json. The defaults are the published base."""
+
+    vocab_size: int = setting(36_000, "rows of the embedding; at least the tokenizer's entries", ge=1, le=2_000_000)
+    max_position_embeddings: int = setting(1280, "learned positions [tokens]", ge=1, le=1 << 20)
+    d_model: int = setting(1024, "width of the residual stream", ge=1, le=1 << 16)
+    d_ff: int = setting(8192, "width inside an expert", ge=1, le=1 << 18)
+    d_ext: int = setting(4096, "width inside an extra layer's feed-forward part", ge=1, le=1 << 18)
+    d_spout: int = setting(128, "width of the spout; 0: none", ge=0, le=1 << 16)
+    num_switch_layers: int = setting(10, "layers with experts", ge=0, le=1024)
+    num_ext_layers: int = setting(0, "layers without, on top", ge=0, le=1024)
+    num_heads: int = setting(16, "attention heads; divides d_model", ge=1, le=1024)
+    num_experts: int = setting(16, "experts of a switch layer", ge=1, le=4096)
+
+    @model_validator(mode="after")
+    def _heads(self) -> "ShapeConfig":
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"model.shape.num_heads: {self.num_heads} is not allowed: must divide model.shape.d_model ({self.d_model})"
+            )
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class ModelConfig:
+    """What is trained, and what of it stays."""
+
+    checkpoint: Path | None = setting(
+        None, "folder of the GPTSAN to train; unset: a new one of model.shape, from scratch"
+    )
+    shape: ShapeConfig = field(default_factory=ShapeConfig)
+    ignore: Path | None = setting(
+        None,
+        "what stays frozen: a JSON list of parameter names (ignore-params.json of add-extra-stage), or `base`: all but extra layers, extra "
+        "positions and spout; unset: everything is trained",
+    )
+    attention: Literal["eager", "sdpa"] = setting("sdpa", "attention kernel; sdpa takes the fused one of the device")
+    recompute: Literal["none", "full"] = setting(
+        "none", "what the backward pass computes again instead of keeping: nothing, or each layer"
+    )
+
+
+@dataclass(frozen=True, config=STRICT)
+class DataConfig:
+    """Which examples."""
+
+    input: Path | None = setting(None, "folder of encoded examples (`course gptsan encode`)")
+    tokenizer: Path | None = setting(None, "tokenizer folder; unset: the one in model.checkpoint")
+    num_context: int | None = setting(
+        None, "length of an example [tokens], for the planner; unset: that of the examples, else all positions", ge=1
+    )
+    held_out: float = setting(0.05, "share of the examples, of each class, that is kept for evaluation", ge=0, lt=1)
+    reader_workers: int = setting(0, "processes that read batches ahead, per rank; 0 = the rank itself", ge=0, le=64)
+
+
+@dataclass(frozen=True, config=STRICT)
+class SpoutConfig:
+    """What the spout is fed with."""
+
+    mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
+        "none",
+        "none: no spout, its weights stay; uniform: noise from [0, 1); onehot: the example's class modulo the width; half_onehot: the class in "
+        "the first half, noise in the second",
+    )
+
+
+@dataclass(frozen=True, config=STRICT)
+class LossConfig:
+    """What is added to the cross-entropy in training. The defaults are the original's."""
+
+    z_loss: float = setting(1e-4, "factor of the mean of (log Z)², the logits' log-partition squared", ge=0, le=1)
+    router_balance: float = setting(1e-2, "factor of the routers' balance loss, summed over layers", ge=0, le=1)
+    router_z: float = setting(0.0, "factor of the routers' z-loss, summed over layers", ge=0, le=1)
+    router_jitter: float = setting(0.01, "the router's input is multiplied by 1 ± this", ge=0, lt=1)
+
+
+@dataclass(frozen=True, config=STRICT)
+class GptsanConfig:
+    """A whole run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    spout: SpoutConfig = field(default_factory=SpoutConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    zero: ZeroConfig = field(default_factory=ZeroConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+
+    @model_validator(mode="after")
+    def _together(self) -> "GptsanConfig":
+        if self.engine.max_steps is not None and self.engine.num_train_epochs is not None:
+            raise ValueError(
+                "engine.max_steps, engine.num_train_epochs: set together, but each says how long to train; allowed: at most one"
+            )
+        if self.model.ignore and not self.model.checkpoint and self.model.ignore != Path(BASE):
+            raise ValueError(
+                f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
+            )
+        return self
