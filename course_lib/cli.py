@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib import options
+from course_lib import memory_cli, options
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 
@@ -22,6 +22,7 @@ INTERRUPTED = 130  # exit code after Ctrl-C
 app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
 for chapter in ("corpus", "japanese", "subword", "pretrain"):
     importlib.import_module(f"course_lib.{chapter}.cli").register(app)
+memory_cli.register(app)
 
 ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
 

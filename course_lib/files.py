@@ -23,6 +23,7 @@ PRODUCT_MARKS = (
     "manifest.json",
     "preparation.json",
     "conversion.json",
+    "encoding.json",
 )  # files by which a folder is known as a product of the course
 OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
 

@@ -55,7 +55,7 @@ class ModelConfig:
         None, "folder of the GPTSAN to train; unset: a new one of model.shape, from scratch"
     )
     shape: ShapeConfig = field(default_factory=ShapeConfig)
-    ignore: Path | None = setting(
+    ignore: Literal["base"] | Path | None = setting(
         None,
         "what stays frozen: a JSON list of parameter names (ignore-params.json of add-extra-stage), or `base`: all but extra layers, extra "
         "positions and spout; unset: everything is trained",
@@ -121,7 +121,7 @@ class GptsanConfig:
             raise ValueError(
                 "engine.max_steps, engine.num_train_epochs: set together, but each says how long to train; allowed: at most one"
             )
-        if self.model.ignore and not self.model.checkpoint and self.model.ignore != Path(BASE):
+        if self.model.ignore and not self.model.checkpoint and self.model.ignore != BASE:
             raise ValueError(
                 f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
             )

@@ -24,7 +24,6 @@ def register(app: typer.Typer) -> None:
     """Adds this chapter's verbs to the `course` command."""
     app.command("tokenize")(tokenize)
     app.command("tokens")(tokens)
-    app.command("memory")(memory)
     app.command("pretrain", epilog=options.epilog(PretrainConfig))(pretrain)
     app.command("export")(export)
     convert = options.group("Turn checkpoints of other trainers into Hugging Face folders.")
@@ -93,20 +92,6 @@ def tokens(
         print("all: {:,} sequences, {:,} documents, {:,} tokens".format(*totals))
 
 
-def memory(
-    config: options.Config = None,
-    overrides: options.Set = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
-    as_json: Json = False,
-) -> None:
-    """Plan the memory of a run per GPU, for every ZeRO stage and recompute choice, and say which cards it fits."""
-    from course_lib.pretrain import planner
-
-    settings = _settings(config, overrides)
-    settings.batch.resolve(gpus or settings.launch.ranks or 1)
-    print(json.dumps(planner.report(settings, gpus), indent=1) if as_json else planner.table(settings, gpus))
-
-
 def pretrain(
     config: options.Config = None,
     overrides: options.Set = None,
@@ -121,7 +106,7 @@ def pretrain(
     from course_lib.pretrain.export import MODEL, export
     from course_lib.pretrain.steps import TOKENIZER, with_products
 
-    settings = _settings(config, overrides)
+    settings = run_settings(config, overrides)
     if not (settings.data.input and settings.data.tokenizer):
         settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
     if output:
@@ -218,7 +203,7 @@ def push(
     print(pusher.push(model, repo, private))
 
 
-def _settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
+def run_settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
     """The settings of a run: those in -c FILE, else those the profile (the current one, or `-c xl`) names; then every --set."""
     if file is None or (file.stem in configuration.PROFILES and not file.exists()):
         recipe = configuration.section("pretrain.recipe", RecipeConfig, of=file.stem if file else None)

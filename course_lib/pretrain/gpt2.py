@@ -1,5 +1,6 @@
 """Pretraining GPT-2 as a task: its data, its loss, and what may not change when it is resumed."""
 
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,8 @@ from typing_extensions import override
 
 from course_lib import config
 from course_lib.errors import UsageError
-from course_lib.pretrain import data, planner
+from course_lib.pretrain import data
 from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
-from course_lib.pretrain.memory import GB
 from course_lib.pretrain.rates import warmup_steps
 from course_lib.pretrain.task import Task
 
@@ -24,11 +24,12 @@ class Gpt2(Task):
     settings_class = PretrainConfig
     settings: PretrainConfig
 
-    @property
     @override
-    def tokenizer(self) -> Path:
+    def copy_tokenizer(self, folder: Path) -> None:
         assert self.settings.data.tokenizer
-        return self.settings.data.tokenizer
+        for path in self.settings.data.tokenizer.iterdir():
+            if path.is_file() and path.name != "manifest.json":
+                shutil.copy(path, folder)
 
     @override
     def check(self) -> None:
@@ -70,14 +71,8 @@ class Gpt2(Task):
 
         settings = self.settings
         splits = data.open_splits(settings.data, settings.model.vocab_size)
-        first, end = data.special_ids(self.tokenizer)
+        assert settings.data.tokenizer
+        first, end = data.special_ids(settings.data.tokenizer)
         steps = data.training_steps(settings, batch, splits.train_tokens)
         arguments = begin(settings, batch, steps, settings.data.reader_workers)
         return Gpt2Trainer(settings, batch, arguments, build_model(settings.model, first, end), splits, end)
-
-    @override
-    def memory_help(self, ranks: int) -> str:
-        plan = planner.plan(self.settings, ranks)
-        changes = planner.smaller(self.settings, ranks)
-        knobs = "; ".join(f"{change} → {total / GB:.1f} GB" for change, total in changes)
-        return f"the planner expects {plan.total / GB:.1f} GB a rank; what would help: {knobs or 'a smaller model'}"

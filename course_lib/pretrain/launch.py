@@ -56,9 +56,9 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     with runfolder.sole_user(folder):
         begun = runfolder.prepare(task, batch, resume, say)
         if begun < steps:
-            leftovers.remove_stale_locks()
             environment = _environment(settings, ranks)
-            Follower(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
+            with leftovers.no_stale_locks():
+                Follower(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
     return Run(folder, max(begun, steps), log.read(folder))
 
 

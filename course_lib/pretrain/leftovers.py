@@ -2,6 +2,9 @@
 
 import contextlib
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,6 +23,26 @@ def remove_stale_locks() -> None:
         for lock in locks:
             if lock.resolve() not in held:
                 lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def no_stale_locks(every: float = 2.0) -> Iterator[None]:
+    """While open, stale locks are removed, now and every so many seconds: another run may be killed while this one waits for it to compile."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while True:
+            remove_stale_locks()
+            if over.wait(every):
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _open_files() -> set[Path]:

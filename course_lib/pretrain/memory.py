@@ -1,5 +1,6 @@
-"""Memory and work of a pretraining run, worked out before it starts. No torch, no advice: planner.py compares and advises.
+"""Memory and work of a training run, worked out before it starts. No torch, no advice: planner.py compares and advises.
 
+What a model is made of is its `sizes`: GPT-2's are here, another model registers its own beside its settings. The rest holds for all.
 States (weights, gradients, optimizer) are what DeepSpeed 0.19 allocates, to the byte: tests/pretrain/test_planner.py holds them against
 a run of two ranks. Activations and logits are formulas, held against PyTorch's allocations; buffers and allowance are on the safe side.
 Not counted: torch.compile, the workspace inside a kernel, evaluation.
@@ -7,8 +8,11 @@ Not counted: torch.compile, the workspace inside a kernel, evaluation.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
 
 from course_lib.pretrain.config import ModelConfig, PretrainConfig
+from course_lib.pretrain.task import RunSettings
 
 GB = 1_000_000_000
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}  # of a weight, an activation, a gradient
@@ -48,10 +52,41 @@ def flops_per_token(model: ModelConfig, seq_length: int) -> float:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """What the memory of a run depends on, besides the sections that the settings of every run have."""
+
+    trained: tuple[tuple[int, bool], ...]  # (elements, weight-decayed) of each trained parameter, in the model's order
+    frozen: tuple[int, ...]  # elements of each parameter that is not
+    activations: int  # what the forward pass of a micro batch keeps [bytes]
+    logits: int  # with their loss and its gradients [bytes]
+    block: int  # what one layer needs for itself while there are no logits [bytes]
+    flops_per_token: float  # to train on one token
+    length: int  # of a sample [tokens]
+
+    @property
+    def parameters(self) -> int:
+        """Trained and frozen."""
+        return sum(elements for elements, _ in self.trained) + sum(self.frozen)
+
+
+@singledispatch
+def sizes(settings: Any) -> Sizes:
+    """The sizes of the model that a run trains. A model's are registered by the module that knows it."""
+    raise TypeError(f"no sizes are registered for {type(settings).__name__}")
+
+
+@sizes.register
+def _(settings: PretrainConfig) -> Sizes:
+    length = settings.data.seq_length
+    flops = flops_per_token(settings.model, length)
+    return Sizes(tuple(tensors(settings.model)), (), *_activations(settings), flops, length)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Bytes of one rank at its peak."""
 
-    settings: PretrainConfig
+    settings: Any  # those of a run, of which `sizes` knows the model
     ranks: int
     parts: dict[str, int]  # on the GPU: weights, gradients, optimizer, activations, logits, buffers, allowance
     host: int  # in host memory, by offload
@@ -67,56 +102,56 @@ class Plan:
         return f"{self.total / GB:.1f} GB per GPU on {self.ranks} ({parts}){host}"
 
 
-def plan(settings: PretrainConfig, ranks: int | None = None) -> Plan:
+def plan(settings: RunSettings, ranks: int | None = None) -> Plan:
     """The memory of one of `ranks` data-parallel GPUs; unset: launch.ranks, or 1."""
     ranks = ranks or settings.launch.ranks or 1
-    states, host = _states(settings, ranks)
-    activations, logits, block = _activations(settings)
-    backward, step = _temporaries(settings, ranks)
-    backward += max(0, block - logits)  # a block is computed again when the logits are gone
-    after = max(0, step - backward - activations - logits)  # the step comes when the activations are gone
-    parts = states | {"activations": activations, "logits": logits, "buffers": backward + after}
+    model = sizes(settings)
+    states, host = _states(settings, model, ranks)
+    backward, step = _temporaries(settings, model, ranks)
+    backward += max(0, model.block - model.logits)  # a block is computed again when the logits are gone
+    after = max(0, step - backward - model.activations - model.logits)  # the step comes when the activations are gone
+    parts = states | {"activations": model.activations, "logits": model.logits, "buffers": backward + after}
     parts["allowance"] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
     return Plan(settings, ranks, parts, host)
 
 
-def _states(settings: PretrainConfig, ranks: int) -> tuple[dict[str, int], int]:
+def _states(settings: RunSettings, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
     """Weights, gradients (as kept between micro batches) and optimizer states [bytes], and what lies in host memory.
 
     ZeRO (arXiv:1910.02054): 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters, of which stages 1, 2, 3 shard the last, two, three. DeepSpeed adds:
     at 1 and 2, padding of two flat groups (decayed or not) to 2·ranks; from 1 on, an fp32 copy of the weights even in fp32 training;
     at 2, the whole gradient of a parameter that the end of a slice cuts; at 3, padding of each parameter, and the small ones whole.
+    A frozen parameter is its weight alone, which stage 3 shards too.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
-    sizes = [elements for elements, _ in tensors(settings.model)]
-    host = 0
+    own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
     if zero.stage == 0:
-        weights = gradients = width * sum(sizes)
-        optimizer = (MOMENTS + (MASTER if width < 4 else 0)) * sum(sizes)
+        weights, gradients = width * (sum(own) + frozen), width * sum(own)
+        optimizer = (MOMENTS + (MASTER if width < 4 else 0)) * sum(own)
     elif zero.stage < 3:
-        groups = _groups(settings.model, ranks)
+        groups = _groups(model, ranks)
         shard = sum(share for _, share in groups)
-        weights, optimizer = width * shard * ranks, (MASTER + MOMENTS) * shard
-        gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(sizes))
+        weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
+        gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(own))
         if zero.offload_optimizer:  # with fp32 gradients, the weights on their way back, and sums of micro batches
             copies = 2 if _accumulates(settings, ranks) else 1
-            host = optimizer + (4 + copies * width) * shard + width * max(sizes)
+            host = optimizer + (4 + copies * width) * shard + width * max(own)
             optimizer, gradients = 0, gradients if zero.stage == 1 else 0
     else:
-        shard = sum(-(-size // ranks) for size in sizes)
-        small = [size for size in sizes if size <= zero.stage3_param_persistence_threshold]
+        shard, still = (sum(-(-size // ranks) for size in part) for part in (own, model.frozen))
+        small = [size for size in (*own, *model.frozen) if size <= zero.stage3_param_persistence_threshold]
         whole = width * ranks * sum(-(-size // ranks) for size in small)
-        weights, gradients, optimizer = width * shard + whole, width * shard, (MASTER + MOMENTS) * shard
+        weights, gradients, optimizer = width * (shard + still) + whole, width * shard, (MASTER + MOMENTS) * shard
         if zero.offload_optimizer:
             host, gradients, optimizer = optimizer + gradients + 4 * shard, 0, 0
         if zero.offload_param:
-            host, weights = host + width * shard, whole
+            host, weights = host + width * (shard + still), whole
     return {"weights": weights, "gradients": gradients, "optimizer": optimizer}, host
 
 
-def _groups(model: ModelConfig, ranks: int) -> list[tuple[list[int], int]]:
+def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:
     """The flat groups of stages 1 and 2, decayed or not: their parameters, and a rank's share [elements]."""
-    groups = [[size for size, decayed in tensors(model) if decayed == wanted] for wanted in (True, False)]
+    groups = [[size for size, decayed in model.trained if decayed == wanted] for wanted in (True, False)]
     return [(sizes, -(-sum(sizes) // (2 * ranks)) * 2) for sizes in groups]
 
 
@@ -154,10 +189,11 @@ def _activations(settings: PretrainConfig) -> tuple[int, int, int]:
     return model.num_layers * kept + ends, LOGIT_BYTES * tokens * model.vocab_size, again
 
 
-def _temporaries(settings: PretrainConfig, ranks: int) -> tuple[int, int]:
+def _temporaries(settings: RunSettings, model: Sizes, ranks: int) -> tuple[int, int]:
     """What communication holds in the backward pass, and what the step holds [bytes]."""
     zero, width = settings.zero, BYTES[settings.precision.dtype]
-    total, largest = parameters(settings.model), max(elements for elements, _ in tensors(settings.model))
+    own = [elements for elements, _ in model.trained]
+    total, largest = sum(own), max(own)
     shard = -(-total // ranks)
     if zero.stage == 0:
         return width * min(STAGE0_BUCKET, total), 0 if width == 4 else 4 * total
@@ -167,7 +203,7 @@ def _temporaries(settings: PretrainConfig, ranks: int) -> tuple[int, int]:
     step = 0 if zero.offload_optimizer else max(update * shard, 8 * largest)  # the norm takes each gradient to fp64
     bucket = width * zero.reduce_bucket_size
     if zero.stage == 3:
-        return 2 * bucket + width * min(zero.stage3_max_live_parameters, total), step
+        return 2 * bucket + width * min(zero.stage3_max_live_parameters, model.parameters), step
     buffers = bucket * (1 + zero.overlap_comm) if zero.contiguous_gradients else 0
     buffers += width * min(zero.reduce_bucket_size, total)  # the copy that is sent
     if zero.offload_optimizer:
@@ -176,6 +212,6 @@ def _temporaries(settings: PretrainConfig, ranks: int) -> tuple[int, int]:
     return buffers + beside * width * shard, step
 
 
-def _accumulates(settings: PretrainConfig, ranks: int) -> bool:
+def _accumulates(settings: RunSettings, ranks: int) -> bool:
     batch = settings.batch
     return (batch.local_size or (batch.global_size or 0) // ranks) > batch.micro_size

@@ -1,21 +1,19 @@
 """Compares and advises: a run's memory at every ZeRO stage and recompute choice, which cards hold it, what to change if they do not.
 
-The figures are memory.py's; every change that is advised has been planned. GB means 1e9 bytes, of cards too, which mostly have a little more.
+The figures are memory.py's; every change that is advised has been planned. It serves every run whose model has `sizes` there. GB means 1e9 bytes, of cards too, which mostly have a little more.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from course_lib.errors import UsageError
-from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.memory import GB, Plan, flops_per_token, parameters, plan
+from course_lib.pretrain.memory import GB, Plan, flops_per_token, parameters, plan, sizes
 
 __all__ = ["Fit", "Plan", "flops_per_token", "grid", "parameters", "plan", "report", "smaller", "table", "what_fits"]
 
 CARDS = (16, 24, 40, 80, 141)  # GB: V100 and T4, A10G and RTX 4090, A100, A100 and H100, H200
-RECOMPUTE = ("none", "core_attn", "full_attn", "full")
 Choices = Iterator[tuple[str, Plan]]
 
 
@@ -39,19 +37,25 @@ class Fit:
         )
 
 
-def grid(settings: PretrainConfig, ranks: int | None = None) -> list[Plan]:
+def recompute_choices(settings: Any) -> tuple[str, ...]:
+    """What model.recompute of these settings may be, from nothing to most."""
+    return get_args(type(settings.model).__dataclass_fields__["recompute"].type)
+
+
+def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
     """The run at every stage and recompute choice; offload stays where the stage allows it."""
-    choices = [{"zero.stage": stage, "model.recompute": again} for stage in range(4) for again in RECOMPUTE]
+    again = recompute_choices(settings)
+    choices = [{"zero.stage": stage, "model.recompute": choice} for stage in range(4) for choice in again]
     return [plan(_with(settings, choice), ranks) for choice in choices]
 
 
-def what_fits(settings: PretrainConfig, ranks: int | None = None) -> list[Fit]:
+def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
     """A verdict for each of CARDS."""
     total = plan(settings, ranks).total
     return [Fit(c, total <= c * GB, [] if total <= c * GB else smaller(settings, ranks, c * GB)) for c in CARDS]
 
 
-def smaller(settings: PretrainConfig, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
+def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
     """Changes that save memory, cheapest first, each on top of those before, with the peak they lead to [bytes].
 
     Of each kind the mildest that gets the run into `room` bytes, and the list ends there; else the one that saves most. The samples
@@ -74,12 +78,13 @@ def smaller(settings: PretrainConfig, ranks: int | None = None, room: int = 0) -
             return found
 
 
-def report(settings: PretrainConfig, ranks: int | None = None) -> dict[str, Any]:
+def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
     """What `table` says, as JSON values; memory in bytes."""
-    chosen = plan(settings, ranks)
+    chosen, model = plan(settings, ranks), sizes(settings)
     return {
-        "parameters": parameters(settings.model),
-        "flops_per_token": flops_per_token(settings.model, settings.data.seq_length),
+        "parameters": model.parameters,
+        "frozen": sum(model.frozen),
+        "flops_per_token": model.flops_per_token,
         "ranks": chosen.ranks,
         "chosen": _row(chosen),
         "grid": [_row(each) for each in grid(settings, ranks)],
@@ -94,21 +99,23 @@ def report(settings: PretrainConfig, ranks: int | None = None) -> dict[str, Any]
     }
 
 
-def table(settings: PretrainConfig, ranks: int | None = None) -> str:
+def table(settings: Any, ranks: int | None = None) -> str:
     """A line for each stage and recompute choice, then the cards."""
-    chosen = plan(settings, ranks)
+    chosen, model, frozen = plan(settings, ranks), sizes(settings), ""
+    if model.frozen:
+        frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"
     lines = [
-        f"{parameters(settings.model):,} parameters, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, {settings.precision.dtype}, "
-        f"micro batch {settings.batch.micro_size} × {settings.data.seq_length} tokens, {settings.model.attention} attention",
+        f"{model.parameters:,} parameters{frozen}, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, {settings.precision.dtype}, "
+        f"micro batch {settings.batch.micro_size} × {model.length} tokens, {settings.model.attention} attention",
         "GB (1e9 bytes) per GPU; host: in host memory, for each GPU; > the run as it is set",
         "  ZeRO recompute" + "".join(f"{name:>12}" for name in (*chosen.parts, "total", "host")),
     ]
     for each in grid(settings, ranks):
-        sizes = (*each.parts.values(), each.total, each.host)
+        columns = (*each.parts.values(), each.total, each.host)
         mark = ">" if each.settings == settings else " "
         lines.append(
             f"{mark} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}"
-            + "".join(f"{size / GB:12.2f}" for size in sizes)
+            + "".join(f"{size / GB:12.2f}" for size in columns)
         )
     return "\n".join([*lines, *map(str, what_fits(settings, ranks))])
 
@@ -121,7 +128,7 @@ def _row(each: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _with(settings: PretrainConfig, changes: dict[str, Any]) -> PretrainConfig:
+def _with(settings: Any, changes: dict[str, Any]) -> Any:
     """The settings with dotted keys changed; offload that the stage does not allow goes."""
     for key, value in changes.items():
         section, name = key.split(".")
@@ -140,7 +147,7 @@ def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) ->
 
 
 def _recompute(current: Plan) -> Choices:
-    for choice in RECOMPUTE[1:]:
+    for choice in recompute_choices(current.settings)[1:]:
         yield _choice(current, {"model.recompute": choice})
 
 

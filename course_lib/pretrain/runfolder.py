@@ -1,6 +1,5 @@
 """The folder of a run: who may use it, what is written before training starts, and whether a run may go on in it."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,9 +65,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
     _write(folder / DATA, orjson.dumps(facts, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
-            for path in task.tokenizer.iterdir():
-                if path.is_file() and path.name != "manifest.json":
-                    shutil.copy(path, copy)
+            task.copy_tokenizer(copy)
     return begun
 
 

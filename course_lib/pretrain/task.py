@@ -68,10 +68,9 @@ class Task(ABC):
         """How worker.py finds the class."""
         return f"{cls.__module__}:{cls.__qualname__}"
 
-    @property
     @abstractmethod
-    def tokenizer(self) -> Path:
-        """The tokenizer's folder, which is copied into the run's."""
+    def copy_tokenizer(self, folder: Path) -> None:
+        """Copies the tokenizer's files into a folder of the run."""
 
     @abstractmethod
     def check(self) -> None:
@@ -97,6 +96,11 @@ class Task(ABC):
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         """Called in each rank: the model, the data and the loss."""
 
-    @abstractmethod
     def memory_help(self, ranks: int) -> str:
         """What the planner expects, and which settings would need less."""
+        from course_lib.pretrain import planner
+
+        plan = planner.plan(self.settings, ranks)
+        changes = planner.smaller(self.settings, ranks)
+        knobs = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
+        return f"the planner expects {plan.total / 1e9:.1f} GB a rank; what would help: {knobs or 'a smaller model'}"

@@ -92,6 +92,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
+    def begun(self) -> None:
+        """Called when the weights stand on their device, before the first step."""
+
     def decays(self, name: str) -> bool:
         """Whether weight decay applies to a parameter."""
         return not name.endswith("bias")
@@ -187,6 +190,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         self.trainer, self.told = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.begun()
         self.trainer.meter.restart(state.global_step)
         if state.is_world_process_zero:
             emit("training", step=state.global_step, steps=state.max_steps)

@@ -12,7 +12,6 @@ from course_lib.pretrain import leftovers
 
 def launch(script: Path, *arguments: str, seconds: float = 300) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
-    leftovers.remove_stale_locks()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -24,7 +23,8 @@ def launch(script: Path, *arguments: str, seconds: float = 300) -> str:
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip
     try:
-        said, _ = process.communicate(timeout=seconds)
+        with leftovers.no_stale_locks():
+            said, _ = process.communicate(timeout=seconds)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

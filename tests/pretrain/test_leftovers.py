@@ -1,6 +1,7 @@
 """What killed runs leave behind does not stop the next one."""
 
 import os
+from time import monotonic, sleep
 
 import pytest
 from course_lib.pretrain import leftovers
@@ -30,3 +31,12 @@ def test_a_lock_that_is_held_stays(lock):
     leftovers.remove_stale_locks()
     assert lock.exists()
     baton.release()
+
+
+def test_a_lock_that_is_abandoned_meanwhile_is_removed_too(lock):
+    with leftovers.no_stale_locks(every=0.01):
+        lock.touch()  # nobody has it open
+        deadline = monotonic() + 10
+        while lock.exists():
+            assert monotonic() < deadline
+            sleep(0.01)

@@ -1,0 +1,38 @@
+"""Settings of `course gptsan encode`. The defaults are those of the original's tools/make_tfrecord_simple.py."""
+
+from typing import Literal
+
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from course_lib.config import STRICT, setting
+
+
+@dataclass(frozen=True, config=STRICT)
+class EncodeConfig:
+    """How texts become examples."""
+
+    mode: Literal["lm", "mlm", "hybrid"] = setting(
+        "lm", "what is learned: the next token, masked tokens, or the next one after a masked beginning"
+    )
+    num_context: int = setting(1280, "length of an example [tokens]", ge=8, le=1 << 20)
+    num_mask: float = setting(0.08, "share of the encoder part that is masked", ge=0, le=1)
+    max_mask: int = setting(100, "most masks in an example [tokens]", ge=0)
+    use_nextsent: bool = setting(False, "begin with a line and learn whether the text follows it (mlm, hybrid)")
+    hybrid_rate: float = setting(1.0, "share of hybrid examples in mode hybrid; the others are lm", ge=0, le=1)
+    no_offset_mlm: bool = setting(False, "learn a masked token at its own position, not at the one before (mlm)")
+    original_layout: bool = setting(
+        False,
+        "examples exactly as the original's: end of text unlearned after the last token, the rest of a line beyond the context lost",
+    )
+    d_spout: int = setting(128, "width of the model's spout: classes are 0 to d_spout - 1", ge=1, le=1 << 20)
+    shards: int = setting(8, "TFRecord files, filled in turn; 0: none", ge=0, le=10_000)
+    seed: int = setting(0, "seed of the order of documents, lengths and masks", ge=0)
+
+    @model_validator(mode="after")
+    def _modes(self) -> "EncodeConfig":
+        if self.use_nextsent and self.mode == "lm":
+            raise ValueError("use_nextsent: true is not allowed: mode lm has no encoder part; allowed: mlm, hybrid")
+        if self.no_offset_mlm and self.mode != "mlm":
+            raise ValueError(f"no_offset_mlm: true is not allowed in mode {self.mode}; allowed: mlm")
+        return self

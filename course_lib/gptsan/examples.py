@@ -1,0 +1,139 @@
+"""Encoded examples as training reads them: four .npy files and encoding.json in a folder. encode.py fills it.
+
+x, y        int32 [examples, num_context]    what is read and what is predicted; -1 in y: nothing is learned
+i           int32 [examples]                 the class for the spout, or a running number
+num_input   int32 [examples]                 positions of the beginning that see each other
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import require_file
+
+ARRAYS = ("x", "y", "i", "num_input")
+REPORT = "encoding.json"
+DTYPE = np.dtype("<i4")
+
+Array = npt.NDArray[Any]
+
+
+class ExampleWriter(AbstractContextManager["ExampleWriter"]):
+    """Writes the arrays row by row: numpy leaves room in a header for the number of rows, known at the end."""
+
+    def __init__(self, folder: Path, context: int) -> None:
+        self.rows = 0
+        self._width = {"x": (context,), "y": (context,)}
+        self._files = {name: open(folder / f"{name}.npy", "wb") for name in ARRAYS}  # noqa: SIM115
+        self._headers()
+
+    def append(self, **columns: Array) -> None:
+        """Adds examples: x, y, i and num_input of equal length."""
+        for name, file in self._files.items():
+            file.write(np.ascontiguousarray(columns[name], DTYPE).data)
+        self.rows += len(columns["x"])
+
+    def __exit__(self, *error: Any) -> None:
+        self._headers()
+        for file in self._files.values():
+            file.close()
+
+    def _headers(self) -> None:
+        for name, file in self._files.items():
+            file.seek(0)
+            shape = (self.rows, *self._width.get(name, ()))
+            np.lib.format.write_array_header_1_0(file, {"descr": DTYPE.str, "fortran_order": False, "shape": shape})
+
+
+class Examples:
+    """Examples on disk, or some of their rows; memory-mapped, so that opening costs nothing. Serves as a torch dataset."""
+
+    def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
+        self.folder = folder
+        self.report = _read_report(folder)
+        shapes = {"x": (self.report["num_context"],), "y": (self.report["num_context"],)}
+        self.arrays = {
+            name: _open(folder / f"{name}.npy", (self.report["examples"], *shapes.get(name, ()))) for name in ARRAYS
+        }
+        self.rows = np.arange(self.report["examples"]) if rows is None else rows
+
+    @classmethod
+    def open(cls, folder: Path) -> "Examples":
+        """All examples of a folder. Raises CourseError naming the file that is missing or not as encoding.json says."""
+        return cls(folder)
+
+    def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:
+        return Examples, (self.folder, self.rows)  # a reader process maps the files itself
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, npt.NDArray[np.int64]]:
+        row = self.rows[index]
+        return {name: np.array(array[row], np.int64) for name, array in self.arrays.items()}
+
+    def __iter__(self) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
+        return map(self.__getitem__, range(len(self)))
+
+    @property
+    def classes(self) -> dict[int, int] | None:
+        """Examples of each class in the folder; None if they are numbered."""
+        counts = self.report["classes"]
+        return None if counts is None else {int(label): count for label, count in counts.items()}
+
+    def check(self, vocab_size: int, d_spout: int | None = None) -> None:
+        """Raises UsageError if a model of these sizes cannot read them. No spout (None) takes any class, numbers go round in it."""
+        if self.report["largest_id"] >= vocab_size:
+            raise UsageError(
+                f"{self.folder}: has token {self.report['largest_id']}, but the model's vocab_size is {vocab_size}; "
+                "encode with the model's own tokenizer"
+            )
+        if d_spout is not None and self.classes and max(self.classes) >= d_spout:
+            raise UsageError(
+                f"{self.folder}: has class {max(self.classes)}, but the model's d_spout is {d_spout}: classes are 0 to {d_spout - 1}"
+            )
+
+    def split(self, held_out: float, seed: int) -> tuple["Examples", "Examples"]:
+        """Training and held-out examples, a share `held_out` of each class, at least one of a class that has two.
+
+        Both keep the order of the folder. Raises UsageError for a share outside [0, 1).
+        """
+        if not 0 <= held_out < 1:
+            raise UsageError(f"held-out share: {held_out} is not allowed: from 0 to below 1")
+        labels = self.arrays["i"][self.rows] if self.classes else np.zeros(len(self), DTYPE)
+        rng, held = np.random.default_rng(seed), np.zeros(len(self), bool)
+        for label in np.unique(labels) if held_out else ():
+            members = rng.permutation(np.flatnonzero(labels == label))
+            count = min(max(round(held_out * len(members)), 1), len(members) - 1)
+            held[members[:count]] = True
+        return Examples(self.folder, self.rows[~held]), Examples(self.folder, self.rows[held])
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    path = folder / REPORT
+    if not path.is_file():
+        raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
+    try:
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+        missing = {"examples", "num_context", "classes", "largest_id"} - report.keys()
+    except (ValueError, AttributeError) as error:
+        raise CourseError(f"{path}: not readable: {error}") from None
+    if missing:
+        raise CourseError(f"{path}: lacks {', '.join(sorted(missing))}")
+    return report
+
+
+def _open(path: Path, shape: Sequence[int]) -> Array:
+    try:
+        array: Array = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise CourseError(f"{path}: not a complete .npy file: {error}") from None
+    if array.shape != tuple(shape) or array.dtype != DTYPE:
+        raise CourseError(f"{path}: {array.dtype} {array.shape}, but {REPORT} says {DTYPE} {tuple(shape)}")
+    return array

@@ -1,0 +1,75 @@
+"""Trains a GPTSAN under DeepSpeed's launcher, and writes the trained model as a Hugging Face folder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib import config
+from course_lib.errors import CourseError
+from course_lib.files import atomic_folder
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.task import Gptsan
+from course_lib.pretrain import checkpoint
+from course_lib.pretrain.follow import ALOUD, Say
+from course_lib.pretrain.launch import Run, absolute
+from course_lib.pretrain.launch import train as run_task
+from course_lib.pretrain.task import CONFIG
+
+MODEL = "model"  # where the trained model lies in the folder of a run
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run wrote."""
+
+    folder: Path
+    step: int
+    trained: int  # tensors
+    frozen: int
+
+    def summary(self) -> str:
+        """One line."""
+        return f"step {self.step:,}, {self.trained} tensors trained, {self.frozen} frozen (bit for bit as they were) → {self.folder}"
+
+
+def train(settings: GptsanConfig, resume: bool = False, say: Say = ALOUD) -> Run:
+    """Trains the GPTSAN of the settings; see course_lib.pretrain.launch.train."""
+    return run_task(Gptsan(absolute(settings)), resume, say)
+
+
+def export(run: Path, target: Path) -> Trained:
+    """Writes the model of a run's latest whole checkpoint to `target`, which appears whole or not at all.
+
+    What was frozen is copied bit for bit from model.checkpoint; what was trained comes from the optimizer's fp32 weights, in the format that
+    the checkpoint has, or for a new model the one it was trained in. Raises CourseError for a run without a whole checkpoint.
+    """
+    from course_lib.gptsan.extra_stage import read_config, tensors_of
+    from course_lib.gptsan.shards import read_tensors, write_tensors
+    from course_lib.pretrain.export import TORCH
+    from course_lib.pretrain.weights import read_weights
+
+    found = checkpoint.whole_checkpoints(run)
+    if not found:
+        raise CourseError(f"{run}: the run has no whole checkpoint yet")
+    task = Gptsan(config.load(GptsanConfig, run / CONFIG))
+    source = task.settings.model.checkpoint
+    shape = read_config(source) if source else task.shape()
+    weights = read_weights(found[0])
+    before = read_tensors(source) if source else {}
+    held, parameters = tensors_of(shape)
+    trained = [name for name in parameters if name in weights.tensors]
+
+    def tensors() -> Iterator[tuple[str, Any]]:
+        for name in held:
+            if name in trained or not source:
+                value = weights.tensors[name].contiguous()
+                yield name, value.to(before[name].dtype if source else TORCH[weights.trained_as])
+            else:
+                yield name, before[name]
+
+    with atomic_folder(target, ours=target.absolute() == run.absolute() / MODEL) as folder:
+        write_tensors(tensors(), folder)
+        shape.save_pretrained(folder)
+        task.copy_tokenizer(folder)
+    return Trained(target, checkpoint.step_of(found[0]), len(trained), len(parameters) - len(trained))

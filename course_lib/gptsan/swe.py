@@ -1,0 +1,175 @@
+"""The subword encoding of GPTSAN ("SWE"): text to ids and back, with nothing but the standard library.
+
+An entry of the vocabulary is a line of `vocab.txt`; its line number from 0 is its id. Its comma-separated parts are spellings of the same
+thing: all of them encode to the id, the id decodes to the first. Ids are ranks, so where several entries of up to 3 characters begin at a
+place the one with the smallest id is taken, not the longest. Nothing is unknown: a character outside the vocabulary becomes its UTF-8
+bytes, or the class token of a symbol. `emoji.json` says which strings stand for one of twelve emoji tokens, and what each decodes to.
+
+Decoding gives the text again, unless the text has: a spelling that is not its entry's first; a symbol outside the vocabulary (ASCII
+never); an emoji or face that is not its token's representative; a full-width space, CR, — or − (they become a space, LF, ー, ー);
+`<...>` spelled like an entry of the special block; half a surrogate pair; or what `clean` replaced.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.gptsan.cleaning import clean as cleaned
+
+LONGEST = 3  # characters of an entry that does not begin with `<`
+MARKUP = {"<BR>": "\n", "<SP>": " ", "<TAB>": "\t"}
+CLEANED = ("<URL>", "<EMAIL>", "<TEL>", "<DATE>", "<PRICE>", "<BLOCK>")
+CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}  # each with what it decodes to
+EMOJI = tuple(f"<|emoji{group}|>" for group in range(1, 13))
+BYTES = tuple(f"<|byte{value}|>" for value in range(255))  # UTF-8 has no byte 255
+NAMED = {
+    "sot": "<|startoftext|>",
+    "msk": "<|inputmask|>",
+    "sep": "<|separator|>",
+    "nottoken": "<|nottoken|>",
+    "bag": "<|bagoftoken|>",
+    "seg": "<|segmenter|>",
+    "eot": "<|endoftext|>",
+}
+SPECIALS = (*MARKUP, *CLEANED, *CLASSES, *EMOJI, *BYTES, *NAMED.values())  # the special block, in the order of its ids
+REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("　", " "), ("—", "ー"), ("−", "ー"), *((v, k) for k, v in MARKUP.items()))
+KIGOU = (range(0xA1, 0xC0), range(0x1C0, 0x1C4), range(0x2B9, 0x363))
+U2000 = range(0x2000, 0x2C00)
+BAG_COPIES = 2  # the training data has a bag for the rest of a run of three or more; how many is not written
+
+
+class SubwordEncoding:
+    """The algorithm over one vocabulary. `emoji` maps strings to emoji tokens (earlier ones win), `shown` emoji tokens to strings.
+
+    Raises CourseError, naming `origin`, if the special block is not complete.
+    """
+
+    def __init__(
+        self, entries: Sequence[str], emoji: dict[str, str], shown: dict[str, str], origin: str = "vocabulary"
+    ) -> None:
+        self.entries = list(entries)
+        spellings = [[line] if line == "," else line.split(",") for line in entries]
+        self.ids = {spelling: i for i, group in enumerate(spellings) for spelling in group if spelling}
+        missing = [token for token in SPECIALS if token not in self.ids]
+        if missing:
+            raise CourseError(f"{origin}: {len(missing)} special entries are missing, the first is {missing[0]}")
+        self.names = [  # one for each id, and no two the same: a few lines of the published vocabulary stand twice
+            next((spelling for spelling in group if self.ids.get(spelling) == i), f"{group[0]}#{i}")
+            for i, group in enumerate(spellings)
+        ]
+        self.sot, self.msk, self.sep, self.nottoken, self.bag, self.seg, self.eot = (
+            self.ids[token] for token in NAMED.values()
+        )
+        self._begin(emoji)
+        self._shown = [group[0] for group in spellings]
+        for token, text in (MARKUP | CLASSES | {"<BLOCK>": "▀"} | shown | dict.fromkeys(NAMED.values(), "")).items():
+            self._shown[self.ids[token]] = text
+        self._byte_ids = [self.ids[token] for token in BYTES]
+        self._byte_of = {i: value for value, i in enumerate(self._byte_ids)}
+
+    def _begin(self, emoji: dict[str, str]) -> None:
+        """Tables for encoding: who wins at each beginning, the entries from `<` on, the emoji by first character."""
+        self._angle_lengths = sorted({len(s) for s in self.ids if s[0] == "<" and len(s) > 2}, reverse=True)
+        self._best: dict[str, tuple[int, int]] = {}  # → (id, length)
+        for spelling in sorted(self.ids, key=len):
+            if len(spelling) <= LONGEST and not (spelling[0] == "<" and len(spelling) > 2):
+                own = (self.ids[spelling], len(spelling))
+                shorter = [self._best.get(spelling[:n], own) for n in range(1, len(spelling))]
+                self._best[spelling] = min([own, *shorter], key=lambda entry: (entry[0], -entry[1]))
+        self._angle = {s: self._best.pop(s) for s in list(self._best) if s[0] == "<"}
+        self._emoji: dict[str, list[tuple[int, str, str]]] = {}
+        for rank, (text, token) in enumerate(emoji.items()):
+            self._emoji.setdefault(text[0], []).append((rank, text, token))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def encode_text(self, text: str, clean: bool = False) -> list[int]:
+        """The ids of a text, without special tokens around it; with `clean` as cleaning.py says."""
+        text = self.prepare(text, clean)
+        ids: list[int] = []
+        best, append, place, end = self._best.get, ids.append, 0, len(text)
+        while place < end:
+            found = best(text[place : place + 3]) or best(text[place : place + 2]) or best(text[place])
+            if found:
+                append(found[0])
+                place += found[1]
+            else:
+                others, length = self._other(text, place)
+                ids += others
+                place += length
+        return ids
+
+    def _other(self, text: str, place: int) -> tuple[list[int], int]:
+        """Ids and length of what begins with `<`, or with a character outside the vocabulary."""
+        character = text[place]
+        if character == "<":
+            for length in self._angle_lengths:
+                piece = text[place : place + length]
+                if len(piece) == length and piece in self.ids:
+                    return [self.ids[piece]], length
+            found = self._angle.get(text[place : place + 2]) or self._angle.get("<")
+            if found:
+                return [found[0]], found[1]
+        if ord(character) in U2000:
+            return [self.ids["<U2000U2BFF>"]], 1
+        if any(ord(character) in symbols for symbols in KIGOU):
+            return [self.ids["<KIGOU>"]], 1
+        return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
+
+    def prepare(self, text: str, clean: bool = False) -> str:
+        """The text as it is matched: spaces, line ends, tabs and emoji written as their tokens, dashes as ー."""
+        for old, new in REPLACED:
+            text = text.replace(old, new)
+        for _, emoji, token in sorted(e for first in self._emoji.keys() & set(text) for e in self._emoji[first]):
+            text = text.replace(emoji, token)
+        return cleaned(text) if clean else text
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids. Runs of bytes are joined, broken UTF-8 shows as �; a bag repeats the id before it twice more.
+
+        Raises CourseError for an id outside the vocabulary.
+        """
+        expanded: list[int] = []
+        for i in ids:
+            if not 0 <= i < len(self.entries):
+                raise CourseError(f"id {i}: not in a vocabulary of {len(self.entries)} entries")
+            expanded += [i] if i != self.bag else expanded[-1:] * BAG_COPIES
+        return "".join(
+            bytes(self._byte_of[i] for i in run).decode("utf8", "replace")
+            if is_bytes
+            else "".join(self._shown[i] for i in run)
+            for is_bytes, run in groupby(expanded, self._byte_of.__contains__)
+        )
+
+
+def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
+    """The encoding of a `vocab.txt` and an `emoji.json`. Raises CourseError naming the file that is damaged, and how."""
+    entries = _read(vocabulary).removesuffix("\n").split("\n")
+    try:
+        tables: Any = json.loads(_read(emoji))
+    except json.JSONDecodeError as error:
+        raise CourseError(f"{emoji}: not readable as JSON: {error}") from None
+    if not _are_tables(tables):
+        raise CourseError(
+            f'{emoji}: expected "emoji" (string → one of {EMOJI[0]} to {EMOJI[-1]}) and "emoji_inv" (those 12 → string)'
+        )
+    return SubwordEncoding(entries, tables["emoji"], tables["emoji_inv"], str(vocabulary))
+
+
+def _are_tables(tables: Any) -> bool:
+    both: list[Any] = [tables.get(key) for key in ("emoji", "emoji_inv")] if isinstance(tables, dict) else []
+    if not both or not all(isinstance(t, dict) and all(k and isinstance(v, str) for k, v in t.items()) for t in both):
+        return False
+    return set(both[0].values()) <= set(EMOJI) == set(both[1])
+
+
+def _read(path: Path) -> str:
+    try:
+        return require_file(path).read_text(encoding="utf8")
+    except UnicodeDecodeError as error:
+        raise CourseError(f"{path}: not UTF-8 at byte {error.start}") from None

@@ -1,0 +1,169 @@
+"""Training a GPTSAN as a task: from scratch, or what is not frozen of a checkpoint."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import sha256
+from course_lib.gptsan import swe
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.examples import REPORT, Examples
+from course_lib.pretrain.config import ResolvedBatch
+from course_lib.pretrain.rates import warmup_steps
+from course_lib.pretrain.task import Task
+from course_lib.pretrain.tokenizer_files import NAMES
+
+if TYPE_CHECKING:
+    from course_lib.gptsan.model import GPTSanForCausalLM
+    from course_lib.pretrain.trainer import RunTrainer
+
+TOKENIZER = (*NAMES, "emoji.json")
+
+
+class Gptsan(Task):
+    """The objective of the examples (lm, mlm or hybrid), steered by the spout."""
+
+    settings_class = GptsanConfig
+    settings: GptsanConfig
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer's folder. Raises UsageError if none is named."""
+        found = self.settings.data.tokenizer or self.settings.model.checkpoint
+        if found is None:
+            raise UsageError("data.tokenizer: not set; a new model needs the tokenizer its examples were encoded with")
+        return found
+
+    @override
+    def copy_tokenizer(self, folder: Path) -> None:
+        for name in TOKENIZER:
+            if (self.tokenizer / name).is_file():
+                shutil.copyfile(self.tokenizer / name, folder / name)
+
+    @override
+    def check(self) -> None:
+        from course_lib.gptsan.extra_stage import tensors_of
+        from course_lib.gptsan.freeze import frozen_names
+
+        mode, shape = self.settings.spout.mode, self.shape()
+        if mode != "none" and shape.d_spout < 2:
+            raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
+        entries = len(swe.load(self.tokenizer / "vocab.txt", self.tokenizer / "emoji.json"))
+        if entries > shape.vocab_size:
+            raise UsageError(
+                f"data.tokenizer: {self.tokenizer} has {entries} entries, but the model has {shape.vocab_size} rows"
+            )
+        examples = self.examples()
+        examples.check(shape.vocab_size, shape.d_spout if mode == "onehot" else None)
+        slots = examples.report["num_context"] + (mode != "none")
+        if slots > shape.max_position_embeddings:
+            raise UsageError(
+                f"data.input: {examples.folder} has examples of {examples.report['num_context']} tokens, which with the spout need {slots} "
+                f"positions; the model has {shape.max_position_embeddings}"
+                if mode != "none"
+                else f"data.input: {examples.folder} has examples of {slots} tokens; the model has {shape.max_position_embeddings} positions"
+            )
+        frozen_names(self.settings, shape, tensors_of(shape)[1])
+
+    def examples(self) -> Examples:
+        """All encoded examples. Raises UsageError if none are named, CourseError for what is damaged."""
+        if self.settings.data.input is None:
+            raise UsageError("data.input: not set; give a folder of `course gptsan encode`")
+        return Examples.open(self.settings.data.input)
+
+    def split(self) -> tuple[Examples, Examples]:
+        """Examples for training, and those held out. Raises CourseError if none are left for training."""
+        train, held_out = self.examples().split(self.settings.data.held_out, self.settings.engine.seed)
+        if not len(train):
+            raise CourseError(f"{train.folder}: holds no examples; encode some with `course gptsan encode`")
+        return train, held_out
+
+    @override
+    def steps(self, batch: ResolvedBatch) -> int:
+        engine = self.settings.engine
+        samples = int((engine.num_train_epochs or 1) * len(self.split()[0]))
+        steps = engine.max_steps or samples // batch.total
+        if not steps:
+            raise CourseError(
+                f"{samples} samples of training are less than one step of {batch.total}; give more examples or epochs, or a smaller batch"
+            )
+        warmup_steps(self.settings.optimizer.lr, steps)
+        return steps
+
+    @override
+    def facts(self) -> dict[str, Any]:
+        folder, model = self.examples().folder, self.settings.model
+        found: dict[str, Any] = {
+            "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
+        }
+        if model.checkpoint:
+            found["checkpoint"] = sha256(model.checkpoint / "config.json")
+        if isinstance(model.ignore, Path):
+            found["ignore"] = sha256(model.ignore)
+        return found
+
+    @override
+    def fixed(self, settings: GptsanConfig) -> dict[str, Any]:
+        values = config.to_dict(settings)
+        keys = [("model", "shape"), ("data", "held_out"), ("spout", "mode"), ("precision", "dtype"), ("zero", "stage")]
+        keys += [("loss", key) for key in values["loss"]]
+        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
+        keys += [("engine", "seed")]
+        return {f"{part}.{key}": values[part][key] for part, key in keys}
+
+    @override
+    def length(self, settings: GptsanConfig) -> tuple[object, ...]:
+        return settings.engine.max_steps, settings.engine.num_train_epochs
+
+    def shape(self) -> Any:
+        """The model's configuration: the checkpoint's, or a new one of model.shape, with the losses of the settings."""
+        from course_lib.gptsan.configuration import GPTSanConfig
+        from course_lib.gptsan.extra_stage import read_config
+
+        model, loss = self.settings.model, self.settings.loss
+        if model.checkpoint:
+            shape = read_config(model.checkpoint)
+        else:
+            words = swe.load(self.tokenizer / "vocab.txt", self.tokenizer / "emoji.json")
+            shape = GPTSanConfig(
+                **config.to_dict(model.shape),
+                bos_token_id=words.sot,
+                separator_token_id=words.seg,
+                pad_token_id=words.sep,
+                eos_token_id=words.eot,
+            )
+        shape.router_balance_coef, shape.router_z_coef = loss.router_balance, loss.router_z
+        shape.router_jitter_noise = loss.router_jitter
+        return shape
+
+    def build(self) -> "GPTSanForCausalLM":
+        """The model in the format of training, with gradients for what is trained."""
+        import torch
+
+        from course_lib.gptsan.freeze import freeze, frozen_names
+        from course_lib.gptsan.model import GPTSanForCausalLM
+
+        settings, shape = self.settings, self.shape()
+        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
+        shape._attn_implementation = settings.model.attention
+        if settings.model.checkpoint:
+            model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(settings.model.checkpoint, config=shape, dtype=dtype)
+        else:
+            model = GPTSanForCausalLM(shape)
+        freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))
+        if settings.model.recompute == "full":
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    @override
+    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+        from course_lib.gptsan.trainer import GptsanTrainer
+        from course_lib.pretrain.trainer import begin
+
+        settings = self.settings
+        arguments = begin(settings, batch, self.steps(batch), settings.data.reader_workers)
+        return GptsanTrainer(settings, batch, arguments, self.build(), self.split())

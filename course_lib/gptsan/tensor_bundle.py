@@ -1,0 +1,232 @@
+"""Reads a TensorFlow checkpoint of the "V2" format, which TensorFlow 1.x and 2.x write, without TensorFlow.
+
+Why not TensorFlow: tensorflow-cpu 2.21 brings 307 MB of wheels, 1.4 GB installed, to read a format of a page; the one reader without it on PyPI
+(tensorflow-checkpoint-reader) says of itself that it is not finished, and has not changed since 2023.
+
+The format (tensorflow/core/util/tensor_bundle, leveldb's table_format): `PREFIX.index` is a sorted string table: blocks of key-value
+entries whose keys share prefixes, one block that points to the others, and a footer. The empty key holds a header, every other key is a
+tensor's name with a BundleEntryProto: type, shape, and where its bytes lie in `PREFIX.data-0000K-of-0000N`. A CRC32C, masked so that
+checksums of checksums stay harmless, stands behind every block and in every entry. This module does not read tensors saved in slices.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from course_lib.errors import CourseError
+from course_lib.files import CHUNK, require_file
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48  # bytes: two handles, padding, the magic number
+MASK = 0xA282EAD8
+DTYPES: dict[int, tuple[str, torch.dtype]] = {  # number in DataType: NumPy type of the bytes, type of the tensor
+    1: ("<f4", torch.float32),
+    2: ("<f8", torch.float64),
+    3: ("<i4", torch.int32),
+    9: ("<i8", torch.int64),
+    14: ("<i2", torch.bfloat16),
+    19: ("<f2", torch.float16),
+}
+
+# tensor_bundle.proto and tensor_shape.proto, as far as they are needed: message → fields: name, number, type, repeated
+MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
+    "Axis": [("size", 1, "int64", False)],
+    "Shape": [("dim", 2, "Axis", True)],
+    "Slice": [],
+    "Header": [("num_shards", 1, "int32", False), ("endianness", 2, "int32", False)],
+    "Entry": [
+        ("dtype", 1, "int32", False), ("shape", 2, "Shape", False), ("shard_id", 3, "int32", False), ("offset", 4, "int64", False),
+        ("size", 5, "int64", False), ("crc32c", 6, "fixed32", False), ("slices", 7, "Slice", True),
+    ],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a tensor lies."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int  # bytes from the start of the shard
+    size: int  # bytes
+    crc: int  # masked CRC32C of the bytes
+
+
+class TensorBundle:
+    """A checkpoint, named by its folder, its prefix or its index file. Tensors are read when asked for."""
+
+    def __init__(self, source: Path) -> None:
+        """Reads the index. Raises CourseError for what is no checkpoint, or not whole."""
+        self.prefix = find_prefix(source)
+        self.index = self.prefix.with_name(self.prefix.name + ".index")
+        header, self.entries = _read_index(self.index)
+        if header.endianness:
+            raise CourseError(f"{self.index}: written on a big-endian machine, which is not supported")
+        self.shards: int = header.num_shards
+        self._maps: dict[int, Any] = {}
+
+    def check(self, name: str) -> None:
+        """Raises CourseError if the tensor `name` is of no known type, or its bytes are not there. Reads none of them."""
+        entry = self.entries[name]
+        if entry.dtype not in DTYPES:
+            raise CourseError(
+                f"{self.index}: {name}: data type {entry.dtype}; allowed: float, half, bfloat16, integers"
+            )
+        if entry.size != math.prod(entry.shape) * np.dtype(DTYPES[entry.dtype][0]).itemsize:
+            raise CourseError(f"{self.index}: {name}: {entry.size} bytes do not fit shape {entry.shape}: damaged")
+        shard = self.shard(entry.shard)
+        if not 0 <= entry.offset <= require_file(shard).stat().st_size - entry.size:
+            raise CourseError(f"{shard}: cut short: {name} should end at byte {entry.offset + entry.size}")
+
+    def shard(self, number: int) -> Path:
+        """The file of a shard."""
+        return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.shards:05d}")
+
+    def read(self, name: str) -> torch.Tensor:
+        """The tensor `name`, its bytes mapped from the file and its checksum compared. Raises CourseError where they differ."""
+        self.check(name)
+        entry = self.entries[name]
+        shard = self.shard(entry.shard)
+        if entry.shard not in self._maps:
+            self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")  # private: the file is never written
+        raw = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
+        if mask(crc32c(raw)) != entry.crc:
+            raise CourseError(
+                f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {entry.offset + entry.size}"
+            )
+        kind, dtype = DTYPES[entry.dtype]
+        values = torch.from_numpy(raw.view(kind).reshape(entry.shape))
+        return values.view(dtype)
+
+
+def find_prefix(source: Path) -> Path:
+    """The prefix of a checkpoint's files: the newest of a folder, else the one named. Raises CourseError if there is none."""
+    state = source / "checkpoint"
+    if state.is_file():
+        named = re.search(
+            r'^model_checkpoint_path: "(.+)"', state.read_text(encoding="utf8", errors="replace"), re.MULTILINE
+        )
+        if not named:
+            raise CourseError(f"{state}: names no checkpoint (model_checkpoint_path)")
+        source = source / Path(named[1]).name  # beside it, as the folder may have moved since
+    elif source.is_dir():
+        found = sorted(source.glob("*.index"))
+        if len(found) != 1:
+            raise CourseError(
+                f"{source}: no TensorFlow checkpoint: {len(found)} files *.index in it, and no `checkpoint` to name one"
+            )
+        source = found[0]
+    prefix = source.with_name(source.name.removesuffix(".index"))
+    if not prefix.with_name(prefix.name + ".index").is_file():
+        raise CourseError(f"{source}: no TensorFlow checkpoint: {prefix.name}.index is not there")
+    return prefix
+
+
+def crc32c(data: Any) -> int:
+    """CRC32C of a buffer: google-crc32c's where that is installed (10 GB/s), else TensorBoard's in plain Python (5 MB/s)."""
+    try:
+        from google_crc32c import extend
+    except ImportError:
+        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc_update as extend
+    crc = 0
+    for at in range(0, len(data), CHUNK):
+        crc = extend(crc, bytes(data[at : at + CHUNK]))
+    return crc
+
+
+def mask(crc: int) -> int:
+    """A checksum as it is stored."""
+    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
+
+
+def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
+    """The header, and the entry of every tensor. Raises CourseError for what is no index."""
+    content = require_file(path).read_bytes()
+    if len(content) < FOOTER or struct.unpack("<Q", content[-8:])[0] != MAGIC:
+        raise CourseError(f"{path}: not the index of a TensorFlow checkpoint (V2), or cut short")
+    try:
+        _, at = _handle(content, len(content) - FOOTER)
+        blocks, _ = _handle(content, at)
+        table = {
+            key: value for _, place in _block(content, *blocks) for key, value in _block(content, *_handle(place, 0)[0])
+        }
+        header = messages()["Header"].FromString(table.pop(b""))
+        return header, {key.decode(): _entry(value) for key, value in table.items()}
+    except (IndexError, KeyError, ValueError, struct.error, DecodeError) as error:
+        raise CourseError(f"{path}: the index is damaged ({error or type(error).__name__})") from error
+
+
+def _entry(value: bytes) -> Entry:
+    read = messages()["Entry"].FromString(value)
+    if read.slices:
+        raise ValueError("a tensor saved in slices, which is not supported")
+    return Entry(
+        read.dtype, tuple(axis.size for axis in read.shape.dim), read.shard_id, read.offset, read.size, read.crc32c
+    )
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in base 128, lowest digits first, and where it ends. Raises IndexError at the end of the data."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and where they end."""
+    offset, at = _varint(data, at)
+    size, at = _varint(data, at)
+    return (offset, size), at
+
+
+def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block. Raises ValueError if it is damaged."""
+    compression, crc = struct.unpack_from("<BI", content, offset + size)
+    if mask(crc32c(content[offset : offset + size + 1])) != crc:
+        raise ValueError(f"checksum differs at byte {offset}")
+    if compression:
+        raise ValueError("compressed, which no TensorFlow writes here")
+    block = content[offset : offset + size]
+    restarts = struct.unpack("<I", block[-4:])[0]  # places behind the entries, for searching
+    end, at, key = size - 4 * (restarts + 1), 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        rest, at = _varint(block, at)
+        length, at = _varint(block, at)
+        key = key[:shared] + block[at : at + rest]
+        at += rest + length
+        yield key, block[at - length : at]
+
+
+@cache
+def messages() -> dict[str, Any]:
+    """The classes of MESSAGES, in a pool of their own: beside TensorFlow's they would be there twice."""
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle.proto", package="bundle", syntax="proto3")
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind, repeated in fields:
+            label = types.LABEL_REPEATED if repeated else types.LABEL_OPTIONAL
+            if kind in MESSAGES:
+                of = {"type": types.TYPE_MESSAGE, "type_name": f".bundle.{kind}"}
+            else:
+                of = {"type": types.Type.Value(f"TYPE_{kind.upper()}")}
+            message.field.add(name=field, number=number, label=label, **of)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bundle.{name}")) for name in MESSAGES}

@@ -1,0 +1,163 @@
+"""The tokenizer of GPTSAN as transformers knows tokenizers: SOT [prefix] SEG text, with token types that mark the prefix.
+
+The algorithm is swe.py's, which encodes a corpus without this module or transformers.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizer
+
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.gptsan import swe
+from course_lib.gptsan.configuration import GPTSanConfig
+
+FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
+
+
+class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
+    """Loads a folder with `vocab.txt`, `emoji.json` and, where there is one, `tokenizer_config.json`.
+
+    A text gets SOT SEG before it; with a prefix (`prefix_text=`, or the first of a pair) it is SOT prefix SEG text. `token_type_ids` are 1 on
+    SOT and prefix, the part the model sees in both directions, 0 from SEG on. Batches are padded on the left with SEP, as published.
+    `do_clean_text` replaces addresses, dates, prices (cleaning.py). Raises CourseError for a damaged file.
+    """
+
+    vocab_files_names = FILES
+    model_input_names = ("input_ids", "attention_mask", "token_type_ids")
+    padding_side = "left"
+
+    def __init__(
+        self,
+        vocab_file: str | None = None,
+        emoji_file: str | None = None,
+        unk_token: str = swe.NAMED["nottoken"],
+        pad_token: str = swe.NAMED["sep"],
+        bos_token: str = swe.NAMED["sot"],
+        eos_token: str = swe.NAMED["eot"],
+        sep_token: str = swe.NAMED["seg"],
+        do_clean_text: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        for name, path in ("vocab.txt", vocab_file), ("emoji.json", emoji_file):
+            if path is None:
+                raise CourseError(f"{kwargs.get('name_or_path', 'the tokenizer')}: {name} is missing")
+        self.vocab_file, self.emoji_file = str(vocab_file), str(emoji_file)
+        self.swe = swe.load(Path(self.vocab_file), Path(self.emoji_file))
+        self.do_clean_text = do_clean_text
+        self._id_of = self.swe.ids | {name: i for i, name in enumerate(self.swe.names)}
+        for name in swe.NAMED:
+            setattr(self, name, getattr(self.swe, name))
+        super().__init__(
+            unk_token=unk_token,
+            pad_token=pad_token,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            sep_token=sep_token,
+            do_clean_text=do_clean_text,
+            **kwargs,
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, also of those that no text encodes to."""
+        return len(self.swe)
+
+    def get_vocab(self) -> dict[str, int]:
+        """One name for each id: the first spelling, or what tells a line that stands twice from the other."""
+        added: dict[str, int] = self._added_tokens_encoder
+        return {name: i for i, name in enumerate(self.swe.names)} | added
+
+    def encode_text(self, text: str, clean: bool = False) -> list[int]:
+        """The bare algorithm: no special tokens around the text, nothing of transformers."""
+        return self.swe.encode_text(text, clean)
+
+    def _encode_plus(self, text: Any, text_pair: Any = None, prefix_text: Any = None, **kwargs: Any) -> Any:
+        if prefix_text is not None:
+            text, text_pair = prefix_text, text
+        return super()._encode_plus(text, text_pair, **kwargs)
+
+    def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
+        return [self.swe.names[i] for i in self.swe.encode_text(text, self.do_clean_text)]
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self._id_of.get(token, self.swe.ids[swe.NAMED["nottoken"]])
+
+    def _convert_id_to_token(self, index: int) -> str:
+        if not 0 <= index < len(self.swe):
+            raise CourseError(f"id {index}: not in a vocabulary of {len(self.swe)} entries")
+        return self.swe.names[index]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """The text of tokens, as swe.py decodes their ids; tokens that somebody added stand for themselves."""
+        return "".join(
+            self.swe.decode(self._id_of[token] for token in run) if known else "".join(run)
+            for known, run in groupby(tokens, self._id_of.__contains__)
+        )
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """SOT SEG text, or SOT prefix SEG text."""
+        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
+        return [self.bos_token_id, *prefix, self.sep_token_id, *text]
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """1 on SOT and prefix, 0 from SEG on."""
+        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
+        return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
+
+    def get_special_tokens_mask(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
+    ) -> list[int]:
+        """1 on SOT and SEG, 0 elsewhere."""
+        if already_has_special_tokens:
+            return [int(i in self.all_special_ids) for i in token_ids_0]
+        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
+        return [1, *(0 for _ in prefix), 1, *(0 for _ in text)]
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
+        """Copies vocab.txt and emoji.json as they were read."""
+        saved = []
+        for key, name in FILES.items():
+            target = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
+            if not (target.exists() and target.samefile(getattr(self, key))):
+                shutil.copyfile(getattr(self, key), target)
+            saved.append(str(target))
+        return tuple(saved)
+
+
+def load_tokenizer(folder: Path) -> GPTSanTokenizer:
+    """The tokenizer of a folder. Raises CourseError naming the file that is missing or damaged."""
+    for name in FILES.values():
+        require_file(folder / name)
+    config = folder / "tokenizer_config.json"
+    if config.exists():
+        try:
+            content = json.loads(require_file(config).read_text(encoding="utf8"))
+        except ValueError as error:  # not JSON, not UTF-8
+            raise CourseError(f"{config}: not readable as JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise CourseError(f"{config}: expected a JSON object")
+    tokenizer: GPTSanTokenizer = GPTSanTokenizer.from_pretrained(folder, local_files_only=True)
+    return tokenizer
+
+
+class GPTSanJapaneseTokenizer(GPTSanTokenizer):
+    """The same under the name that the published tokenizer_config.json gives."""
+
+
+def register() -> None:
+    """Lets AutoTokenizer find the class: by model type `gptsan-japanese`, and by its names in tokenizer_config.json."""
+    AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
+    AutoTokenizer.register(GPTSanConfig, GPTSanTokenizer, slow_tokenizer_class=GPTSanJapaneseTokenizer, exist_ok=True)
+
+
+register()

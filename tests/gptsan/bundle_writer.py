@@ -1,0 +1,87 @@
+"""Writes TensorFlow checkpoints (V2) from the description of the format, for tests of the reader."""
+
+import bisect
+import struct
+from pathlib import Path
+
+import numpy as np
+from course_lib.gptsan.tensor_bundle import MAGIC, crc32c, mask, messages
+from course_lib.gptsan.tf_names import Dims, variables
+
+DTYPES = {"float32": 1, "int32": 3, "int64": 9, "float16": 19, "object": 7}
+RESTART = 4  # entries between keys that stand whole
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
+
+
+def block(rows: list[tuple[bytes, bytes]]) -> bytes:
+    content, restarts, before = b"", [], b""
+    for number, (key, value) in enumerate(rows):
+        if number % RESTART == 0:
+            restarts.append(len(content))
+            before = b""
+        shared = next((i for i, (a, b) in enumerate(zip(key, before)) if a != b), min(len(key), len(before)))
+        content += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        before = key
+    return content + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+
+
+def table(rows: list[tuple[bytes, bytes]], rows_per_block: int) -> bytes:
+    content, pointers = b"", []
+
+    def add(inner: bytes) -> bytes:
+        nonlocal content
+        handle = varint(len(content)) + varint(len(inner))
+        content += inner + b"\0" + struct.pack("<I", mask(crc32c(inner + b"\0")))
+        return handle
+
+    for at in range(0, len(rows), rows_per_block):
+        some = rows[at : at + rows_per_block]
+        pointers.append((some[-1][0], add(block(some))))
+    footer = add(block([])) + add(block(pointers))
+    return content + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
+
+
+def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, rows_per_block: int = 10) -> Path:
+    """The files of a checkpoint and the file `checkpoint` that names it; tensors go to the shards in turn."""
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    data = [b""] * shards
+    rows = [(b"", messages()["Header"](num_shards=shards).SerializeToString())]
+    for number, (name, value) in enumerate(sorted(tensors.items())):
+        raw, shard = value.tobytes(), number % shards
+        entry = messages()["Entry"](
+            dtype=DTYPES[value.dtype.name],
+            shard_id=shard,
+            offset=len(data[shard]),
+            size=len(raw),
+            crc32c=mask(crc32c(raw)),
+        )
+        for size in value.shape:
+            entry.shape.dim.add(size=size)
+        data[shard] += raw
+        rows.append((name.encode(), entry.SerializeToString()))
+    assert bisect.bisect_left([key for key, _ in rows], b"\0") == 1  # sorted, the header first
+    for shard, raw in enumerate(data):
+        prefix.with_name(f"{prefix.name}.data-{shard:05d}-of-{shards:05d}").write_bytes(raw)
+    prefix.with_name(f"{prefix.name}.index").write_bytes(table(rows, rows_per_block))
+    (prefix.parent / "checkpoint").write_text(f'model_checkpoint_path: "{prefix.name}"\n')
+    return prefix.parent
+
+
+SMALL = Dims(
+    vocabulary=11, contexts=7, hidden=4, heads=2, experts=3, ffn=32, ext_ffn=16, spout=3, switch_layers=2, ext_layers=1
+)
+
+
+def random_variables(dims: Dims = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
+    """Variables of the original, every number another one."""
+    dice = np.random.default_rng(seed)
+    return {v.tf: dice.standard_normal(v.tf_shape).astype("f4") for v in variables(dims)}
+
+
+def write_original(folder: Path, values: dict[str, np.ndarray], shards: int = 2) -> Path:
+    """A checkpoint as the original's training leaves it: with moments and step."""
+    moments = {name + end: np.ones_like(value) for name, value in values.items() for end in ("/adam_m", "/adam_v")}
+    return write_bundle(folder / "model.ckpt-7", values | moments | {"global_step": np.array(7, "i8")}, shards)

@@ -1,0 +1,229 @@
+"""`course gptsan encode`: lists and patterns, the same bytes for any number of workers, one line for what is wrong, nothing half-written."""
+
+import json
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from course_lib.documents import read_batches
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan import inputs
+from course_lib.gptsan.encode import encode
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.examples import ARRAYS, Examples
+from course_lib.gptsan.swe import SubwordEncoding, load
+from course_lib.gptsan.tfrecord import read_examples
+from course_lib.gptsan.vocabulary import build_vocabulary
+
+TALES = [
+    "むかしむかし、ある所におじいさんがいました。\n山へ行きました！",
+    "明日は晴れ。\n\n気温は二十度です。",
+    "豆腐を切る。鍋に入れる。\n煮る。",
+    "試合は三対二でした！！！\n本当ですか？",
+]
+SMALL = EncodeConfig(num_context=16, shards=3)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("vocabulary") / "swe"
+    build_vocabulary(TALES * 3, 480, place)
+    return place
+
+
+@pytest.fixture
+def tales(tmp_path: Path) -> Path:
+    """list.csv of eight documents in four classes, in a folder with other text files too."""
+    rows = ["filename,fileid"]
+    for number in range(8):
+        (tmp_path / f"t{number}.txt").write_text("\n".join([TALES[number % 4]] * (1 + number)) + "\n", encoding="utf8")
+        rows.append(f"t{number}.txt,{number % 4}")
+    (tmp_path / "other.txt").write_text("別の文。", encoding="utf8")
+    (tmp_path / "list.csv").write_text("\n".join(rows), encoding="utf8")
+    return tmp_path / "list.csv"
+
+
+def loaded(tokenizer: Path) -> SubwordEncoding:
+    return load(tokenizer / "vocab.txt", tokenizer / "emoji.json")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    assert sorted(content(tmp_path / "out")) == [
+        "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
+    ]  # fmt: skip
+    examples, swe = Examples.open(tmp_path / "out"), loaded(tokenizer)
+    assert report.documents == 8 and report.examples == len(examples) and list(report.classes or ()) == [0, 1, 2, 3]
+    assert report.tokens == sum(int((example["x"] != swe.nottoken).sum()) for example in examples)
+    ids: dict[int, list[int]] = {}
+    for example in examples:
+        real = example["x"][example["x"] != swe.nottoken].tolist()
+        labels = example["y"][example["y"] >= 0].tolist()  # the last one is in the next example, or the end
+        ids.setdefault(int(example["i"]), []).extend(labels[: len(real) - 2 - (real[-1] == swe.eot)])
+        assert example["num_input"] == 1 and set(map(int, (example["x"][0], example["x"][1]))) == {swe.sot, swe.seg}
+    for label, tale in enumerate(TALES):
+        whole = (tale + "\n") * (1 + label + 5 + label)  # its two documents, in some order
+        assert swe.decode(ids[label]).replace("\n", "") == whole.replace("\n", "")
+    assert report.classes == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
+
+
+def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    examples = Examples.open(tmp_path / "out")
+    shards = [list(read_examples(tmp_path / "out" / f"lm_{shard:04d}.tfrecord")) for shard in range(3)]
+    assert sum(map(len, shards)) == report.examples
+    for row, example in enumerate(examples):
+        record = shards[row % 3][row // 3]
+        assert {name: values.tolist() for name, values in record.items()} == {
+            name: values.reshape(-1).tolist() for name, values in example.items()
+        }
+
+
+def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    report = encode(str(tales.parent / "*.txt"), tokenizer, tmp_path / "out", SMALL)
+    examples = Examples.open(tmp_path / "out")
+    assert report.documents == 9 and report.classes is None and examples.classes is None
+    assert [int(example["i"]) for example in examples] == list(range(report.examples))
+    paths = sorted(tales.parent.glob("*.txt"))
+    encode(paths, tokenizer, tmp_path / "same", SMALL)
+    assert content(tmp_path / "out") == content(tmp_path / "same")
+
+
+@pytest.mark.parametrize("mode", ["lm", "mlm", "hybrid"])
+def test_the_same_for_any_number_of_workers(
+    mode: str, tales: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "BATCH", 200)  # several groups of documents
+    changes: dict[str, Any] = {"mode": mode, "use_nextsent": mode != "lm", "num_context": 12, "num_mask": 0.4}
+    for place, workers, seed in ("one", 1, 7), ("three", 3, 7), ("other", 1, 8):
+        encode(str(tales), tokenizer, tmp_path / place, EncodeConfig(**changes, seed=seed), workers)
+    assert content(tmp_path / "one") == content(tmp_path / "three")
+    assert content(tmp_path / "one") != content(tmp_path / "other")
+
+
+def test_a_long_document_comes_in_pieces(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "long.txt").write_text("\n\n".join(TALES * 20), encoding="utf8")
+    whole = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "whole", SMALL)
+    monkeypatch.setattr(inputs, "read_batches", partial(read_batches, size=1000))
+    pieces = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "pieces", SMALL)
+    assert pieces.documents == whole.documents == 1 and pieces.bytes_read == whole.bytes_read
+    assert whole.examples < pieces.examples < whole.examples + 20  # a piece ends with an example of its own
+    encode([tmp_path / "long.txt"], tokenizer, tmp_path / "again", SMALL, workers=2)
+    assert content(tmp_path / "again") == content(tmp_path / "pieces")
+
+
+def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    settings = EncodeConfig(mode="mlm", num_context=64, shards=0)
+    report = encode(str(tales), tokenizer, tmp_path / "out", settings)
+    labels = {int(example["i"]) for example in Examples.open(tmp_path / "out")}
+    assert 0 < report.left_out_documents < 8 and len(labels) <= 8 - report.left_out_documents
+    assert f"{report.left_out_documents} documents too short for the encoder part" in report.summary()
+    assert not list((tmp_path / "out").glob("*.tfrecord"))
+    with pytest.raises(
+        CourseError, match="no example: every document ends within the encoder part .* num_context below 1280"
+    ):
+        encode(str(tales), tokenizer, tmp_path / "none", EncodeConfig(mode="mlm"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_encoding_json_says_what_was_done(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    kept = json.loads((tmp_path / "out" / "encoding.json").read_text())
+    assert (kept["mode"], kept["num_context"], kept["examples"], kept["documents"]) == ("lm", 16, report.examples, 8)
+    assert kept["classes"] == {str(label): count for label, count in (report.classes or {}).items()}
+    assert kept["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
+    assert str(tmp_path) not in json.dumps(kept)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("filename;fileid\nt0.txt;0", "line 1: expected 'filename,fileid', found 'filename;fileid'"),
+        ("filename,fileid", "lists no files"),
+        ("filename,fileid\nt0.txt", "line 2: expected a file name and a class, found 1 fields"),
+        ("filename,fileid\nt0.txt,0\nt9.txt,1", "line 3: .*t9.txt: no such file"),
+        ("filename,fileid\n,1", "line 2: .*is a directory"),
+        ('filename,fileid\n"t0.txt,0\n' + "t1.txt,1\n" * 20_000, "field larger than field limit"),
+        (f"filename,fileid\n{'t' * 300},1", "line 2: .*File name too long"),
+        ("filename,fileid\nt0.txt,tale", "line 2: fileid 'tale' is not an integer"),
+        (
+            "filename,fileid\nt0.txt,128",
+            r"line 2: class 128 is outside the spout: 0 to 127 are allowed \(d_spout 128\)",
+        ),
+        ("filename,fileid\nt0.txt,-1", "line 2: class -1 is outside"),
+        ("filename,fileid\nt0.txt,0\n\n./t0.txt,1", "line 4: ./t0.txt is listed twice"),
+        ("filename,fileid\nempty.txt,0", "line 2: .*empty.txt: the file is empty"),
+        ("filename,fileid\nt0.txt,0\nblank.txt,0", "blank.txt: no text in it"),
+        ("filename,fileid\nt0.txt,0\nlatin.txt,0", "latin.txt, line 2: not UTF-8 at byte 2 of the line"),
+    ],
+)
+def test_wrong_input_is_one_line(rows: str, message: str, tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    before = content(tmp_path / "out")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "blank.txt").write_text(" \n\u3000\n")
+    (tmp_path / "latin.txt").write_bytes(b"first\nna\xefve\n")
+    tales.write_text(rows)
+    with pytest.raises(CourseError, match=message) as error:
+        encode(str(tales), tokenizer, tmp_path / "out", SMALL, workers=2)
+    assert "\n" not in str(error.value)
+    assert content(tmp_path / "out") == before and not list(tmp_path.glob(".out*"))
+
+
+def test_a_list_may_come_from_a_spreadsheet(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    encode(str(tales), tokenizer, tmp_path / "plain", SMALL)
+    tales.write_bytes(b"\xef\xbb\xbf" + tales.read_bytes().replace(b"\n", b"\r\n"))
+    for path in tmp_path.glob("t*.txt"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    encode(str(tales), tokenizer, tmp_path / "windows", SMALL)
+    assert {**content(tmp_path / "plain"), "encoding.json": b""} == {
+        **content(tmp_path / "windows"),
+        "encoding.json": b"",
+    }
+
+
+def test_other_ends(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--input '.*\*.text': no such file"):
+        encode(str(tmp_path / "*.text"), tokenizer, tmp_path / "out", SMALL)
+    with pytest.raises(UsageError, match="no such file"):
+        encode([], tokenizer, tmp_path / "out", SMALL)
+    tales.write_bytes("filename,fileid\nt0.txt,０\xff".encode("cp932", "replace") + b"\xff")
+    with pytest.raises(CourseError, match="list.csv: not UTF-8 at byte"):
+        encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    with pytest.raises(CourseError, match="vocab.txt: no such file"):
+        encode(str(tmp_path / "*.txt"), tmp_path, tmp_path / "out", SMALL)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("mine")
+    with pytest.raises(UsageError, match="the folder holds other files"):
+        encode(str(tmp_path / "*.txt"), tokenizer, tmp_path / "mine", SMALL)
+    with pytest.raises(UsageError, match="holds the input .*, which would be lost"):
+        encode(str(tmp_path / "*.txt"), tokenizer, tmp_path, SMALL)
+    assert not (tmp_path / "out").exists() and content(tmp_path / "mine") == {"diary.txt": b"mine"}
+
+
+def test_a_product_is_replaced(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    encode(str(tales), tokenizer, tmp_path / "out", SMALL)
+    encode(str(tales), tokenizer, tmp_path / "out", EncodeConfig(num_context=32, shards=1, mode="hybrid"))
+    assert sorted(content(tmp_path / "out")) == [
+        "encoding.json",
+        "hybrid_0000.tfrecord",
+        *sorted(f"{n}.npy" for n in ARRAYS),
+    ]
+    assert Examples.open(tmp_path / "out").arrays["x"].shape[1] == 32
+
+
+def test_text_of_the_encoder_part_is_not_cleaned(tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "mail.txt").write_text("a@b.jp。" * 8, encoding="utf8")
+    swe, url = loaded(tokenizer), loaded(tokenizer).encode_text("<EMAIL>")
+    encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "lm", SMALL)
+    encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "mlm", EncodeConfig(mode="mlm", num_context=16, num_mask=0))
+    cleaned, raw = Examples.open(tmp_path / "lm")[0], Examples.open(tmp_path / "mlm")[0]
+    assert cleaned["x"].tolist()[:6] == [swe.sot, swe.seg, *url, swe.sep, *url, swe.sep]
+    assert not np.isin(raw["x"][: raw["num_input"]], [*url, swe.sep]).any()

@@ -1,0 +1,140 @@
+from typing import Any
+
+import pytest
+import torch
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.experts import SwitchMLP, capacity, router_losses, sorted_by_expert, within_capacity
+from torch import Tensor
+
+E = 4
+
+
+def settings(**more: Any) -> GPTSanConfig:
+    return GPTSanConfig(**{"d_model": 16, "d_ff": 32, "num_heads": 2, "num_experts": E} | more)
+
+
+def one_by_one(mlp: SwitchMLP, x: Tensor) -> Tensor:
+    """The definition: token after token, each expert with a counter."""
+    config, rows = mlp.config, []
+    identity = config.overflow == "identity"
+    room = capacity(config, x.shape[1] if identity else x.shape[0] * x.shape[1], mlp.training)
+    taken: dict[Any, int] = {}
+    for b, sequence in enumerate(x):
+        for token in sequence:
+            probability, expert = mlp.router(token[None, None]).softmax(-1).max(-1)
+            key = (b if identity else 0, int(expert))
+            taken[key] = taken.get(key, 0) + 1
+            over = token if identity else torch.zeros_like(token)
+            y = mlp.experts[f"expert_{int(expert)}"](token) if taken[key] <= room else over
+            rows.append(y * probability.flatten())
+    return torch.stack(rows).view_as(x)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"train_capacity_factor": E, "eval_capacity_factor": E},
+        {"train_capacity_factor": 0.5, "eval_capacity_factor": 0.8},
+        {"overflow": "identity", "expert_capacity": 2},
+        {"overflow": "identity", "expert_capacity": 100, "router_bias": True},
+    ],
+)
+def test_what_is_computed_by_expert_is_what_the_definition_says(more, training):
+    torch.manual_seed(3)
+    mlp = SwitchMLP(settings(**more)).train(training)
+    x = torch.randn(3, 11, 16, requires_grad=True)
+    found, expected = mlp(x)[0], one_by_one(mlp, x)
+    torch.testing.assert_close(found, expected)
+    parts = [x, *mlp.parameters()]
+    weight = torch.randn_like(found)
+    torch.testing.assert_close(*(torch.autograd.grad((y * weight).sum(), parts) for y in (found, expected)))
+
+
+@pytest.mark.parametrize(
+    ("group", "training", "expected"),
+    [(1024, True, 80), (1024, False, 128), (64, False, 8), (10, True, 4), (3, True, 4), (1, False, 4)],
+)
+def test_capacity_is_the_original_formula(group, training, expected):
+    assert capacity(GPTSanConfig(), group, training) == expected
+    assert capacity(GPTSanConfig(overflow="identity", expert_capacity=7), group, training) == 7
+
+
+def test_the_first_tokens_of_the_batch_or_of_each_sequence_are_served():
+    expert = torch.tensor([[0, 1, 0, 0], [0, 0, 1, 0]])
+    batch = within_capacity(expert, settings(eval_capacity_factor=0.1), training=False)  # 4 of all 8
+    assert batch[..., 0].tolist() == [[True, False, True, True], [True, False, False, False]]
+    each = within_capacity(expert, settings(overflow="identity", expert_capacity=2), training=False)
+    assert each[..., 0].tolist() == [[True, False, True, False], [True, True, False, False]]
+    assert each[..., 1].sum() == 2
+    order, counts = sorted_by_expert(batch)
+    assert order.tolist() == [0, 2, 3, 4, 1, 6]
+    assert counts == [4, 2, 0, 0]
+
+
+def test_padding_takes_no_capacity_when_told():
+    torch.manual_seed(0)
+    mlp = SwitchMLP(settings(eval_capacity_factor=0.1)).eval()
+    x = torch.randn(1, 1, 16).expand(1, 8, 16)  # all to one expert, which takes 4
+    served = mlp(x)[0].abs().sum(-1) > 0
+    assert served.tolist() == [[True] * 4 + [False] * 4]
+    real = torch.tensor([[False] * 3 + [True] * 5])
+    served = mlp(x, real)[0].abs().sum(-1) > 0
+    assert served.tolist() == [[False] * 3 + [True] * 4 + [False]]
+
+
+def test_the_router_computes_in_fp32():
+    mlp = SwitchMLP(settings(router_bias=True)).to(torch.bfloat16)
+    x = torch.randn(2, 5, 16, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, logits = mlp(x)
+    router = mlp.router.classifier
+    exact = x.double() @ router.weight.double().t() + router.bias.double()
+    torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-6)
+    assert (y.dtype, logits.dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_jitter_moves_the_router_by_a_percent_and_in_training_only():
+    torch.manual_seed(0)
+    mlp = SwitchMLP(settings(router_jitter_noise=0.01))
+    x = torch.randn(2, 50, 16)
+    plain = mlp.eval()(x)[1]
+    torch.testing.assert_close(mlp(x)[1], plain, rtol=0, atol=0)
+    moved = mlp.train()(x)[1]
+    bound = 0.01 * (x.abs() @ mlp.router.classifier.weight.abs().t())
+    assert (moved - plain).abs().max() > 0
+    assert ((moved - plain).abs() <= bound * 1.001).all()
+
+
+def test_experts_without_tokens_have_gradients_too():
+    mlp = SwitchMLP(settings())
+    mlp(torch.randn(1, 1, 16))[0].sum().backward()
+    grads = [p.grad for p in mlp.experts.parameters() if p.grad is not None]
+    assert len(grads) == 2 * E
+    assert sum(bool(grad.any()) for grad in grads) == 2  # wi and wo of the one expert that was asked
+
+
+def test_no_expert_is_copied():
+    mlp, kept = SwitchMLP(settings(d_ff=64)), []
+    weights = {p.untyped_storage().data_ptr() for p in mlp.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.nbytes * (tensor.untyped_storage().data_ptr() not in weights))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        mlp(torch.randn(1, 4, 16))
+    assert 0 < sum(kept) < 16 * 64 * 4 * 2  # less than the weights of one expert
+
+
+def test_losses_of_the_router():
+    even = torch.zeros(2, 4, E).scatter(2, torch.arange(E).repeat(2, 1)[..., None], 1e-4)
+    balance, z = router_losses([even, even])
+    torch.testing.assert_close(balance, torch.tensor(2.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(z, 2 * torch.tensor(4.0).log() ** 2, rtol=1e-3, atol=0)
+    one = torch.zeros(2, 4, E)
+    one[..., 0] = 100.0
+    torch.testing.assert_close(router_losses([one])[0], torch.tensor(float(E)))  # E² · mean of (1·1, 0, 0, 0)
+    real = torch.tensor([[True, False, False, False]] * 2)
+    assert not torch.equal(router_losses([even], real)[0], router_losses([even])[0])
+    torch.testing.assert_close(router_losses([one])[1], torch.tensor(10000.0))

@@ -1,0 +1,177 @@
+"""The extra stage: what is kept, new, frozen and written, on models built here."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan import shards
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.extra_stage import add_extra_stage
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.shards import read_tensors
+
+SHAPE = {
+    "vocab_size": 12, "max_position_embeddings": 6, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 4, "num_switch_layers": 2,
+    "num_heads": 2, "num_experts": 3, "separator_token_id": 10, "pad_token_id": 7, "eos_token_id": 11,
+}  # fmt: skip
+OUT = "model.spout.16.weight"
+ETE = "model.extra_position_embeddings.weight"
+
+
+def build(folder: Path, ext: int = 0, dtype: torch.dtype = torch.float32, size: str = "50GB") -> Path:
+    torch.manual_seed(1)
+    model = GPTSanForCausalLM(GPTSanConfig(**SHAPE, num_ext_layers=ext)).to(dtype)
+    for value in model.state_dict().values():
+        torch.nn.init.normal_(value)
+    model.save_pretrained(folder, max_shard_size=size)
+    (folder / "vocab.txt").write_text("a\nb")
+    (folder / "emoji.json").write_text("{}")
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("ext", [0, 1])
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, "50GB"), (torch.float16, "10KB")])
+def test_kept_new_and_frozen(tmp_path: Path, ext: int, dtype: torch.dtype, size: str, monkeypatch):
+    if size != "50GB":
+        monkeypatch.setattr(shards, "SHARD", 10_000)
+    source = build(tmp_path / "base", ext, dtype, size)
+    before = digests(source)
+    report = add_extra_stage(source, tmp_path / "out", 2, seed=3)
+    assert digests(source) == before
+    old, new = read_tensors(source), read_tensors(tmp_path / "out")
+    kept = old.keys() - {OUT, "lm_head.weight"}
+    for name in kept:
+        assert new[name].dtype == old[name].dtype
+        assert torch.equal(new[name], old[name])
+    first = 2 + ext
+    made = new.keys() - kept
+    assert {name for name in made if ".blocks." not in name} == ({OUT} if ext else {OUT, ETE})
+    assert {name.split(".")[2] for name in made if ".blocks." in name} == {str(first), str(first + 1)}
+    for name in made:
+        assert new[name].dtype == dtype
+        if name.endswith("norm.weight"):
+            assert (new[name] == 1).all()
+        elif name.endswith("norm.bias") or name == ETE:
+            assert (new[name] == 0).all()
+        else:
+            assert 0.01 < new[name].float().std() < 0.03  # of 16 numbers at least
+    assert new[OUT].shape == ((first + 2) * 2 * 16, 4)
+    assert abs(new[OUT].float().std() - 0.02) < 0.002
+
+    model, info = GPTSanForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    parameters = dict(model.named_parameters())
+    frozen = json.loads((tmp_path / "out/ignore-params.json").read_text())
+    assert set(frozen) <= parameters.keys()
+    assert parameters.keys() - set(frozen) == made | {f"model.spout.{2 * i}.weight" for i in range(8)}
+    assert report.frozen == len(frozen) == len(set(frozen))
+    assert report.kept + report.new == sum(value.numel() for value in parameters.values())
+    assert report.total_layers == model.config.num_layers == first + 2
+    model(input_ids=torch.tensor([[1, 2, 3]]), spout=torch.zeros(1, 4, dtype=model.dtype))
+
+
+def test_settings_of_training(tmp_path: Path):
+    source = build(tmp_path / "base", ext=1)
+    (source / "parameters.json").write_text(
+        json.dumps(
+            {
+                "train_params": {"batch_size": 4, "output_dir": "base"},
+                "model_params": {"num_pallarelizm": 8, "num_ext_layers": 1},
+            }
+        )
+    )
+    add_extra_stage(source, tmp_path / "out", 3)
+    written = json.loads((tmp_path / "out/parameters.json").read_text())
+    assert written["train_params"] == {
+        "output_dir": "out", "batch_size": 4, "base_lr": 1e-4, "num_warmup_steps": 2000, "max_to_keep_save": 12,
+        "checkpoint_per_hours": 1, "checkpoint_per_steps": 10000,
+    }  # fmt: skip
+    assert written["model_params"] == {
+        "num_contexts": 6, "num_switch_layers": 2, "num_ext_layers": 4, "num_hidden": 16, "num_header": 2, "num_experts": 3,
+        "num_pallarelizm": 8, "num_spout": 4, "num_vocabulary": 12,
+    }  # fmt: skip
+    twin = config.load(GptsanConfig, tmp_path / "out/train.yaml")
+    assert twin.batch.resolve(2).accumulation == 2
+    assert (twin.optimizer.lr.max, twin.optimizer.lr.min, twin.optimizer.lr.warmup_steps) == (1e-4, 1e-4, 2000)
+    assert twin.model.checkpoint == tmp_path / "out"
+    assert twin.model.ignore == tmp_path / "out/ignore-params.json"
+    assert (tmp_path / "out/vocab.txt").read_text() == "a\nb"
+    assert (tmp_path / "out/emoji.json").is_file()
+
+
+def test_seed_decides(tmp_path: Path):
+    source = build(tmp_path / "base")
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        add_extra_stage(source, tmp_path / name, 1, seed)
+    a, b, c = (digests(tmp_path / name)["model.safetensors"] for name in "abc")
+    assert a == b != c
+
+
+def test_weights_of_the_published_form(tmp_path: Path):
+    """pytorch_model.bin, the tied head stored too, the spout under the name that the port's converter gave it."""
+    source = build(tmp_path / "base")
+    model = GPTSanForCausalLM.from_pretrained(source)
+    stored = {name.replace("model.spout.", "model.sqout."): value for name, value in model.state_dict().items()}
+    assert "lm_head.weight" in stored
+    torch.save(stored, source / "pytorch_model.bin")
+    kept = read_tensors(source)
+    (source / "model.safetensors").unlink()
+    add_extra_stage(source, tmp_path / "out", 1)
+    new = read_tensors(tmp_path / "out")
+    assert torch.equal(new["model.spout.2.weight"], kept["model.spout.2.weight"])
+    assert "lm_head.weight" not in new
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda f: (f / "config.json").unlink(), "no GPTSAN folder: no config.json"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "no GPTSAN: model_type 'gpt2'"),
+        (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
+        (lambda f: (f / "model.safetensors").unlink(), "no weights"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "model.safetensors: not readable"),
+        (lambda f: (f / "parameters.json").write_text('{"train_params": 1}'), "parameters.json: train_params and"),
+        (
+            lambda f: (f / "parameters.json").write_text('{"train_params": {"base_lr": 5}}'),
+            "parameters.json: optimizer.lr.max",
+        ),
+        (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "weights and config.json do not .* missing"),
+        (lambda f: edit(f, num_ext_layers=2), "missing model.blocks.2.+ and .+ more"),
+        (lambda f: edit(f, d_spout=5), r"wrong shape model.spout.0.weight \(4, 4\), expected \(5, 5\)"),
+        (lambda f: edit(f, num_heads=3), "config.json: not a configuration of GPTSAN: .*num_heads 3"),
+    ],
+)
+def test_other_sources_are_named(tmp_path: Path, damage, line):
+    source = build(tmp_path / "base")
+    damage(source)
+    with pytest.raises(CourseError, match=line) as caught:
+        add_extra_stage(source, tmp_path / "out", 1)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+def edit(folder: Path, **changes: int) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_refuses_what_exists_and_no_layers(tmp_path: Path):
+    source = build(tmp_path / "base")
+    before = digests(source)
+    (tmp_path / "out").mkdir()
+    for target in (tmp_path / "out", source):
+        with pytest.raises(UsageError, match="exists already"):
+            add_extra_stage(source, target, 1)
+    with pytest.raises(UsageError, match="--layers: 0 is not allowed"):
+        add_extra_stage(source, tmp_path / "new", 0)
+    assert digests(source) == before
+    assert not any((tmp_path / "out").iterdir())

@@ -1,0 +1,389 @@
+"""Generation and mask filling: what a model learned from layouts.py's examples comes out, and every setting does what it says."""
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.fill import fill
+from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+from course_lib.gptsan.layouts import Example, Marks, pack
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.swe import SPECIALS
+from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from torch import Tensor
+
+from tests.gptsan import handmade, make_port_fixture
+
+DOG = "犬が吠えた。外は雨だ！\nわんわんわん、あああ。誰か来たのか？\nいや、風の音。"
+CAT = "猫が寝ている。雨でも平気だ。\nみゃあ、ううう。鳥を見た！\n夢の中。"
+LETTERS = sorted(set(DOG + CAT) - {"\n"})
+CONTEXT, WIDTH = 48, 4
+GREEDY = GenerateConfig(greedy=True)
+SHAPE: dict[str, Any] = {
+    "d_model": 64, "d_ff": 64, "d_ext": 64, "d_spout": WIDTH, "num_switch_layers": 1, "num_ext_layers": 1, "num_heads": 4,
+    "num_experts": 2, "max_position_embeddings": CONTEXT + 1, "router_jitter_noise": 0.01,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> GPTSanTokenizer:
+    return load_tokenizer(handmade.write(tmp_path_factory.mktemp("words") / "tokenizer", [*LETTERS, *SPECIALS]))
+
+
+def build(words: GPTSanTokenizer, **more: Any) -> GPTSanForCausalLM:
+    torch.manual_seed(0)
+    named = {"pad_token_id": words.sep, "eos_token_id": words.eot, "separator_token_id": words.seg}
+    return GPTSanForCausalLM(
+        GPTSanConfig(vocab_size=len(words.swe) + 3, **SHAPE | named | more)
+    )  # 3 rows that are no token
+
+
+def examples(words: GPTSanTokenizer, text: str, seed: int, **how: Any) -> list[Example]:
+    marks, settings = Marks.of(words.swe), EncodeConfig(**{"num_context": CONTEXT} | how)
+    return pack(text.splitlines(), words.swe, marks, settings, np.random.default_rng(seed), lambda: "")[0]
+
+
+def loss(model: GPTSanForCausalLM, batch: list[Example], spout: Tensor | None = None) -> Tensor:
+    x, y = torch.tensor([e.x for e in batch]), torch.tensor([e.y for e in batch])
+    types = prefix_types(torch.tensor([e.num_input for e in batch]), CONTEXT, spout is not None)
+    logits = model(x, token_type_ids=types, spout=spout).logits.flatten(0, 1)
+    return torch.nn.functional.cross_entropy(logits, y.flatten(), ignore_index=-1)
+
+
+@pytest.fixture(scope="module")
+def learned(words: GPTSanTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows DOG as class 0, CAT as class 1, and without a spout the masked letters of both."""
+    model = build(words).train()
+    with torch.no_grad():  # as it begins, next to nothing comes through eight layers
+        for parameter in model.model.spout.parameters():
+            parameter.normal_(std=0.7)
+    steps = 250
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    texts = [*examples(words, DOG, 0), *examples(words, CAT, 0)]
+    masked = [  # elsewhere each time
+        [e for text in (DOG, CAT) for e in examples(words, text * 2, seed, mode="mlm", num_mask=0.15)]
+        for seed in range(2 * steps)
+    ]
+    for step in range(steps):
+        some = masked[2 * step] + masked[2 * step + 1]
+        total = loss(model, texts, torch.eye(WIDTH)[:2]) + loss(model, some)
+        optimizer.zero_grad()
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        rate.step()
+    folder = tmp_path_factory.mktemp("learned")
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def generator(learned: Path) -> Generator:
+    return Generator.open(learned, "cpu")
+
+
+@pytest.fixture(scope="module")
+def random(words: GPTSanTokenizer) -> Generator:
+    """Weights so large that spout, prefix and routing are felt."""
+    model = build(words, num_experts=4)
+    with torch.no_grad():
+        make_port_fixture.fill(model.state_dict())
+    return Generator(model, words)
+
+
+@pytest.fixture(scope="module")
+def flat(words: GPTSanTokenizer) -> Generator:
+    """The next token is 犬, 猫, 雨 or 夢 by shares that are known, whatever came before; all else is forbidden or far away."""
+    model = build(words)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.final_logits_bias.fill_(-30.0)
+        model.final_logits_bias[0, len(words.swe) :] = 9.0
+        for name in "sot", "msk", "sep", "nottoken", "seg":
+            model.final_logits_bias[0, getattr(words, name)] = 9.0
+        for letter, share in zip("犬猫雨夢", (0.4, 0.3, 0.2, 0.1)):
+            model.final_logits_bias[0, LETTERS.index(letter)] = math.log(share)
+    return Generator(model, words)
+
+
+@contextmanager
+def watched(generator: Generator) -> Iterator[list[dict[str, Any]]]:
+    """What each forward pass was given."""
+    seen: list[dict[str, Any]] = []
+
+    def note(_module: Any, args: tuple[Tensor, ...], given: dict[str, Any]) -> None:
+        seen.append({"ids": args[0].tolist()} | given)
+
+    hook = generator.model.register_forward_pre_hook(note, with_kwargs=True)
+    yield seen
+    hook.remove()
+
+
+# What was learned
+
+
+@pytest.mark.parametrize(("label", "text"), [(0, DOG), (1, CAT)])
+@pytest.mark.parametrize("begun", [0, 1, 7, 18, 30])  # 7 and 30: behind a sentence end; 18: in a line with a run
+def test_the_text_of_a_class_comes_back(generator: Generator, label: int, text: str, begun: int) -> None:
+    settings = config.build(GenerateConfig, {"greedy": True, "spout": label})
+    assert generator.continue_text(text[:begun], settings) == [text + "\n"]
+
+
+def test_the_original_prompt_reads_what_was_not_trained(generator: Generator) -> None:
+    settings = GenerateConfig(greedy=True, spout=0, original_prompt=True)
+    with watched(generator) as seen:
+        generator.continue_text(DOG[:7], settings)
+    read = [token for one in seen for token in one["ids"][0]]
+    end = LETTERS.index("。")
+    assert end in read and generator.marks.sep not in read
+    with watched(generator) as seen:
+        generator.continue_text(DOG[:7], GenerateConfig(greedy=True, spout=0))
+    read = [token for one in seen for token in one["ids"][0]]
+    assert end not in read and read.count(generator.marks.sep) == 5
+
+
+@pytest.mark.parametrize("text", [DOG, CAT])
+def test_masks_are_filled_as_learned(generator: Generator, text: str) -> None:
+    whole = (text + "\n" + text)[: CONTEXT - 4]
+    for place in 0, 2, 5, 15, 30:
+        found = fill(generator, whole[:place] + "[MASK]" + whole[place + 1 :])
+        assert found.text == whole
+        assert found.masks[0][0].piece == whole[place].replace("\n", "<BR>") and found.masks[0][0].probability > 0.5
+
+
+def test_masks_are_filled_at_once_and_with_their_choices(generator: Generator) -> None:
+    masks = fill(generator, "[MASK]が吠え[MASK]。", FillConfig(choices=4)).masks
+    assert [len(choices) for choices in masks] == [4, 4]
+    for choices in masks:
+        shares = [choice.probability for choice in choices]
+        assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1
+
+
+def test_without_offset_a_mask_is_read_at_its_own_place(random: Generator) -> None:
+    text = "犬が[MASK]えた。"
+    with torch.no_grad():
+        ids = [
+            random.marks.sot,
+            *(LETTERS.index(c) for c in "犬が"),
+            random.marks.msk,
+            *(LETTERS.index(c) for c in "えた。"),
+        ]
+        logits = random.model(torch.tensor([ids]), token_type_ids=torch.ones(1, len(ids))).logits[
+            0, :, : random.marks.sot
+        ]
+    for place, no_offset in ((2, False), (3, True)):
+        choice = fill(random, text, FillConfig(no_offset=no_offset)).masks[0][0]
+        share, token = logits[place].softmax(-1).max(-1)
+        assert choice.piece == random.encoding.names[int(token)]
+        assert choice.probability == pytest.approx(float(share), rel=1e-4)
+
+
+# Against other ways to the same
+
+
+@pytest.mark.parametrize("spout", ["none", "zeros", 2])
+@pytest.mark.parametrize("prefix", ["", "猫が寝ている。"])
+def test_the_cache_gives_what_the_whole_gives(random: Generator, spout: int | str, prefix: str) -> None:
+    settings = config.build(GenerateConfig, {"greedy": True, "spout": spout, "max_new_tokens": 20})
+    prompt = random.prompt("犬が吠えた。", prefix)
+    found = random.tokens(prompt, settings)[0].tolist()
+    vector = None if spout == "none" else torch.zeros(1, WIDTH)
+    if isinstance(spout, int) and vector is not None:
+        vector[0, spout] = 1
+    ids = list(prompt.read)
+    for token in found:
+        types = prefix_types(torch.tensor([1 + len(prefix)]), len(ids), vector is not None)
+        with torch.no_grad():
+            logits = random.model(torch.tensor([ids]), token_type_ids=types, spout=vector).logits[0, -1]
+        assert int(logits.masked_fill(random.never, -torch.inf).argmax()) == token
+        ids.append(random.marks.sep if token in random.marks.ends else token)
+    assert len(set(found)) > 3
+
+
+def test_transformers_generate_agrees_with_the_original_prompt(random: Generator) -> None:
+    settings = GenerateConfig(greedy=True, spout=1, max_new_tokens=20, original_prompt=True)
+    prompt = random.prompt("犬が吠えた。", "猫", original=True)
+    types = prefix_types(torch.tensor([prompt.num_input]), len(prompt.read), True)
+    theirs = random.model.generate(
+        torch.tensor([prompt.read]), token_type_ids=types, spout=torch.eye(WIDTH)[1:2], do_sample=False, max_new_tokens=20,
+        suppress_tokens=random.never.nonzero()[:, 0].tolist(), eos_token_id=random.marks.eot, pad_token_id=random.marks.eot,
+    )  # fmt: skip
+    assert random.tokens(prompt, settings)[0].tolist() == theirs[0, len(prompt.read) :].tolist()
+
+
+def test_a_text_does_not_depend_on_those_beside_it(random: Generator) -> None:
+    prompt = random.prompt("犬が吠えた。")
+    alone = random.tokens(prompt, GenerateConfig(greedy=True, max_new_tokens=20))
+    many = random.tokens(prompt, GenerateConfig(top_k=1, num_generate=40, max_new_tokens=20))
+    assert many.shape == (40, alone.shape[1]) and (many == alone).all()
+
+
+def test_prefix_and_spout_reach_the_model(random: Generator) -> None:
+    with watched(random) as seen:
+        random.continue_text("夢", GenerateConfig(spout="uniform", num_generate=3, max_new_tokens=2), prefix="犬猫")
+    first, second = seen
+    dog, cat, dream = map(LETTERS.index, "犬猫夢")
+    assert first["ids"] == [[random.marks.sot, dog, cat, random.marks.seg, dream]] * 3
+    assert first["token_type_ids"].tolist() == [[1, 1, 0, 0, 0]]  # the spout is one of the three
+    assert len(second["ids"]) == 3 and second.get("spout") is None
+    spout = first["spout"]
+    assert spout.shape == (3, WIDTH) and len(spout.unique()) == 3 * WIDTH and spout.min() >= 0 and spout.max() < 1
+    with watched(random) as seen:
+        random.continue_text("夢", GenerateConfig(num_generate=3, max_new_tokens=2), prefix="犬猫")
+    assert seen[0]["token_type_ids"].tolist() == [[1, 1, 1, 0, 0]] and len(seen[0]["ids"]) == 1
+    assert len(seen[1]["ids"]) == 3
+
+
+def test_prefix_types() -> None:
+    counts = torch.tensor([0, 1, 3, 9])
+    assert prefix_types(counts, 4, spout=False).tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert prefix_types(counts, 4, spout=True).tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+# Drawing
+
+
+def drawn(generator: Generator, **settings: Any) -> Counter[str]:
+    chosen = GenerateConfig(**{"num_generate": 1000, "max_new_tokens": 1} | settings)
+    return Counter(generator.continue_text("", chosen))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shares"),
+    [
+        ({}, {"犬": 0.4, "猫": 0.3, "雨": 0.2, "夢": 0.1}),
+        ({"top_k": 0}, {"犬": 0.4, "猫": 0.3, "雨": 0.2, "夢": 0.1}),
+        ({"top_k": 2}, {"犬": 4 / 7, "猫": 3 / 7}),
+        ({"temperature": 0.5}, {"犬": 16 / 30, "猫": 9 / 30, "雨": 4 / 30, "夢": 1 / 30}),
+        ({"greedy": True, "num_generate": 1}, {"犬": 1.0}),
+    ],
+)
+def test_tokens_are_drawn_by_their_shares(flat: Generator, settings: dict[str, Any], shares: dict[str, float]) -> None:
+    found = drawn(flat, **settings)
+    assert set(found) == set(shares)
+    for letter, share in shares.items():
+        assert found[letter] / found.total() == pytest.approx(share, abs=0.07)
+
+
+def test_the_same_seed_gives_the_same_texts(flat: Generator) -> None:
+    settings = partial(GenerateConfig, num_generate=8, max_new_tokens=20)
+    state = torch.get_rng_state()
+    assert flat.continue_text("犬", settings(seed=3)) == flat.continue_text("犬", settings(seed=3))
+    assert flat.continue_text("犬", settings(seed=3)) != flat.continue_text("犬", settings(seed=4))
+    assert flat.continue_text("犬", settings(seed=None)) != flat.continue_text("犬", settings(seed=None))
+    assert len(set(flat.continue_text("犬", settings()))) == 8
+    assert torch.equal(state, torch.get_rng_state())  # nobody else's numbers are drawn
+
+
+def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: Generator) -> None:
+    bias, eot = flat.model.final_logits_bias, flat.marks.eot
+    assert len(flat.continue_text("犬")[0]) == CONTEXT + 1 - 2  # all positions but those of SOT and SEG
+    assert len(flat.continue_text("犬", GenerateConfig(spout="zeros"))[0]) == CONTEXT - 2
+    before = bias.clone()
+    try:
+        bias[0, eot] = math.log(0.3)  # one of the likely ones
+        lengths = [len(text) for text in flat.continue_text("", GenerateConfig(num_generate=200))]
+        assert 1.5 < np.mean(lengths) < 5 and len(set(lengths)) > 5
+        bias[0, eot] = math.log(0.5)  # the likeliest: taken, whatever is drawn
+        assert flat.continue_text("犬", GenerateConfig(num_generate=50)) == ["犬"] * 50
+    finally:
+        bias.copy_(before)
+
+
+def test_a_bag_repeats_what_is_before_it(flat: Generator) -> None:
+    bias, before = flat.model.final_logits_bias, flat.model.final_logits_bias.clone()
+    try:
+        bias[0, flat.marks.bag] = 5.0
+        assert flat.continue_text("犬", GenerateConfig(greedy=True, max_new_tokens=1)) == ["犬犬犬"]
+    finally:
+        bias.copy_(before)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"spout": "some"}, "spout: 'some' is not allowed: none, uniform, zeros, or a class from 0 on"),
+        ({"spout": -1}, "spout: -1 is not allowed: none, uniform, zeros, or a class from 0 on"),
+        ({"temperature": 0}, "temperature: 0 is not allowed: input should be greater than or equal to 0.01"),
+        ({"num_generate": 2, "greedy": True}, "num_generate: 2 is not allowed with greedy"),
+        ({"top_p": 1}, "top_p: unknown key"),
+    ],
+)
+def test_wrong_settings_are_one_line(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{said}"):
+        config.build(GenerateConfig, values)
+
+
+def test_what_the_model_does_not_have_is_one_line(random: Generator, words: GPTSanTokenizer) -> None:
+    with pytest.raises(UsageError, match="^spout: class 4 is not allowed: this model has classes 0 to 3$"):
+        random.continue_text("", GenerateConfig(spout="4"))
+    without = Generator(build(words, d_spout=0), words)
+    for run in (
+        partial(without.continue_text, settings=GenerateConfig(spout=0)),
+        partial(fill, without, settings=FillConfig(spout=0)),
+    ):
+        with pytest.raises(UsageError, match="^spout: 0 is not allowed: this model has no spout"):
+            run("[MASK]")
+    assert without.continue_text("犬", GREEDY)[0].startswith("犬")
+
+
+def test_what_does_not_fit_is_one_line(flat: Generator) -> None:
+    longest = "猫雨" * 23
+    assert len(flat.continue_text(longest)[0]) == len(longest) + 1
+    for context, prefix in ((longest + "犬", ""), ("犬", longest)):
+        with pytest.raises(
+            UsageError, match="^context: with its marks 49 tokens, .* 49 positions, one at least must be left$"
+        ):
+            flat.continue_text(context, prefix=prefix)
+    assert len(fill(flat, "[MASK]" + "猫" * 47).text) == 48
+    with pytest.raises(UsageError, match="^text: 50 tokens are not allowed: the model has 49 positions$"):
+        fill(flat, "[MASK]" + "猫" * 48)
+    with pytest.raises(UsageError, match=r"^text: has no \[MASK\] to fill$"):
+        fill(flat, "猫")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: shutil.rmtree(folder), "no config.json"),
+        (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt: no such file"),
+        (lambda folder: (folder / "emoji.json").unlink(), "emoji.json: no such file"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "not readable as a model"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"no"), "not readable as a model"),
+        (lambda folder: handmade.write(folder, [*LETTERS, *"abcd", *SPECIALS]), "they do not belong together"),
+        (lambda folder: GPTSanConfig.from_pretrained(folder, num_ext_layers=2).save_pretrained(folder), "weights are missing or of another shape"),
+    ],
+)  # fmt: skip
+def test_a_damaged_folder_is_one_line(learned: Path, tmp_path: Path, damage: Any, said: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(learned, folder)
+    damage(folder)
+    with pytest.raises(CourseError, match=said) as caught:
+        Generator.open(folder)
+    assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_number_format_can_be_chosen(learned: Path) -> None:
+    half = Generator.open(learned, dtype=torch.bfloat16)
+    assert half.model.dtype == torch.bfloat16
+    assert half.continue_text("", GenerateConfig(greedy=True, spout=1, max_new_tokens=4))[0] == CAT[:4]

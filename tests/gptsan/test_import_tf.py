@@ -1,0 +1,267 @@
+"""The reader of TensorFlow checkpoints, the table of names, and the import, on checkpoints made here and one that TensorFlow made."""
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan import shards, tensor_bundle
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.import_tf import hf_config, import_tf
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.tensor_bundle import TensorBundle
+from course_lib.gptsan.tf_names import Dims, hf_shapes, infer_dims, variables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from tests.gptsan.bundle_writer import SMALL, random_variables, write_bundle, write_original
+
+# Written by tensorflow-cpu 2.21: tf.compat.v1.train.Saver(sharded=True), two devices; float32, bfloat16, float16 and int64.
+TENSORFLOWS = {
+    "data-00000-of-00002": "AACAPgA/AAAAAAAAAD4AAIA+AADAPgAAAD8AACA/",
+    "data-00001-of-00002": "DAAAAAAAAAAAPgDA",
+    "index": "AAAGCAIaAggBAAsNZ2xvYmFsX3N0ZXAICRIAGAEoCDX0yP4KAAkTbW9kZWwvd29iCBMSBBICCAIYASAIKAQ1sNIi6QcCD3BlCA4SBBICCAMoBj"
+    "XREVu/BwIVdGUIARIIEgIIAhICCAMgBigYNQruzYMAAAAAAQAAAACso0MWAAAAAAEAAAAAwPKhsAABAm4AeQAAAAABAAAAAFbwUDN+CIsBDgAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAV/uAiyR1R9s=",
+}
+DIMS = st.builds(
+    Dims, vocabulary=st.integers(5, 9), contexts=st.integers(2, 6), hidden=st.sampled_from([4, 8]), heads=st.sampled_from([1, 2, 4]),
+    experts=st.integers(1, 5), ffn=st.integers(1, 5), ext_ffn=st.integers(1, 5), spout=st.integers(0, 3),
+    switch_layers=st.integers(1, 3), ext_layers=st.integers(0, 2),
+)  # fmt: skip
+
+
+@pytest.fixture
+def values() -> dict[str, np.ndarray]:
+    return random_variables()
+
+
+@pytest.fixture
+def original(tmp_path: Path, values) -> Path:
+    return write_original(tmp_path / "original", values)
+
+
+def test_reads_what_tensorflow_wrote(tmp_path: Path):
+    for end, content in TENSORFLOWS.items():
+        (tmp_path / f"model.ckpt-12.{end}").write_bytes(base64.b64decode(content))
+    bundle = TensorBundle(tmp_path)  # no file `checkpoint`: the only index
+    read = {name: bundle.read(name) for name in bundle.entries}
+    assert read.keys() == {"global_step", "model/wob", "model/wpe", "model/wte"}
+    assert read["global_step"].item() == 12
+    assert torch.equal(read["model/wob"], torch.tensor([1.5, -2], dtype=torch.float16))
+    assert torch.equal(read["model/wpe"], torch.tensor([0, 0.25, 0.5], dtype=torch.bfloat16))
+    assert torch.equal(read["model/wte"], torch.arange(6.0).reshape(2, 3) / 8)
+
+
+def test_checksum_is_castagnolis():
+    assert tensor_bundle.crc32c(b"123456789") == 0xE3069283  # the check value of the definition
+
+
+@given(
+    names=st.sets(st.text(st.characters(codec="utf8", exclude_characters="\0"), min_size=1, max_size=200), max_size=30),
+    files=st.integers(1, 3),
+    rows=st.integers(1, 9),
+)
+@settings(max_examples=25, deadline=None)
+def test_reading_inverts_writing(tmp_path_factory, names, files, rows):
+    tensors = {name: np.full((len(name), number), number, "f2") for number, name in enumerate(sorted(names), 1)}
+    bundle = TensorBundle(write_bundle(tmp_path_factory.mktemp("b") / "model", tensors, files, rows))
+    assert bundle.entries.keys() == names
+    assert all(np.array_equal(bundle.read(name).numpy(), value) for name, value in tensors.items())
+
+
+@given(DIMS)
+@settings(max_examples=25, deadline=None)
+def test_table_reads_both_ways_and_says_the_models_names(dims):
+    found = {name: torch.from_numpy(value) for name, value in random_variables(dims).items()}
+    ours: dict[str, torch.Tensor] = {}
+    for variable in variables(dims):
+        parts = variable.to_hf(found[variable.tf])
+        assert torch.equal(variable.to_tf(parts), found[variable.tf])
+        ours |= zip(variable.hf, parts, strict=True)
+    assert {name: tuple(value.shape) for name, value in ours.items()} == hf_shapes(dims)
+    with torch.device("meta"):
+        model = GPTSanForCausalLM(hf_config(dims, "float32"))
+    held = {name: tuple(value.shape) for name, value in model.state_dict().items() if name != "lm_head.weight"}
+    assert held == hf_shapes(dims)
+    shapes = {name: tuple(value.shape) for name, value in found.items()}
+    assert infer_dims(shapes) == (dims if dims.ext_layers else replace(dims, ext_ffn=4 * dims.hidden))
+
+
+def test_published_size():
+    shapes = hf_shapes(Dims(36000, 1280, 1024, 16, 16, 8192, 4096, 128, 10, 14))
+    assert sum(np.prod(shape) for shape in shapes.values()) == 2_960_235_520 + 36_000
+
+
+@pytest.mark.parametrize("shard", [shards.SHARD, 2_000])  # bytes
+def test_import(original: Path, values, tmp_path: Path, shard, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD", shard)
+    (original / "ja-swe36k.txt").write_text("a\nb", encoding="utf8")
+    (original / "emoji.json").write_text("{}")
+    (original / "parameters.json").write_text(json.dumps({"model_params": {"num_hidden": 4, "num_header": 2}}))
+    report = import_tf(original, tmp_path / "hf")
+    assert report.variables == len(values)
+    assert report.left_out == 2 * len(values) + 1
+    assert report.parameters == sum(value.size for value in values.values()) - SMALL.vocabulary
+    assert (tmp_path / "hf/vocab.txt").read_text() == "a\nb"
+    files = sorted((tmp_path / "hf").glob("*.safetensors"))
+    assert (len(files) > 1) == (shard == 2_000)
+    stored = {name: value for file in files for name, value in load_file(file).items()}
+    assert torch.equal(stored["model.spout.4.weight"], torch.from_numpy(values["pasts/mlp2/kernel"].T))
+    assert torch.equal(stored["final_logits_bias"], torch.from_numpy(values["model/wob"][None]))
+    assert torch.equal(
+        stored["model.blocks.1.self_attn.self_attn.k_proj.weight"],
+        torch.from_numpy(values["model/att1/qkv/kernel"][:, 1].reshape(4, 4).T),
+    )
+    model, info = GPTSanForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, stored["model.embed_tokens.weight" if name == "lm_head.weight" else name])
+    import_tf(original, tmp_path / "hf")  # its own product may be replaced
+
+
+def formula(values: dict[str, np.ndarray], ids: list[int], spout: np.ndarray) -> np.ndarray:
+    """Logits as the reference writes the original's forward pass, in its own axes; no expert is ever full."""
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        x = x - x.mean(-1, keepdims=True)
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * v[f"{name}/g"] + v[f"{name}/b"]
+
+    def softmax(x: np.ndarray) -> np.ndarray:
+        return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+    def swish(x: np.ndarray) -> np.ndarray:
+        return x / (1 + np.exp(-x))
+
+    v = {f"{name.removeprefix('model/')}": value.astype("f8") for name, value in values.items()}
+    for i in range(8):
+        spout = np.tanh(spout @ v[f"pasts/mlp{i}/kernel"])
+    slots = (spout @ v["pasts/out/kernel"]).reshape(SMALL.layers, 2, SMALL.heads, 1, SMALL.hidden // SMALL.heads)
+    positions = np.arange(len(ids)) + 1
+    x = v["wte"][ids] + v["wpe"][positions]
+    seen = np.tril(np.ones((len(ids), len(ids) + 1)), 1)
+    for layer in range(SMALL.layers):
+        if layer == SMALL.switch_layers:
+            x = x + v["ete"][positions]
+        q, k, w = np.einsum("th,hpnd->pntd", x, v[f"att{layer}/qkv/kernel"])
+        k, w = (np.concatenate([slot, part], 1) for slot, part in zip(slots[layer], (k, w)))
+        scores = np.einsum("ntd,nsd->nts", q, k) * (SMALL.hidden // SMALL.heads) ** -0.5
+        heads = np.einsum("nts,nsd->ntd", softmax(scores * seen - (1 - seen) * 10000), w)
+        x = x + norm(np.einsum("ntd,ndh->th", heads, v[f"att{layer}/o/kernel"]), f"an{layer}")
+        if layer < SMALL.switch_layers:
+            gate = softmax(x @ v[f"moe{layer}/switch_gating/kernel"])
+            inner = np.maximum(np.einsum("th,ehf->tef", x, v[f"moe{layer}/wi/kernel"]), 0)
+            outer = np.einsum("tef,efh->teh", inner, v[f"moe{layer}/wo/kernel"])
+            best = gate.argmax(-1)
+            h = outer[np.arange(len(ids)), best] * gate.max(-1, keepdims=True)
+            h = h + np.tanh(x @ v[f"moe{layer}/softmlp/kernel"])
+        else:
+            h = swish(x @ v[f"mlp{layer}/p1/kernel"] + v[f"mlp{layer}/p1/bias"])
+            h = h @ v[f"mlp{layer}/p2/kernel"] + v[f"mlp{layer}/p2/bias"]
+        x = x + norm(h, f"ln{layer}")
+    return swish(x @ v["dense/kernel"] + v["dense_1/bias"]) @ v["wte"].T + v["wob"]
+
+
+def test_imported_model_computes_the_originals_formula(original: Path, values, tmp_path: Path):
+    import_tf(original, tmp_path / "hf")
+    model = GPTSanForCausalLM.from_pretrained(tmp_path / "hf", eval_capacity_factor=100.0).eval()
+    ids, spout = [3, 1, 4, 1, 5], np.array([0.3, -1, 2])
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids]), spout=torch.tensor(spout[None], dtype=torch.float32)).logits[0]
+    np.testing.assert_allclose(logits.numpy(), formula(values, ids, spout), rtol=1e-4, atol=1e-4)
+
+
+def test_without_spout_and_extra_layers(tmp_path: Path):
+    dims = replace(SMALL, spout=0, ext_layers=0)
+    report = import_tf(write_original(tmp_path / "original", random_variables(dims)), tmp_path / "hf")
+    assert report.dims == dims
+    assert GPTSanConfig.from_pretrained(tmp_path / "hf").d_spout == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda v: v.pop("model/att1/o/kernel"), "missing model/att1/o/kernel"),
+        (lambda v: v.pop("model/wte"), "missing model/wte"),
+        (lambda v: v.pop("pasts/mlp0/kernel"), "missing pasts/mlp0/kernel"),
+        (lambda v: v.update({"model/extra": np.zeros(1, "f4")}), "unknown model/extra"),
+        (
+            lambda v: v.update({"model/wpe": np.zeros((7, 5), "f4")}),
+            r"wrong shape model/wpe \(7, 5\), expected \(7, 4\)",
+        ),
+        (lambda v: v.update({"model/wob": np.zeros(11, "O")}), "model/wob: data type 7"),
+    ],
+)
+def test_other_variables_are_named(tmp_path: Path, values, change, line):
+    change(values)
+    if any(value.dtype == object for value in values.values()):
+        source = write_bundle(tmp_path / "original/model", values)
+    else:
+        source = write_original(tmp_path / "original", values)
+    with pytest.raises(CourseError, match=line) as caught:
+        import_tf(source, tmp_path / "hf")
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["original"]
+
+
+def test_parameters_that_disagree(original: Path, tmp_path: Path):
+    (original / "parameters.json").write_text(json.dumps({"model_params": {"num_ext_layers": 2}}))
+    with pytest.raises(CourseError, match=r"parameters.json: model_params.num_ext_layers is 2, but .* 1"):
+        import_tf(original, tmp_path / "hf")
+
+
+def cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+INDEX, SHARD = "model.ckpt-7.index", "model.ckpt-7.data-00001-of-00002"
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda f: cut(f / SHARD, 1000), f"{SHARD}: cut short: .+ should end at byte"),
+        (lambda f: (f / SHARD).unlink(), f"{SHARD}: no such file"),
+        (lambda f: (f / SHARD).write_bytes(b""), f"{SHARD}: the file is empty"),
+        (lambda f: flip(f / SHARD, 0), f"{SHARD}: model/an0/b: checksum differs"),
+        (lambda f: flip(f / INDEX, 100), f"{INDEX}: the index is damaged .checksum differs at byte 0"),
+        (lambda f: flip(f / INDEX, -1), f"{INDEX}: not the index of a TensorFlow checkpoint"),
+        (lambda f: flip(f / INDEX, -45), f"{INDEX}: the index is damaged"),
+        (lambda f: cut(f / INDEX, 20), f"{INDEX}: not the index of a TensorFlow checkpoint"),
+        (lambda f: (f / INDEX).unlink(), "no TensorFlow checkpoint: model.ckpt-7.index is not there"),
+        (lambda f: (f / "checkpoint").write_text("?"), "checkpoint: names no checkpoint"),
+        (lambda f: (f / "checkpoint").write_text('model_checkpoint_path: ".."'), "no TensorFlow checkpoint"),
+        (lambda f: [p.unlink() for p in f.iterdir()], r"no TensorFlow checkpoint: 0 files \*.index"),
+    ],
+)
+def test_damage_is_named_and_nothing_written(original: Path, tmp_path: Path, damage, line):
+    damage(original)
+    with pytest.raises(CourseError, match=line) as caught:
+        import_tf(original, tmp_path / "hf")
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["original"]
+
+
+def test_named_by_prefix_or_index(original: Path):
+    for name in ("model.ckpt-7", "model.ckpt-7.index"):
+        assert TensorBundle(original / name).prefix == original / "model.ckpt-7"
+    with pytest.raises(CourseError, match="no TensorFlow checkpoint"):
+        TensorBundle(original / "model.ckpt-8")
+
+
+def test_other_files_are_not_replaced(original: Path, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter").write_text("dear")
+    with pytest.raises(UsageError, match="holds other files"):
+        import_tf(original, tmp_path / "mine")

@@ -1,0 +1,148 @@
+"""The planner's GPTSAN against the model: parameters to the last one, allocations of PyTorch, and what the verb says."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from course_lib.cli import main
+from course_lib.config import build, to_dict
+from course_lib.gptsan import memory
+from course_lib.gptsan.config import GptsanConfig, ShapeConfig
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.freeze import freeze, frozen_names
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.trainer import cross_entropy
+from course_lib.pretrain import planner
+from course_lib.pretrain.memory import GB, sizes
+
+from tests.pretrain.test_planner import allocated
+
+SMALL = {
+    "vocab_size": 1500, "max_position_embeddings": 129, "d_model": 64, "d_ff": 512, "d_ext": 256, "d_spout": 16, "num_switch_layers": 2,
+    "num_ext_layers": 2, "num_heads": 4, "num_experts": 4,
+}  # fmt: skip
+SAMPLES, LENGTH = 4, 128
+CASES = {"extra": ("base", "none"), "spout": ("base", "onehot"), "all": (None, "none"), "all and spout": (None, "onehot")}
+
+
+def settings(ignore=None, spout="none", shape=SMALL, **sections):
+    model = {"shape": shape, "ignore": ignore} | sections.pop("model", {})
+    return build(GptsanConfig, sections | {"model": model, "spout": {"mode": spout}})
+
+
+def published(layers, ignore="base", spout="none", **sections):
+    return settings(ignore, spout, {"num_ext_layers": layers}, **sections)
+
+
+def named_parameters(shape):
+    with torch.device("meta"):
+        model = GPTSanForCausalLM(GPTSanConfig(**to_dict(shape)))
+    return [(name, parameter.numel()) for name, parameter in model.named_parameters()]
+
+
+@pytest.mark.parametrize(("layers", "parameters"), [(0, 2_778_964_992), (2, 2_805_984_256), (14, 2_960_235_520)])
+def test_parameters_of_the_published_model(layers, parameters):
+    shape = ShapeConfig(num_ext_layers=layers)
+    assert list(memory.tensors(shape)) == named_parameters(shape)
+    assert sum(size for _, size in memory.tensors(shape)) == parameters
+
+
+@pytest.mark.parametrize("changes", [{"d_spout": 0}, {"num_switch_layers": 0}, {"num_ext_layers": 0}, {}])
+def test_parameters_of_other_shapes(changes):
+    shape = build(ShapeConfig, SMALL | changes)
+    assert list(memory.tensors(shape)) == named_parameters(shape)
+
+
+def test_parameters_need_no_torch():
+    code = "import sys, course_lib.gptsan.memory as m; list(m.tensors(m.ShapeConfig())); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_what_is_frozen():
+    spout = 8 * 128**2 + 128 * 12 * 2 * 1024
+    extra = 2 * (4 * 1024**2 + 2 * 1024 * 4096 + 4096 + 1024 + 4 * 1024) + 1280 * 1024
+    for ignore, mode, trained in (
+        ("base", "none", extra),
+        ("base", "onehot", extra + spout),
+        (None, "none", 2_805_984_256 - spout),
+        (None, "uniform", 2_805_984_256),
+    ):
+        found = sizes(published(2, ignore, mode))
+        assert sum(size for size, _ in found.trained) == trained and found.parameters == 2_805_984_256
+
+
+def test_a_frozen_parameter_is_its_weight_alone():
+    for stage in range(4):
+        zero = {"stage": stage}
+        part, whole = (planner.plan(published(2, ignore, zero=zero), 1).parts for ignore in ("base", None))
+        assert part["weights"] == pytest.approx(2 * 2_805_984_256, rel=0.001) == whole["weights"]
+        assert part["optimizer"] < 0.01 * whole["optimizer"] and part["gradients"] < 0.01 * whole["gradients"]
+    two = planner.plan(published(2, zero={"stage": 3}), 2).parts["weights"]
+    assert two == pytest.approx(part["weights"] / 2, rel=0.01)  # stage 3 shards what is frozen too
+
+
+def test_shape_and_frozen_names_of_a_checkpoint(tmp_path):
+    shape = SMALL | {"num_ext_layers": 3}
+    (tmp_path / "config.json").write_text(json.dumps(shape | {"model_type": "gptsan-japanese", "use_cache": True}))
+    names = [name for name, _ in memory.tensors(ShapeConfig(**shape))]
+    stay = [name for name in names if not name.startswith(("model.blocks.4.", "model.spout."))]
+    (tmp_path / "ignore-params.json").write_text(json.dumps(stay))
+    given = build(
+        GptsanConfig, {"model": {"checkpoint": str(tmp_path), "ignore": str(tmp_path / "ignore-params.json")}}
+    )
+    found, same = sizes(given), sizes(settings("base", shape=shape))
+    assert found.parameters == same.parameters and found.length == 129
+    assert 3 * sum(size for size, _ in found.trained) == sum(size for size, _ in same.trained) - 129 * 64
+    assert found.activations < 0.4 * same.activations  # one layer instead of three, and the layers below it keep nothing
+    assert found.flops_per_token < same.flops_per_token
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(memory.CourseError, match="no GPTSAN"):
+        sizes(given)
+
+
+def built(given):
+    shape = GPTSanConfig(
+        **to_dict(given.model.shape), train_capacity_factor=4.0, router_jitter_noise=given.loss.router_jitter, separator_token_id=1, pad_token_id=1, eos_token_id=1
+    )  # fmt: skip
+    shape._attn_implementation = given.model.attention
+    model = GPTSanForCausalLM(shape).to({"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision.dtype]).train()
+    freeze(model, frozen_names(given, shape, [name for name, _ in model.named_parameters()]))
+    if given.model.recompute == "full":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("attention", "recompute", "vocabulary"),
+    [("sdpa", "none", 1500), ("sdpa", "full", 1500), ("eager", "none", 100), ("eager", "full", 100), ("sdpa", "none", 100), ("sdpa", "full", 100)],
+)
+def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute, vocabulary, case, dtype):
+    ignore, mode = CASES[case]
+    given = settings(
+        ignore, mode, SMALL | {"vocab_size": vocabulary}, model={"attention": attention, "recompute": recompute}, precision={"dtype": dtype},
+        data={"num_context": LENGTH}, batch={"micro_size": SAMPLES},
+    )  # fmt: skip
+    model = built(given)
+    tokens, answers = (torch.randint(0, vocabulary, (SAMPLES, LENGTH)) for _ in range(2))
+    spout = None if mode == "none" else torch.rand(SAMPLES, 16)
+    types = prefix_types(torch.full((SAMPLES,), 3), LENGTH, spout is not None)
+
+    def forward():
+        output = model(input_ids=tokens, token_type_ids=types, spout=spout, use_cache=False)
+        loss, log_z = cross_entropy(output.logits, answers)
+        return loss + 1e-4 * log_z + output.router_loss
+
+    planned = sizes(given)
+    kept, _, loss = allocated(forward)
+    del loss
+    _, peak, _ = allocated(lambda: forward().backward())
+    off = (kept / (planned.activations + planned.logits * 8 / memory.LOGIT_BYTES), peak / (planned.activations + max(planned.logits, planned.block)))
+    print("OFF", attention, recompute, vocabulary, case, dtype, *(f"{x:.3f}" for x in off))
+    assert off == pytest.approx((1, 1), abs=0.9)

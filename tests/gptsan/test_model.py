@@ -1,0 +1,396 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib.gptsan.attention import prefix_lm_mask
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.model import GPTSanForCausalLM, GPTSanModel
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache
+
+from tests.gptsan.make_port_fixture import CASES, FIXTURE, LENGTH, SHAPE, fill, given
+
+SHAPE = SHAPE | {"max_position_embeddings": 32, "eos_token_id": None, "pad_token_id": 0, "separator_token_id": 0}
+ALL = {"train_capacity_factor": 3.0, "eval_capacity_factor": 3.0}  # nothing overflows
+CPU = torch.device("cpu")
+
+
+def build(attention: str = "sdpa", **more: Any) -> GPTSanForCausalLM:
+    config = GPTSanConfig(**SHAPE | ALL | more)
+    model = GPTSanForCausalLM._from_config(config, attn_implementation=attention).eval()
+    with torch.no_grad():
+        fill(model.state_dict())
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build()
+
+
+@pytest.fixture(scope="module")
+def ids():
+    return torch.randint(1, SHAPE["vocab_size"], (2, 9), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def spout():
+    return torch.rand(2, SHAPE["d_spout"], generator=torch.Generator().manual_seed(1))
+
+
+def logits(model: GPTSanForCausalLM, input_ids: Tensor, **more: Any) -> Tensor:
+    with torch.no_grad():
+        found: Tensor = model(input_ids, **more).logits
+    return found
+
+
+def types(*row: int, rows: int = 2) -> Tensor:
+    return torch.tensor([row]).expand(rows, -1)
+
+
+# Against transformers' port
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_those_of_the_port(name, attention):
+    case = CASES[name]
+    full = {"overflow": "identity", "expert_capacity": case["capacity"]} if "capacity" in case else ALL
+    inputs = given(case)
+    found = logits(build(attention, max_position_embeddings=10, **full), **inputs)
+    kept = inputs["attention_mask"].bool()
+    expected = torch.from_numpy(np.load(FIXTURE)[name])
+    torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("extra", "count"), [(0, 2_778_964_992), (2, 2_805_984_256), (14, 2_960_235_520)])
+def test_parameter_counts(extra, count):
+    with torch.device("meta"):
+        model = GPTSanForCausalLM(GPTSanConfig(num_ext_layers=extra))
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+# Loading and saving
+
+PUBLISHED: dict[str, Any] = {  # what the port writes, but for the shape
+    "architectures": ["GPTSanJapaneseForConditionalGeneration"],
+    "model_type": "gptsan-japanese",
+    "num_layers": 4,
+    "output_router_logits": False,
+    "pad_token_id": 35995,
+    "eos_token_id": 35999,
+    "separator_token_id": 35998,
+    "router_dtype": "float32",
+    "router_ignore_padding_tokens": False,
+    "torch_dtype": "float32",
+    "transformers_version": "4.27.0",
+}
+
+
+def published(folder: Path, state: dict[str, Tensor], form: str) -> None:
+    shape = {key: value for key, value in SHAPE.items() if not key.endswith("token_id")}
+    (folder / "config.json").write_text(json.dumps(PUBLISHED | shape | ALL))
+    kind, _, sharded = form.partition(" ")
+    stem = {"bin": "pytorch_model.bin", "safetensors": "model.safetensors"}[kind]
+    save: Any = torch.save if kind == "bin" else save_file
+    if not sharded:
+        save(state, folder / stem)
+        return
+    name, suffix = stem.split(".")
+    shards: dict[str, dict[str, Tensor]] = {f"{name}-0000{n + 1}-of-00002.{suffix}": {} for n in range(2)}
+    for number, (key, tensor) in enumerate(sorted(state.items())):
+        list(shards.values())[number % 2][key] = tensor
+    places = {key: shard for shard, part in shards.items() for key in part}
+    (folder / f"{stem}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    for shard, part in shards.items():
+        save(part, folder / shard)
+
+
+@pytest.mark.parametrize("form", ["bin", "bin sharded", "safetensors", "safetensors sharded", "bin sqout"])
+def test_a_published_folder_loads_with_every_tensor_in_place(tmp_path, model, form):
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    if form == "bin sqout":
+        state, form = {name.replace(".spout.", ".sqout."): tensor for name, tensor in state.items()}, "bin"
+    if form.startswith("safetensors"):
+        del state["lm_head.weight"]
+    published(tmp_path, state, form)
+    loaded, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is GPTSanForCausalLM
+    assert not any(report.values())
+    torch.testing.assert_close(dict(loaded.state_dict()), dict(model.state_dict()), rtol=0, atol=0)
+    loaded.save_pretrained(tmp_path / "again")
+    names = set(load_file(tmp_path / "again" / "model.safetensors"))
+    assert names == set(model.state_dict()) - {"lm_head.weight"}
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path, model, ids, spout):
+    model.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).num_hidden_layers == 4
+    loaded = GPTSanForCausalLM.from_pretrained(tmp_path)
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+    torch.testing.assert_close(logits(loaded, ids, spout=spout), logits(model, ids, spout=spout), rtol=0, atol=0)
+    body = AutoModel.from_pretrained(tmp_path)
+    assert type(body) is GPTSanModel
+    torch.testing.assert_close(body.state_dict()["spout.16.weight"], model.state_dict()["model.spout.16.weight"])
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(Exception, match="d_model 32 is not a multiple of num_heads 5"):
+        GPTSanConfig(d_model=32, num_heads=5)
+
+
+def test_initialisation_is_the_original():
+    torch.manual_seed(0)
+    model = GPTSanForCausalLM(GPTSanConfig(**SHAPE | {"d_model": 128, "vocab_size": 500, "d_spout": 64}))
+    for name, weight in model.state_dict().items():
+        small = any(part in name for part in ("position", "soft_bypass", "spout"))
+        std = 0.01 if small else 0.02
+        if "extra_position" in name or name in ("final_logits_bias", "model.last_project.bias") or "norm.bias" in name:
+            assert not weight.any(), name
+        elif "norm.weight" in name:
+            assert (weight == 1).all(), name
+        else:
+            assert abs(weight.std() / std - 1) < 5 / weight.numel() ** 0.5, name
+
+
+# Masks, prefix, spout
+
+
+def test_what_a_token_sees():
+    assert prefix_lm_mask(5, 0, CPU) is None  # nothing but causality: no mask is built
+    assert prefix_lm_mask(1, 7, CPU) is None
+    prefix = prefix_lm_mask(4, 1, CPU, types=types(1, 1, 0, 0, rows=1))
+    assert prefix is not None
+    assert prefix.int()[0, 0].tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    padded = prefix_lm_mask(3, 0, CPU, padding=types(0, 1, 1, rows=1), types=types(1, 1, 1, rows=1))
+    assert padded is not None
+    assert padded.int()[0, 0].tolist() == [[1, 1, 1], [0, 1, 1], [0, 1, 1]]
+
+
+def test_a_prefix_sees_ahead_and_text_does_not(model, ids):
+    changed = ids.clone()
+    changed[:, 4] = 1 + changed[:, 4] % 40
+    types_ = types(1, 1, 1, 1, 1, 0, 0, 0, 0)
+    apart = (logits(model, ids) - logits(model, changed)).abs().amax((0, 2))
+    assert apart[:4].max() == 0
+    assert apart[4:].min() > 1e-3
+    apart = logits(model, ids, token_type_ids=types_) - logits(model, changed, token_type_ids=types_)
+    assert apart.abs().amax((0, 2)).min() > 1e-3
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_spout_works_with_and_without_mask_and_prefix(ids, spout, attention):
+    model = build(attention)
+    ones, prefix = torch.ones_like(ids), types(1, 1, 1, 0, 0, 0, 0, 0, 0)
+    found = logits(model, ids, spout=spout)
+    assert (found - logits(model, ids)).abs().max() > 0.1
+    for more in ({"attention_mask": ones}, {"token_type_ids": 0 * ones}):
+        torch.testing.assert_close(logits(model, ids, spout=spout, **more), found)
+    both = logits(model, ids, spout=spout, token_type_ids=prefix)
+    assert (both - found).abs().max() > 0.1
+    wide = torch.nn.functional.pad(prefix, (1, 0), value=1)
+    for more in ({"token_type_ids": wide}, {"token_type_ids": prefix, "attention_mask": ones}):
+        torch.testing.assert_close(logits(model, ids, spout=spout, **more), both)
+
+
+@pytest.mark.parametrize("with_spout", [False, True])
+def test_padding_on_the_left_changes_nothing(ids, spout, with_spout):
+    """Nor does what an expert has room for, where padding is left out."""
+    more = {"spout": spout} if with_spout else {}
+    model = build(router_ignore_padding_tokens=True, eval_capacity_factor=0.8)
+    prefix = types(1, 1, 1, 0, 0, 0, 0, 0, 0)
+    alone = logits(model, ids, token_type_ids=prefix, **more)
+    padded, mask, shifted = (torch.nn.functional.pad(t, (5, 0)) for t in (ids, torch.ones_like(ids), prefix))
+    model.config.eval_capacity_factor *= 9 / 14
+    found = logits(model, padded, attention_mask=mask, token_type_ids=shifted, **more)
+    torch.testing.assert_close(found[:, 5:], alone, rtol=1e-5, atol=1e-5)
+
+
+def test_wrong_widths_are_refused(model, ids, spout):
+    for more, message in (
+        ({"attention_mask": torch.ones(2, 8)}, "attention_mask has 8 columns where all tokens so far are 9"),
+        ({"attention_mask": torch.ones(2, 10), "spout": spout}, "attention_mask has 10 columns"),
+        ({"token_type_ids": torch.ones(2, 7)}, "token_type_ids has 7 columns for 9 tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model(ids, **more)
+    with pytest.raises(ValueError, match="no spout"):
+        build(d_spout=0)(ids, spout=spout)
+
+
+def test_both_attentions_agree_and_eager_shows_its_weights(model, ids, spout):
+    more = {"spout": spout, "token_type_ids": types(1, 1, 1, 0, 0, 0, 0, 0, 0)}
+    found = build("eager")(ids, output_attentions=True, output_hidden_states=True, output_router_logits=True, **more)
+    torch.testing.assert_close(found.logits, logits(model, ids, **more), rtol=0, atol=1e-5)
+    assert [tuple(w.shape) for w in found.attentions] == [(2, 4, 9, 10)] * 4
+    torch.testing.assert_close(found.attentions[0].sum(-1), torch.ones(2, 4, 9))
+    assert found.attentions[3][:, :, 0, 4:].abs().max() == 0
+    assert len(found.hidden_states) == 4 + 2
+    assert [tuple(w.shape) for w in found.router_logits] == [(2, 9, 3)] * 2
+    with pytest.raises(ValueError, match="eager"):
+        model(ids, output_attentions=True)
+
+
+# Generation
+
+
+def greedy(model: GPTSanForCausalLM, ids: Tensor, new: int, **more: Any) -> tuple[Tensor, Tensor]:
+    """By full recomputes, without the model's help: the tokens [B, T + new] and the logits [new, B, V] that chose them."""
+    steps = []
+    for _ in range(new):
+        steps.append(logits(model, ids, **more)[:, -1])
+        ids = torch.cat([ids, steps[-1].argmax(-1, keepdim=True)], 1)
+        more |= {
+            name: torch.nn.functional.pad(more[name], (0, 1), value=value)
+            for name, value in (("attention_mask", 1), ("token_type_ids", 0))
+            if name in more
+        }
+    return ids, torch.stack(steps)
+
+
+WAYS = ["", "spout", "prefix", "spout prefix", "padding", "spout padding", "spout prefix padding", "spout all"]
+
+
+def asked(way: str, ids: Tensor, spout: Tensor) -> dict[str, Any]:
+    more: dict[str, Any] = {"spout": spout} if "spout" in way else {}
+    if "prefix" in way or "all" in way:
+        more["token_type_ids"] = types(*[1] * 9) if "all" in way else types(1, 1, 1, 1, 1, 0, 0, 0, 0)
+    if "padding" in way:
+        more["attention_mask"] = torch.ones_like(ids)
+        more["attention_mask"][0, :3] = 0
+    return more
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_generation_is_what_full_recomputes_give(model, ids, spout, way):
+    more = asked(way, ids, spout)
+    expected, scores = greedy(model, ids, 8, **more)
+    for cached in (True, False):
+        settings = {"use_cache": cached, "return_dict_in_generate": True, "output_logits": True}
+        found = model.generate(ids, max_new_tokens=8, do_sample=False, **settings, **more)
+        assert found.sequences.tolist() == expected.tolist()
+        torch.testing.assert_close(torch.stack(found.logits), scores, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS[:5])
+def test_beam_search_and_several_texts(model, ids, spout, way):
+    settings = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_scores": True} | asked(way, ids, spout)
+    found, full = (
+        model.generate(ids, num_beams=4, num_return_sequences=3, use_cache=cache, **settings) for cache in (True, False)
+    )
+    assert found.sequences.tolist() == full.sequences.tolist()
+    torch.testing.assert_close(found.sequences_scores, full.sequences_scores)
+    assert found.sequences.shape == (6, 15)
+    torch.manual_seed(0)
+    drawn = model.generate(ids, do_sample=True, num_return_sequences=3, **settings)
+    torch.manual_seed(0)
+    again = model.generate(ids, do_sample=True, num_return_sequences=3, use_cache=False, **settings)
+    assert drawn.sequences.tolist() == again.sequences.tolist()
+
+
+@pytest.mark.parametrize("way", ["", "spout", "spout padding"])
+def test_generation_goes_on_from_a_cache(model, ids, spout, way):
+    more, cache = asked(way, ids, spout), DynamicCache(config=model.config)
+    first = model.generate(ids, max_new_tokens=4, past_key_values=cache, **more)
+    assert cache.get_seq_length() == 9 + 3 + ("spout" in way)
+    if "attention_mask" in more:
+        more["attention_mask"] = torch.nn.functional.pad(more["attention_mask"], (0, 4), value=1)
+    again = model.generate(first, max_new_tokens=4, past_key_values=cache, **more)
+    assert again.tolist() == greedy(model, ids, 8, **asked(way, ids, spout))[0].tolist()
+
+
+def test_the_spout_is_ignored_once_the_cache_has_begun(model, ids, spout):
+    with torch.no_grad():
+        begun = model(ids[:, :6], spout=spout, use_cache=True)
+        rest = model(ids[:, 6:], spout=spout + 1, past_key_values=begun.past_key_values)
+        torch.testing.assert_close(rest.logits, model(ids, spout=spout).logits[:, 6:])
+        assert model(ids, logits_to_keep=2).logits.shape[1] == 2
+
+
+def test_the_padding_token_is_a_word_where_no_mask_is_given(model, ids):
+    """SEP, the padding token of the published model, stands at the end of each sentence."""
+    with_separator = ids.clone()
+    with_separator[:, 2] = model.config.pad_token_id
+    expected, _ = greedy(model, with_separator, 5)
+    assert model.generate(with_separator, max_new_tokens=5, do_sample=False).tolist() == expected.tolist()
+
+
+# Training
+
+
+def test_loss_is_of_the_next_token_plus_the_routers(ids):
+    model = build(router_z_coef=1e-3).train()
+    labels = ids.clone()
+    labels[:, :4] = -100
+    found = model(ids, labels=labels)
+    chosen = found.logits[:, 3:-1].log_softmax(-1).gather(2, ids[:, 4:, None])
+    torch.testing.assert_close(found.router_loss, 1e-2 * found.balance_loss + 1e-3 * found.z_loss)
+    torch.testing.assert_close(found.loss, -chosen.mean() + found.router_loss)
+    assert found.router_loss > 0
+    assert found.past_key_values is None
+    found.loss.backward()
+    assert model.model.blocks[0].feed_forward.mlp.router.classifier.weight.grad.any()
+    assert [name for name, p in model.named_parameters() if p.grad is None and ".spout." not in name] == []
+
+
+def kept_bytes(model: GPTSanForCausalLM, **inputs: Any) -> list[int]:
+    """Bytes kept for backward, weights aside: by the switch layers and what is before them, and by what follows."""
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept, part = [0, 0], 0
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[part] += tensor.nbytes * (tensor.untyped_storage().data_ptr() not in weights)
+        return tensor
+
+    def enter(*_: Any) -> None:
+        nonlocal part
+        part = 1
+
+    hook = model.model.blocks[1].register_forward_hook(enter)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(**inputs, labels=inputs["input_ids"])
+    hook.remove()
+    return kept
+
+
+def test_a_frozen_stack_keeps_nothing_for_backward(ids, spout):
+    model = build().train()
+    everything = kept_bytes(model, input_ids=ids)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = any(part in name for part in ("blocks.2", "blocks.3", "extra_position", "spout"))
+    frozen, above = kept_bytes(model, input_ids=ids)
+    assert everything[0] > 0
+    assert frozen == 0
+    assert above > 0
+    assert kept_bytes(model, input_ids=ids, spout=spout)[0] > 0  # the spout speaks to every layer
+
+
+def test_recomputed_blocks_have_the_same_gradients_and_keep_less(ids, spout):
+    model = build(router_jitter_noise=0.1).train()
+    inputs = {"input_ids": ids, "spout": spout, "token_type_ids": types(1, 1, 1, 0, 0, 0, 0, 0, 0)}
+
+    def gradients() -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        return torch.autograd.grad(model(**inputs, labels=ids).loss, tuple(model.parameters()))
+
+    plain, plain_bytes = gradients(), sum(kept_bytes(model, **inputs))
+    model.activation_checkpointing_enable()
+    torch.testing.assert_close(gradients(), plain)
+    assert sum(kept_bytes(model, **inputs)) < plain_bytes / 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_close(model, ids, spout, dtype):
+    found = logits(build().to(dtype), ids, spout=spout)
+    assert found.dtype == dtype
+    assert (found.float() - logits(model, ids, spout=spout)).abs().mean() < 0.05
+
+
+def test_fixture_is_small_and_of_this_recipe():
+    assert FIXTURE.stat().st_size < 100_000
+    assert set(np.load(FIXTURE)) == set(CASES)
+    assert np.load(FIXTURE)["plain"].shape == (2, LENGTH, SHAPE["vocab_size"])

@@ -1,0 +1,272 @@
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from course_lib.errors import CourseError
+from course_lib.gptsan import swe
+from course_lib.gptsan.cleaning import clean
+from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from hypothesis import example, given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from tests.gptsan.handmade import EMOJI, ENTRIES, SHOWN, ids_of, is_lossless, slow_encode, write
+
+ENCODING = swe.SubwordEncoding(ENTRIES, EMOJI, SHOWN)
+IDS = ids_of(ENTRIES)
+PIECES = [
+    *IDS,
+    *EMOJI,
+    *"　—−ǀ‖¡×゛½˙\u0300☃⛄漢字é\x00\r\n\t <>|",
+    "<B",
+    "R>",
+    "<|",
+    "byte1|>",
+    "\r\n",
+    "\ufe0f",
+    "\u20e3",
+    "😀😁",
+]
+TEXTS = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"])).map("".join)
+GOLDEN = "吾輩は猫である🐯。実は慶応(慶應)大学出身"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("handmade"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> GPTSanTokenizer:
+    return load_tokenizer(folder)
+
+
+def named(*tokens: str) -> list[int]:
+    return [IDS[token] for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("ている", ["てい", "る"]),  # the smaller id, not the longer entry
+        ("生まれ", ["生まれ"]),  # longer and smaller
+        ("大学生", ["大", "学生"]),
+        ("大學生", ["大", "学生"]),  # a spelling of the same entry
+        ("慶應", ["慶応"]),
+        (",", [","]),
+        ("a b　", ["a", "<SP>", "b", "<SP>"]),
+        ("\r\n\n\r\t", ["<BR>", "<BR>", "<BR>", "<TAB>"]),
+        ("—−ー", ["ー", "ー", "ー"]),
+        ("<BR><BR", ["<BR>", "<", "BR"]),  # the longest special at once; a broken one letter by letter
+        ("<a<", ["<", "a", "<"]),  # two characters from < on are no special: the smaller id
+        ("<a", ["<", "a"]),
+        ("<|q|><|q|", ["<|q|>", "<|q", "|"]),
+        ("<|byte65|>", ["<|byte65|>"]),
+        ("漢", ["<|byte230|>", "<|byte188|>", "<|byte162|>"]),
+        ("¡˙☃ǃ‖", ["<KIGOU>", "<KIGOU>", "<U2000U2BFF>", "<KIGOU>", "<U2000U2BFF>"]),
+        ("🐈‍⬛🐯(^_^)1️⃣", ["<|emoji4|>", "<|emoji4|>", "<|emoji12|>", "<|emoji10|>"]),
+    ],
+)
+def test_rules(text: str, tokens: list[str]) -> None:
+    assert ENCODING.encode_text(text) == named(*tokens)
+
+
+@pytest.mark.parametrize(
+    ("token", "first", "last"),
+    [("<KIGOU>", 0xA1, 0xBF), ("<KIGOU>", 0x1C0, 0x1C3), ("<KIGOU>", 0x2B9, 0x362), ("<U2000U2BFF>", 0x2000, 0x2BFF)],
+)
+def test_classes_of_symbols(token: str, first: int, last: int) -> None:
+    for code in (first, last):
+        assert ENCODING.encode_text(chr(code)) == slow_encode(chr(code)) == named(token)
+    for code in (first - 1, last + 1):
+        assert (
+            ENCODING.encode_text(chr(code))
+            == slow_encode(chr(code))
+            == [IDS[f"<|byte{b}|>"] for b in chr(code).encode()]
+        )
+
+
+@given(TEXTS)
+@example("<a<SP><|emoji")
+def test_same_ids_as_the_rules_told_slowly(text: str) -> None:
+    assert ENCODING.encode_text(text) == slow_encode(text)
+
+
+@given(TEXTS.filter(lambda text: is_lossless(text, ENCODING)))
+def test_decoding_inverts_encoding(text: str) -> None:
+    assert ENCODING.decode(ENCODING.encode_text(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "back"),
+    [
+        ("慶應", "慶応"), ("☃½", "‖ǀ"), ("🐈", "🐯"), ("❤️", "❤"), ("　", " "), ("\r\n\r", "\n\n"), ("—−", "ーー"), ("<SP>", " "),
+        ("<|endoftext|>", ""), ("<|byte227|>", "�"), ("\ud83d", "���"), ("犬", "犬"),
+    ],
+)  # fmt: skip
+def test_where_it_does_not(text: str, back: str) -> None:
+    assert ENCODING.decode(ENCODING.encode_text(text)) == back
+    assert text == "犬" or not is_lossless(text, ENCODING)
+
+
+def test_decoding_bags_bytes_and_classes() -> None:
+    bag, a, e3 = "<|bagoftoken|>", "a", "<|byte227|>"
+    assert ENCODING.decode(named(a, bag, "b")) == "aaab"  # three, as the original generates
+    assert ENCODING.decode(named(bag, a, bag, bag)) == "aaaaa"
+    assert ENCODING.decode(named(e3, "<|byte129|>", "<|byte130|>", e3, a)) == "あ�a"
+    assert ENCODING.decode(named("<BLOCK>", "<KIGOU>", "<U2000U2BFF>", "<URL>", "<|emoji4|>")) == "▀ǀ‖<URL>🐯"
+    for outside in (-1, len(ENTRIES)):
+        with pytest.raises(CourseError, match=f"id {outside}: not in a vocabulary of {len(ENTRIES)} entries"):
+            ENCODING.decode([outside])
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [  # as the original's clean_text gives them
+        ("見よhttps://a.jp/x?y=1、", "見よ<URL>、"),
+        ("ftp://a", "<URL>"),
+        ("a.b@c.d.e1@f", "<EMAIL><EMAIL>"),
+        ("名@x あ@", "名<EMAIL> あ@"),
+        ("03-1234-5678", "<TEL>"),
+        ("(03)1234-567", "<TEL>"),
+        ("2020年1月2日(木)", "<DATE>"),
+        ("1/2と12月31日10時", "<DATE>と<DATE>時"),
+        ("令和5年4月1日", "令和5年<DATE>"),
+        ("1,000円と12,345,678円(税込)", "<PRICE>と<PRICE>"),
+        ("3億2千万円と5千ドル", "<PRICE>と<PRICE>"),
+        ("1,2300,000円", "1,<PRICE>"),
+        ("10,00円 円 １２円", "10,<PRICE> <PRICE> １２<PRICE>"),
+        ("4560１２円", "<PRICE>"),
+        ("─│▀<BLOCK>■═", "<BLOCK>■<BLOCK>"),
+    ],
+)
+def test_cleaning(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+    assert ENCODING.encode_text(text, clean=True) == ENCODING.encode_text(cleaned)
+
+
+def test_cleaning_takes_no_powers_of_time() -> None:
+    for text in (
+        "1" * 100_000,
+        "123,4" * 20_000,
+        "1," * 3_000,
+        "a" * 300_000,
+        "a." * 100_000,
+        "千" * 3_000,
+        "2020/" * 3_000,
+    ):
+        clean(text)  # the original would not come back from the first
+
+
+def test_prefix_and_types(tokenizer: GPTSanTokenizer) -> None:
+    sot, seg, sep = tokenizer.sot, tokenizer.seg, tokenizer.sep
+    plain = tokenizer("大学です")
+    assert plain["input_ids"] == [sot, seg, *named("大", "学", "です")]
+    assert plain["token_type_ids"] == [1, 0, 0, 0, 0]
+    pair = tokenizer("です", prefix_text="大学")
+    assert pair["input_ids"] == [sot, *named("大", "学"), seg, *named("です")]
+    assert pair["token_type_ids"] == [1, 1, 1, 0, 0]
+    assert tokenizer.encode("です", prefix_text="大学") == tokenizer("大学", "です")["input_ids"] == pair["input_ids"]
+    for kind in (list, tuple):  # the port took lists for two texts
+        batch = tokenizer([kind(["大学", "です"]), kind(["", "る"])], padding=True)
+        assert batch["input_ids"] == [pair["input_ids"], [sep, sep, sot, seg, *named("る")]]
+        assert batch["token_type_ids"] == [[1, 1, 1, 0, 0], [0, 0, 1, 0, 0]]
+        assert batch["attention_mask"] == [[1] * 5, [0, 0, 1, 1, 1]]
+    assert tokenizer(["です", "る"], prefix_text=["大学", ""], padding=True)["input_ids"] == batch["input_ids"]
+    assert tokenizer.batch_decode(batch["input_ids"]) == ["大学です", "る"]
+    assert tokenizer("")["input_ids"] == [sot, seg]
+    assert tokenizer("大学です", max_length=4, truncation=True)["input_ids"] == plain["input_ids"][:4]
+    assert tokenizer("大", return_special_tokens_mask=True)["special_tokens_mask"] == [1, 1, 0]
+    assert tokenizer("大", add_special_tokens=False)["input_ids"] == named("大")
+
+
+@given(TEXTS)
+def test_the_class_encodes_as_the_bare_algorithm(tokenizer: GPTSanTokenizer, text: str) -> None:
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert ids == tokenizer.encode_text(text)
+    assert tokenizer.decode(ids) == ENCODING.decode(ids)
+
+
+def test_every_id_has_a_name_of_its_own(tokenizer: GPTSanTokenizer) -> None:
+    everything = list(
+        range(len(ENTRIES))
+    )  # the port counts lines that stand twice once, and an added token gets SEG's id
+    assert len(tokenizer) == tokenizer.vocab_size == len(ENTRIES)
+    assert tokenizer.convert_tokens_to_ids(tokenizer.convert_ids_to_tokens(everything)) == everything
+    assert tokenizer.decode([ENTRIES.index("犬")]) == "犬"
+    changed = pickle.loads(pickle.dumps(tokenizer))
+    changed.add_tokens(["[MASK]"])
+    assert changed.decode(changed("大[MASK]学")["input_ids"]) == "大[MASK]学"
+    assert changed.convert_tokens_to_ids("[MASK]") == len(ENTRIES)
+
+
+def test_saved_and_found_by_the_auto_class(tokenizer: GPTSanTokenizer, folder: Path, tmp_path: Path) -> None:
+    tokenizer.save_pretrained(tmp_path)
+    assert (tmp_path / "vocab.txt").read_bytes() == (folder / "vocab.txt").read_bytes()
+    config = tmp_path / "tokenizer_config.json"
+    for name in ("GPTSanTokenizer", "GPTSanJapaneseTokenizer"):  # ours, and what the published folder says
+        content = json.loads(config.read_text()) | {"tokenizer_class": name, "do_clean_text": True}
+        config.write_text(json.dumps(content))
+        again = AutoTokenizer.from_pretrained(tmp_path)
+        assert isinstance(again, GPTSanTokenizer)
+        assert again("大1/2")["input_ids"][2:] == named("大", "<DATE>")
+    config.unlink()
+    (tmp_path / "config.json").write_text('{"model_type": "gptsan-japanese"}')
+    assert isinstance(AutoTokenizer.from_pretrained(tmp_path), GPTSanTokenizer)
+    again.save_pretrained(tmp_path)  # over the files it was read from
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", b"", "vocab.txt: the file is empty"),
+        ("vocab.txt", None, "vocab.txt: no such file"),
+        ("vocab.txt", "日".encode("euc-jp"), "vocab.txt: not UTF-8 at byte 0"),
+        ("vocab.txt", b"a\n<BR>", "vocab.txt: 284 special entries are missing, the first is <SP>"),
+        ("emoji.json", None, "emoji.json: no such file"),
+        ("emoji.json", b"{", "emoji.json: not readable as JSON"),
+        ("emoji.json", b"\xff", "emoji.json: not UTF-8 at byte 0"),
+        ("emoji.json", b"[]", 'emoji.json: expected "emoji"'),
+        ("emoji.json", b'{"emoji": {"a": "<|emoji13|>"}, "emoji_inv": {}}', 'emoji.json: expected "emoji"'),
+        ("emoji.json", b'{"emoji": {}, "emoji_inv": {"<|emoji1|>": "a"}}', 'emoji.json: expected "emoji"'),
+        ("emoji.json", b'{"emoji": {"a": []}, "emoji_inv": {}}', 'emoji.json: expected "emoji"'),
+        ("tokenizer_config.json", b"{", "tokenizer_config.json: not readable as JSON"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json: expected a JSON object"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    damaged = write(tmp_path / "folder") / name
+    damaged.unlink(missing_ok=True)
+    if content is not None:
+        damaged.write_bytes(content)
+    with pytest.raises(CourseError) as caught:
+        load_tokenizer(tmp_path / "folder")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_last_line_end_is_no_entry(tmp_path: Path) -> None:
+    for end in ("\n", "\r\n"):
+        folder = write(tmp_path)
+        text = (folder / "vocab.txt").read_text(encoding="utf8")
+        (folder / "vocab.txt").write_bytes((text + "\n").replace("\n", end).encode())
+        assert load_tokenizer(folder).swe.entries == ENTRIES
+
+
+@pytest.mark.skipif(
+    "COURSE_GPTSAN_VOCAB" not in os.environ, reason="COURSE_GPTSAN_VOCAB names no folder with the published vocabulary"
+)
+def test_golden_values_of_the_published_vocabulary() -> None:
+    published = load_tokenizer(Path(os.environ["COURSE_GPTSAN_VOCAB"]))
+    first = [34347, 31459, 30647, 31448, 25, 30659, 35729, 35676]
+    rest = [32417, 30647, 17750, 35589, 17750, 35590, 321, 1281]
+    assert len(published) == 36000
+    assert published(GOLDEN)["input_ids"] == [35993, 35998, *first, *rest]
+    pair = published("実は慶応(慶應)大学出身", prefix_text="吾輩は猫である🐯。")
+    assert pair["input_ids"] == [35993, *first, 35998, *rest]
+    assert pair["token_type_ids"] == [1] * 9 + [0] * 9
+    assert published.decode(pair["input_ids"]) == GOLDEN.replace("慶應", "慶応")
+    assert [getattr(published, name) for name in swe.NAMED] == list(range(35993, 36000))
+    assert [published.swe.ids[token] for token in swe.SPECIALS] == list(range(35715, 36000))

@@ -1,0 +1,103 @@
+from pathlib import Path
+
+import pytest
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan import vocabulary
+from course_lib.gptsan.emoji import emoji_tables
+from course_lib.gptsan.swe import EMOJI, SPECIALS
+from course_lib.gptsan.tokenizer import load_tokenizer
+from course_lib.gptsan.vocabulary import ALWAYS, build_vocabulary
+
+LEAST = len(SPECIALS) + len(ALWAYS)
+TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學の犬　😀", "ねている犬 <b>5円</b> 2023年2023年"]
+
+
+def test_the_entries_that_save_most_come_first(tmp_path: Path) -> None:
+    counts = build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v")
+    lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
+    assert counts.texts == 3
+    assert counts.characters == sum(map(len, TEXTS))
+    assert counts.entries == len(lines) == LEAST + 12
+    assert lines[-len(SPECIALS) :] == list(SPECIALS)
+    assert lines[0] == "ている"  # 3 times, 2 tokens saved each; てい saves 3
+    long = lines[: counts.substrings]
+    assert "いてい" not in lines
+    assert all(len(line.split(",")[0]) > 1 for line in long)
+    assert all(len(line.split(",")[0]) == 1 or line == "," for line in lines[counts.substrings : -len(SPECIALS)])
+    assert counts.substrings + counts.single + len(SPECIALS) == counts.entries
+
+
+def test_old_forms_are_spellings_of_the_new(tmp_path: Path) -> None:
+    build_vocabulary(TEXTS, LEAST + 20, tmp_path / "v")
+    tokenizer = load_tokenizer(tmp_path / "v")
+    assert "大学,大學" in tokenizer.swe.entries
+    assert tokenizer.encode_text("大學") == tokenizer.encode_text("大学")
+    assert tokenizer.decode(tokenizer.encode_text("大學の猫😀5,000<b>")) == "大学の猫😀5,000<b>"
+    assert len(tokenizer.encode_text("ねている")) == 2
+
+
+def test_no_entry_of_three_that_its_first_two_always_beat(tmp_path: Path) -> None:
+    build_vocabulary(
+        ["猫かな 猫かに 犬かな"] * 2, LEAST + 8, tmp_path / "v"
+    )  # 猫か: 4 × 1, 猫かな: 2 × 2; 犬か: 2 × 1, 犬かな: 2 × 2
+    lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
+    assert "犬かな" in lines and "猫か" in lines and "猫かな" not in lines
+
+
+def test_same_texts_same_files(tmp_path: Path) -> None:
+    for name in "ab":
+        build_vocabulary(iter(TEXTS), LEAST + 10, tmp_path / name)
+    for file in ("vocab.txt", "emoji.json", "tokenizer_config.json", "preparation.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("texts", "size", "error", "message"),
+    [
+        (TEXTS, LEAST, UsageError, f"size: {LEAST} is too small; allowed: more than {LEAST}"),
+        (TEXTS, 36000, UsageError, "size: 36000 is more than these texts fill; allowed: up to "),
+        ([], LEAST + 1, CourseError, "there is no text to build a vocabulary from"),
+        (["", ""], LEAST + 1, CourseError, "there is no text to build a vocabulary from"),
+    ],
+)
+def test_refusals_leave_the_earlier_product(
+    tmp_path: Path, texts: list[str], size: int, error: type[CourseError], message: str
+) -> None:
+    build_vocabulary(TEXTS, LEAST + 5, tmp_path / "v")
+    before = (tmp_path / "v" / "vocab.txt").read_bytes()
+    with pytest.raises(error, match=message) as caught:
+        build_vocabulary(texts, size, tmp_path / "v")
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "v" / "vocab.txt").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["v"]
+
+
+def test_the_size_it_allows_is_possible(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        build_vocabulary(TEXTS, 36000, tmp_path / "v")
+    most = int(str(caught.value).split()[-1])
+    assert build_vocabulary(TEXTS, most, tmp_path / "v").entries == most
+
+
+def test_memory_is_bounded_by_forgetting_the_rarest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "ROOM", 20)
+    build_vocabulary(TEXTS * 5, LEAST + 3, tmp_path / "v")
+    assert (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").startswith("ている\n")
+    with pytest.raises(UsageError) as caught:
+        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v")
+    monkeypatch.undo()
+    with pytest.raises(UsageError) as all_counted:
+        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v")
+    assert int(str(caught.value).split()[-1]) < int(str(all_counted.value).split()[-1])
+
+
+def test_emoji() -> None:
+    tables = emoji_tables()
+    emoji, shown = tables["emoji"], tables["emoji_inv"]
+    assert tuple(shown) == EMOJI
+    assert {emoji[shown[token]] for token in EMOJI} == set(EMOJI)
+    assert all(emoji[shown[token]] == token for token in EMOJI)
+    texts = list(emoji)
+    assert not [t for i, t in enumerate(texts) for later in texts[i + 1 : i + 40] if t != later and t in later]
+    assert len({emoji[text] for text in ("👍", "👍🏽", "🤚")}) == 1
+    assert not emoji.keys() & set("★☆♪○●→。、a1")
