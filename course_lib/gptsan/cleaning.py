@@ -1,9 +1,9 @@
 """What the original replaces by one token each before it encodes running text: addresses, numbers to call, dates, prices, drawn boxes.
 
 The rules are those of the original (tanreinama/GPTSAN, encode_swe.py) with its oddities: `円` alone is a price, `1/2` a date, a long
-number a telephone. Written so that none of them needs more than linear time on ordinary text: the original's rule for prices doubles its
-time with every digit, its rule for mail takes a minute for a megabyte of letters. Its second rule for dates (with an era) is left out: the
-first has always taken its month before.
+number a telephone. Written so that none of them needs more than linear time on ordinary text: the original's rule for mail takes 0.6 s for a
+run of 20 000 letters and four times as long for twice as many, its rule for prices doubles its time with every pair of digits of different
+width. Its second rule for dates (with an era) is left out: the first has always taken its month before.
 """
 
 import re
@@ -17,11 +17,12 @@ DATE = re.compile(
     r"(?:(?:0?[1-9]|[12][0-9]|3[01])日?)*"
     r"(?:\d{1,2}|:|\d{1,2}時|\d{1,2}分|\([日月火水木金土]\)|[㈰㈪㈫㈬㈭㈮㈯])*"
 )
-_NUMBER = r"(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9](?:(?![1-9])\d)*|0)*+"  # digits, with commas between threes; never gives a digit back
-PRICE = re.compile(
-    rf"(?:{_NUMBER}億)*+(?:{_NUMBER}万)*+(?:{_NUMBER}千)*+{_NUMBER}"
-    r"(?:(?:千万|千|万)?(?:円|ドル|ユーロ))+(?:\(税[込抜]\)|\+tax)*"
+_CURRENCY = r"(?:円|ドル|ユーロ)(?:(?:千万|[千万])?(?:円|ドル|ユーロ))*(?:\(税[込抜]\)|\+tax)*"
+MONEY = re.compile(rf"([\d,億万千]++)({_CURRENCY})?|{_CURRENCY}")
+_DIGITS = (
+    r"(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9](?:(?![1-9])\d)*|0)*+"  # with commas between threes; never gives a digit back
 )
+AMOUNT = re.compile(rf"(?:{_DIGITS}億)*+(?:{_DIGITS}万)*+(?:{_DIGITS}千)*+{_DIGITS}万?\Z")
 BLOCK = re.compile(r"(?:[\u2500-\u259f]|<BLOCK>)+")
 
 
@@ -30,6 +31,15 @@ def clean(text: str) -> str:
     text = URL.sub("<URL>", text)
     *before, rest = MAIL_DOMAIN.split(text)
     text = "".join(piece.rstrip(MAIL_NAME) + "<EMAIL>" for piece in before) + rest
-    for pattern, token in (TEL, "<TEL>"), (DATE, "<DATE>"), (PRICE, "<PRICE>"), (BLOCK, "<BLOCK>"):
-        text = pattern.sub(token, text)
-    return text
+    text = DATE.sub("<DATE>", TEL.sub("<TEL>", text))
+    return BLOCK.sub("<BLOCK>", MONEY.sub(_price, text))
+
+
+def _price(match: re.Match[str]) -> str:
+    """`<PRICE>` for a currency and what before it is a well-formed amount; a number without a currency as it is."""
+    number = match[1] or ""
+    if number and not match[2]:
+        return number
+    amount = AMOUNT.search(number)  # the longest; at the least the empty one
+    assert amount is not None
+    return number[: amount.start()] + "<PRICE>"

@@ -38,6 +38,14 @@ class ShapeConfig:
     num_heads: int = setting(16, "attention heads; divides d_model", ge=1, le=1024)
     num_experts: int = setting(16, "experts of a switch layer", ge=1, le=4096)
 
+    embedding_init_std: float = setting(0.02, "standard deviation of new embeddings", gt=0, le=10)
+    spout_init_std: float = setting(
+        0.01,
+        "standard deviation of a new spout's weights; below 1/√d_spout its eight layers pass on next to nothing",
+        gt=0,
+        le=10,
+    )
+
     @model_validator(mode="after")
     def _heads(self) -> "ShapeConfig":
         if self.d_model % self.num_heads:

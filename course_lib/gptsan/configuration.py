@@ -59,6 +59,10 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
 
+    # Standard deviations of a new model, the original's; eight layers of tanh at 0.01 pass next to nothing of a narrow spout.
+    embedding_init_std: float | int = 0.02
+    spout_init_std: float | int = 0.01
+
     @property
     def num_layers(self) -> int:
         """Switch layers and extra layers together."""

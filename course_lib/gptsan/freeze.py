@@ -3,19 +3,27 @@
 import json
 import re
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, Protocol
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.config import BASE, GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 EXTRA_POSITIONS, SPOUT = "model.extra_position_embeddings.weight", "model.spout."
 
 
-def frozen_names(settings: GptsanConfig, shape: GPTSanConfig, names: list[str]) -> set[str]:
+class Shape(Protocol):
+    """A GPTSanConfig, or the ShapeConfig of a new one."""
+
+    @property
+    def num_switch_layers(self) -> int:
+        """Layers below the extra ones."""
+
+
+def frozen_names(settings: GptsanConfig, shape: Shape, names: list[str]) -> set[str]:
     """Those of a model's parameter `names` that stay: model.ignore, and the spout where nothing feeds it.
 
     Raises UsageError for a name in the list that the model does not have, and if nothing is left to train.
@@ -37,7 +45,7 @@ def frozen_names(settings: GptsanConfig, shape: GPTSanConfig, names: list[str]) 
     return frozen
 
 
-def is_extra(name: str, shape: GPTSanConfig) -> bool:
+def is_extra(name: str, shape: Shape) -> bool:
     """Whether a parameter belongs to an extra layer, to the extra positions or to the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
@@ -54,19 +62,21 @@ def read_ignore(path: Path) -> set[str]:
     return set(content)
 
 
-def freeze(model: nn.Module, names: set[str]) -> None:
+def freeze(model: "nn.Module", names: set[str]) -> None:
     """Takes the gradients from the named parameters, and lets a checkpoint without them be loaded."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in names)
 
-    def tolerate(_module: nn.Module, keys: torch.nn.modules.module._IncompatibleKeys) -> None:
+    def tolerate(_module: object, keys: Any) -> None:
         keys.missing_keys[:] = [key for key in keys.missing_keys if key not in names]
 
     model.register_load_state_dict_post_hook(tolerate)  # type: ignore[no-untyped-call]
 
 
-def digests(model: nn.Module) -> dict[str, int]:
+def digests(model: "nn.Module") -> dict[str, int]:
     """A digest of the bits of each frozen parameter (of this rank's shard under ZeRO-3), computed where it lies."""
+    import torch
+
     found = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

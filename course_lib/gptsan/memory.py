@@ -1,8 +1,8 @@
 """What of a GPTSAN lies in memory and how much work it is, for the planner of chapter 4.
 
 Importing this module makes `course_lib.pretrain.memory.sizes` know the settings of `course gptsan train`. Parameters are exact; activations and
-logits are formulas: tests/gptsan/test_memory.py holds both against PyTorch. A layer counts as trained if any of its parameters is. What an
-expert drops for want of capacity, and positions that learn nothing, are counted as if they were not: the figures are on the safe side.
+logits are formulas: tests/gptsan/test_memory.py holds both against PyTorch. A layer counts as trained if any of its parameters is. On
+the safe side: all tokens find room at an expert, and all positions learn.
 """
 
 import json
@@ -48,8 +48,8 @@ def tensors(shape: ShapeConfig) -> Iterator[tuple[str, int]]:
         yield from _with_bias(f"{attention}.norm", h, h)
         if layer < shape.num_switch_layers:
             yield f"{feed}.mlp.router.classifier.weight", shape.num_experts * h
-            for expert in range(shape.num_experts):
-                yield from ((f"{feed}.mlp.experts.expert_{expert}.{part}.weight", h * shape.d_ff) for part in ("wi", "wo"))
+            experts = [f"{feed}.mlp.experts.expert_{expert}" for expert in range(shape.num_experts)]
+            yield from ((f"{expert}.{part}.weight", h * shape.d_ff) for expert in experts for part in ("wi", "wo"))
             yield f"{feed}.soft_bypass_mlp.weight", h * h
         else:
             yield from _with_bias(f"{feed}.mlp.wi", h * shape.d_ext, shape.d_ext)
@@ -103,8 +103,8 @@ class _Run:
     def __init__(self, settings: GptsanConfig, shape: ShapeConfig, length: int, trained: set[str]) -> None:
         self.settings, self.shape, self.trained = settings, shape, trained
         self.layers = shape.num_switch_layers + shape.num_ext_layers
-        self.samples, self.length = settings.batch.micro_size, length
-        self.tokens, self.slots = self.samples * length, length + (settings.spout.mode != "none")
+        self.length, self.slots = length, length + (settings.spout.mode != "none")
+        self.tokens = settings.batch.micro_size * length
         self.width = BYTES[settings.precision.dtype]
         self.stream = self.width * self.tokens * shape.d_model  # bytes of a tensor [B, T, d_model]
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(self.layers)]
@@ -146,7 +146,7 @@ class _Run:
         if learns and (jitter or self.width < 4):
             router += full  # its input
         hidden = self.width * self.tokens * self.shape.d_ff
-        streams = 4 + 2 * learns  # experts' output, the same by its gate, tanh, the norm's input; x, and x in the experts' order
+        streams = 4 + 2 * learns  # experts' output, the gated one, tanh, the norm's input; x, x in the experts' order
         small = 12 * experts + 20 + 6 * self.width  # probabilities three times, indices, gates, the norms' statistics
         return streams * self.stream + hidden + router + small * self.tokens
 
@@ -159,14 +159,14 @@ class _Run:
         if self.settings.model.recompute == "full":
             router = 12 * self.tokens * self.shape.num_experts * self.shape.num_switch_layers
             return (self.layers + 3) * self.stream + self.tokens * self.slots + router
-        ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])  # the swish's input; projection's, head's
+        ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])  # inputs of swish, projection, head
         return sum(map(self.kept, range(self.layers))) + ends * self.stream
 
     def block(self) -> int:
         """What a layer needs in the backward pass besides what was kept: gradients of its tensors, and what it computes again."""
         shape, again, needs = self.shape, self.settings.model.recompute == "full", [0]
         for layer in range(self.first, self.layers):
-            wide = shape.d_ff // shape.num_experts if layer < shape.num_switch_layers else shape.d_ext  # of one expert at a time
+            wide = shape.d_ext if layer >= shape.num_switch_layers else shape.d_ff // shape.num_experts  # one at a time
             kept = self.kept(layer) - self.stream if again else 0
             needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.stream, self._core()))
         return max(needs)
@@ -191,4 +191,5 @@ class _Run:
 
     def _below(self, layer: int) -> bool:
         """Whether what goes into a layer is trained."""
-        return self._has(*EMBEDDINGS) if layer == 0 else layer == self.shape.num_switch_layers and self._has(EXTRA_POSITIONS)
+        extra = layer == self.shape.num_switch_layers and self._has(EXTRA_POSITIONS)
+        return extra or (layer == 0 and self._has(*EMBEDDINGS))

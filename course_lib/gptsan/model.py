@@ -107,6 +107,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model)
+        self.embed_tokens.init_std = config.embedding_init_std
         self.position_embeddings = PositionTable(config, std=0.01)
         self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.num_layers)])
         if config.num_ext_layers:
@@ -257,8 +258,9 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
 
 def spout_network(config: GPTSanConfig) -> nn.Sequential:
     """Eight times linear and tanh, then to a key and a value in each layer: [B, d_spout] → [B, L·2·H]."""
-    hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=0.01), nn.Tanh())]
-    return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=0.01))
+    std = config.spout_init_std
+    hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=std), nn.Tanh())]
+    return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=std))
 
 
 def token_positions(length: int, past: int, device: torch.device, attention_mask: Tensor | None) -> Tensor:

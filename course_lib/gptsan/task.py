@@ -9,7 +9,7 @@ from typing_extensions import override
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.gptsan import swe
+from course_lib.gptsan import memory, swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
 from course_lib.pretrain.config import ResolvedBatch
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from course_lib.pretrain.trainer import RunTrainer
 
 TOKENIZER = (*NAMES, "emoji.json")
+
+
+assert memory  # imported so that the planner knows these settings
 
 
 class Gptsan(Task):
@@ -151,12 +154,18 @@ class Gptsan(Task):
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
         shape._attn_implementation = settings.model.attention
         if settings.model.checkpoint:
-            model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(settings.model.checkpoint, config=shape, dtype=dtype)
+            model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(
+                settings.model.checkpoint, config=shape, dtype=dtype
+            )
         else:
             model = GPTSanForCausalLM(shape)
         freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.activation_checkpointing_enable()
+            for block in model.model.blocks if settings.spout.mode == "none" else ():
+                if any(parameter.requires_grad for parameter in block.parameters()):
+                    break
+                setattr(block, "gradient_checkpointing", False)  # noqa: B010  nothing flows back to here: nothing to compute again
         return model
 
     @override

@@ -134,11 +134,9 @@ def find_prefix(source: Path) -> Path:
 
 
 def crc32c(data: Any) -> int:
-    """CRC32C of a buffer: google-crc32c's where that is installed (10 GB/s), else TensorBoard's in plain Python (5 MB/s)."""
-    try:
-        from google_crc32c import extend
-    except ImportError:
-        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc_update as extend
+    """CRC32C of a buffer, at about 10 GB/s."""
+    from google_crc32c import extend
+
     crc = 0
     for at in range(0, len(data), CHUNK):
         crc = extend(crc, bytes(data[at : at + CHUNK]))

@@ -11,11 +11,11 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from tensorboard.compat.tensorflow_stub import errors  # type: ignore[import-untyped]
-from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New  # type: ignore[import-untyped]
-from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from tensorboard.compat.tensorflow_stub import errors
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from course_lib.errors import CourseError
 

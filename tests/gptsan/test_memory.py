@@ -1,13 +1,16 @@
 """The planner's GPTSAN against the model: parameters to the last one, allocations of PyTorch, and what the verb says."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from course_lib.cli import main
 from course_lib.config import build, to_dict
+from course_lib.errors import CourseError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig, ShapeConfig
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -16,8 +19,9 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.pretrain import planner
-from course_lib.pretrain.memory import GB, sizes
+from course_lib.pretrain.memory import sizes
 
+from tests.pretrain import ranks
 from tests.pretrain.test_planner import allocated
 
 SMALL = {
@@ -25,7 +29,7 @@ SMALL = {
     "num_ext_layers": 2, "num_heads": 4, "num_experts": 4,
 }  # fmt: skip
 SAMPLES, LENGTH = 4, 128
-CASES = {"extra": ("base", "none"), "spout": ("base", "onehot"), "all": (None, "none"), "all and spout": (None, "onehot")}
+CASES = {"extra": ("base", "none"), "spout": ("base", "onehot"), "all": (None, "uniform")}  # what is trained
 
 
 def settings(ignore=None, spout="none", shape=SMALL, **sections):
@@ -96,10 +100,10 @@ def test_shape_and_frozen_names_of_a_checkpoint(tmp_path):
     found, same = sizes(given), sizes(settings("base", shape=shape))
     assert found.parameters == same.parameters and found.length == 129
     assert 3 * sum(size for size, _ in found.trained) == sum(size for size, _ in same.trained) - 129 * 64
-    assert found.activations < 0.4 * same.activations  # one layer instead of three, and the layers below it keep nothing
+    assert found.activations < 0.4 * same.activations  # one layer instead of three; those below it keep nothing
     assert found.flops_per_token < same.flops_per_token
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(memory.CourseError, match="no GPTSAN"):
+    with pytest.raises(CourseError, match="no GPTSAN"):
         sizes(given)
 
 
@@ -111,7 +115,7 @@ def built(given):
     model = GPTSanForCausalLM(shape).to({"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision.dtype]).train()
     freeze(model, frozen_names(given, shape, [name for name, _ in model.named_parameters()]))
     if given.model.recompute == "full":
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": False})
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     return model
@@ -121,7 +125,7 @@ def built(given):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("attention", "recompute", "vocabulary"),
-    [("sdpa", "none", 1500), ("sdpa", "full", 1500), ("eager", "none", 100), ("eager", "full", 100), ("sdpa", "none", 100), ("sdpa", "full", 100)],
+    [("sdpa", "none", 100), ("eager", "none", 100), ("sdpa", "full", 100), ("sdpa", "full", 1500)],
 )
 def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute, vocabulary, case, dtype):
     ignore, mode = CASES[case]
@@ -143,6 +147,81 @@ def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute,
     kept, _, loss = allocated(forward)
     del loss
     _, peak, _ = allocated(lambda: forward().backward())
-    off = (kept / (planned.activations + planned.logits * 8 / memory.LOGIT_BYTES), peak / (planned.activations + max(planned.logits, planned.block)))
-    print("OFF", attention, recompute, vocabulary, case, dtype, *(f"{x:.3f}" for x in off))
-    assert off == pytest.approx((1, 1), abs=0.9)
+    again = (
+        recompute == "full" and vocabulary == 100
+    )  # then nearly all that is kept is small, and the peak is one layer
+    assert kept == pytest.approx(
+        planned.activations + planned.logits * 8 / memory.LOGIT_BYTES, rel=0.09 if again else 0.02
+    )
+    expected = planned.activations + max(planned.logits, planned.block)
+    assert (0.8 if again or attention == "eager" else 0.98) * expected < peak < (1.05 if again else 1.01) * expected
+
+
+def test_states_with_frozen_parameters_are_those_of_deepspeed_to_the_byte(monkeypatch):
+    shape = dict(zip(SMALL, (61, 17, 15, 35, 27, 5, 2, 2, 3, 3), strict=True))  # odd: padding shows
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    said = ranks.launch(Path(__file__).with_name("measure_states.py"), json.dumps(shape))
+    measured = [json.loads(line) for line in re.findall(r"^MEASURED (.*)$", said, re.MULTILINE)]
+    assert len(measured) == 2 and len(measured[0]) == 2
+    for first, second in zip(*measured, strict=True):
+        stage, dtype, _ = first
+        zero = {"stage": stage, "stage3_param_persistence_threshold": 100}
+        planned = planner.plan(settings("base", "onehot", shape, precision={"dtype": dtype}, zero=zero), 2).parts
+        for part in ("weights", "gradients", "optimizer"):
+            assert planned[part] == max(first[2][part], second[2][part]), (stage, dtype, part)
+
+
+def test_what_fits_the_published_model():
+    for layers, samples, ignore, fitting in (
+        (2, 4, "base", (16, 24, 40, 80, 141)),
+        (14, 2, "base", (16, 24, 40, 80, 141)),
+        (14, 4, "base", (24, 40, 80, 141)),
+        (2, 1, None, (80, 141)),
+        (14, 1, None, (80, 141)),
+    ):
+        fits = planner.what_fits(published(layers, ignore, batch={"micro_size": samples}), 1)
+        assert tuple(fit.card for fit in fits if fit.fits) == fitting
+    totals = {
+        (p.settings.zero.stage, p.settings.model.recompute): p.total
+        for p in planner.grid(published(14, "base", "onehot"))
+    }
+    assert len(totals) == 8 and all(totals[stage, "full"] < totals[stage, "none"] for stage in range(4))
+
+
+def course(capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    said = capsys.readouterr()
+    return end.value.code, said.out, said.err
+
+
+def test_the_verb_knows_both_models(tmp_path, capsys):
+    file = tmp_path / "stage.yaml"
+    file.write_text("model: {shape: {num_ext_layers: 14}, ignore: base}\nbatch: {micro_size: 4}\n")
+    code, said, _ = course(capsys, "memory", "-c", file)
+    lines = said.splitlines()
+    assert code == 0 and lines[0].startswith(
+        "2,960,235,520 parameters (177,600,512 trained, 2,782,635,008 frozen), 1 GPU"
+    )
+    assert (
+        len([line for line in lines if line.split()[1:2] in (["none"], ["full"])]) == 7
+    )  # and the chosen one, after a >
+    assert "16 GB: does not fit; model.recompute=full → " in said and "core_attn" not in said
+    code, said, _ = course(capsys, "memory", "-c", file, "--gpus", 2, "--set", "spout.mode=onehot", "--json")
+    report = json.loads(said)
+    assert code == 0 and (report["ranks"], len(report["grid"])) == (2, 8)
+    assert report["parameters"] == 2_960_235_520 and report["frozen"] == 2_778_964_992 - 8 * 128**2 - 128 * 20 * 1024
+    code, said, _ = course(capsys, "memory", "-c", "gpt2-125m.yaml")
+    assert code == 0 and "core_attn" in said and "frozen" not in said
+
+
+def test_a_wrong_file_is_one_line(tmp_path, capsys):
+    for content, complaint in (
+        ("spout: {mode: louder}", "spout.mode"),
+        (f"model: {{checkpoint: {tmp_path}/nothing}}", "config.json"),
+        ("model: {shape: {d_spout: 0}, ignore: base}", "leaves nothing to train"),
+        ("no: [yaml", "not readable as YAML"),
+    ):
+        (tmp_path / "run.yaml").write_text(content)
+        code, _, said = course(capsys, "memory", "-c", tmp_path / "run.yaml")
+        assert code in (1, 2) and complaint in said and said.count("\n") == 1

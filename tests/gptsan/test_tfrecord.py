@@ -60,7 +60,7 @@ def test_every_cut_is_noticed(file: Path) -> None:
 
 
 def test_a_record_of_something_else(file: Path) -> None:
-    from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
     with open(file, "wb") as out:
         RecordWriter(out).write(b"no message")

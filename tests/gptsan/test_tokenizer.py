@@ -157,7 +157,7 @@ def test_cleaning_takes_no_powers_of_time() -> None:
         "千" * 3_000,
         "2020/" * 3_000,
     ):
-        clean(text)  # the original would not come back from the first
+        clean(text)  # the original would not come back
 
 
 def test_prefix_and_types(tokenizer: GPTSanTokenizer) -> None:

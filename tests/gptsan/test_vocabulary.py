@@ -38,7 +38,7 @@ def test_old_forms_are_spellings_of_the_new(tmp_path: Path) -> None:
 
 def test_no_entry_of_three_that_its_first_two_always_beat(tmp_path: Path) -> None:
     build_vocabulary(
-        ["猫かな 猫かに 犬かな"] * 2, LEAST + 8, tmp_path / "v"
+        ["猫かな 猫かに 犬かな"] * 2, LEAST + 10, tmp_path / "v"
     )  # 猫か: 4 × 1, 猫かな: 2 × 2; 犬か: 2 × 1, 犬かな: 2 × 2
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
     assert "犬かな" in lines and "猫か" in lines and "猫かな" not in lines
