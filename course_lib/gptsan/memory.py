@@ -153,13 +153,12 @@ class _Run:
     def activations(self) -> int:
         """What the forward pass keeps [bytes], from the embedding to the head's input.
 
-        With recompute the input of each layer, frozen or not (torch's checkpoint lets go of it when Python collects garbage), the last
-        one's output, and one mask.
+        With recompute the input of each layer that gradients flow to, and one mask.
         """
-        if self.settings.model.recompute == "full":
-            router = 12 * self.tokens * self.shape.num_experts * self.shape.num_switch_layers
-            return (self.layers + 3) * self.stream + self.tokens * self.slots + router
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])  # inputs of swish, projection, head
+        if self.settings.model.recompute == "full":
+            router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
+            return (self.layers - self.first + ends) * self.stream + self.tokens * self.slots + router
         return sum(map(self.kept, range(self.layers))) + ends * self.stream
 
     def block(self) -> int:

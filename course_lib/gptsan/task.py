@@ -161,11 +161,7 @@ class Gptsan(Task):
             model = GPTSanForCausalLM(shape)
         freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
-            model.activation_checkpointing_enable()
-            for block in model.model.blocks if settings.spout.mode == "none" else ():
-                if any(parameter.requires_grad for parameter in block.parameters()):
-                    break
-                setattr(block, "gradient_checkpointing", False)  # noqa: B010  nothing flows back to here: nothing to compute again
+            recompute(model)
         return model
 
     @override
@@ -176,3 +172,14 @@ class Gptsan(Task):
         settings = self.settings
         arguments = begin(settings, batch, self.steps(batch), settings.data.reader_workers)
         return GptsanTrainer(settings, batch, arguments, self.build(), self.split())
+
+
+def recompute(model: "GPTSanForCausalLM") -> None:
+    """Lets the backward pass compute each layer again; those that nothing flows back to keep nothing anyway."""
+    model.activation_checkpointing_enable()
+    model.disable_input_require_grads()  # else gradients would flow through all that is frozen
+    spout = any(parameter.requires_grad for name, parameter in model.named_parameters() if "spout" in name)
+    for block in model.model.blocks:
+        if spout or any(parameter.requires_grad for parameter in block.parameters()):
+            return
+        setattr(block, "gradient_checkpointing", False)  # noqa: B010
