@@ -31,6 +31,7 @@ CHAPTERS = (
     Chapter(2, "japanese", "02_normalize_and_segment", "Normalization and segmentation"),
     Chapter(3, "subword", "03_tokenizers", "Tokenizers"),
     Chapter(4, "pretrain", "04_gpt2_zero2_pretraining", "GPT-2 pretraining with DeepSpeed ZeRO-2"),
+    Chapter(5, "gptsan", "05_gptsan_extra_stage", "GPTSAN: extra stage and spout"),
 )
 
 

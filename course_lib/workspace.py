@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from course_lib import __version__, chapters, config, files
 from course_lib.errors import UsageError
-from course_lib.paths import data as data  # part of the public face: workspace.data(…)
+from course_lib.paths import REPOSITORY, data as data  # part of the public face: workspace.data(…)
 from course_lib.paths import root as root
 from course_lib.step import Step
 
@@ -171,7 +171,9 @@ def _code_digest(step: Step) -> dict[str, str]:
 
 
 def _key(source: Path | str) -> str:
-    return source if isinstance(source, str) else source.name
+    if isinstance(source, str):
+        return source
+    return str(source.relative_to(REPOSITORY)) if source.is_relative_to(REPOSITORY) else source.name
 
 
 def _fingerprint(name: str) -> str:

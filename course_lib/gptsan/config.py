@@ -134,3 +134,22 @@ class GptsanConfig:
                 f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
             )
         return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class VocabularyConfig:
+    """The vocabulary of a base that is trained from scratch."""
+
+    size: int = setting(4000, "entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
+
+
+@dataclass(frozen=True, config=STRICT)
+class RecipeConfig:
+    """What a profile says of this chapter."""
+
+    checkpoint: str | None = setting(
+        None, "a ready base: a folder, or a name on the Hugging Face Hub; unset: one is trained on the corpus"
+    )
+    base: str = setting("gptsan-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
+    extra_layers: int = setting(1, "layers of the extra stage", ge=1, le=1024)
+    extra: str = setting("gptsan-tiny-extra.yaml", "run that trains the extra stage on the classes")

@@ -42,11 +42,11 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
     router_loss: Tensor | None = None  # both by their coefficients; part of `loss`
 
 
-class PositionTable(nn.Embedding):
-    """One vector per position, initialised as Normal(0, std): [positions] → [positions, H]."""
+class Table(nn.Embedding):
+    """One vector per token or position, initialised as Normal(0, std): [...] → [..., H]."""
 
-    def __init__(self, config: GPTSanConfig, std: float) -> None:
-        super().__init__(config.max_position_embeddings, config.d_model)
+    def __init__(self, rows: int, width: int, std: float) -> None:
+        super().__init__(rows, width)
         self.init_std = std
 
 
@@ -106,12 +106,11 @@ class GPTSanModel(GPTSanPreTrainedModel):
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model)
-        self.embed_tokens.init_std = config.embedding_init_std
-        self.position_embeddings = PositionTable(config, std=0.01)
+        self.embed_tokens = Table(config.vocab_size, config.d_model, config.embedding_init_std)
+        self.position_embeddings = Table(config.max_position_embeddings, config.d_model, 0.01)
         self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.num_layers)])
         if config.num_ext_layers:
-            self.extra_position_embeddings = PositionTable(config, std=0.0)
+            self.extra_position_embeddings = Table(config.max_position_embeddings, config.d_model, 0.0)
         self.last_project = Linear(config.d_model, config.d_model, bias=True)
         self.spout = spout_network(config) if config.d_spout else None
         self.post_init()

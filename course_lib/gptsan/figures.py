@@ -1,0 +1,127 @@
+"""Figures of chapter 5."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+
+Matrix = Any  # rows of numbers: a numpy array, a tensor on the CPU or nested lists
+
+
+def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
+    """The router's probabilities [tokens][experts]; a box at each token's choice, crossed out where the expert was full."""
+    shown = np.asarray(probabilities).T  # [experts, tokens]
+    figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
+    image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for token, (expert, fits) in enumerate(zip(shown.argmax(0), room, strict=True)):
+        colour = AFTER if fits else COLOURS[3]
+        axis.add_patch(_box(token, expert, colour))
+        if not fits:
+            axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
+    axis.set_xticks(range(len(tokens)), tokens)
+    axis.set_yticks(range(len(shown)), [f"expert {expert}" for expert in range(len(shown))])
+    axis.set(title="□ chosen   × chosen, but full")
+    figure.colorbar(image, ax=axis, label="probability")
+    return figure
+
+
+def expert_load(loads: Mapping[str, Matrix]) -> Any:
+    """Share of the tokens that chooses each expert, a panel per model: `loads[name]` is [layers][experts]."""
+    figure, axes = subplots(len(loads), height=2.6, width=8.0)
+    for axis, (name, load) in zip(axes if len(loads) > 1 else [axes], loads.items(), strict=True):
+        shares = np.asarray(load)
+        image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=max(0.5, shares.max()), aspect="auto")
+        _numbers(axis, shares, [[f"{share:.0%}" for share in row] for row in shares], dark=0.3)
+        axis.set_xticks(range(shares.shape[1]), [f"expert {expert}" for expert in range(shares.shape[1])])
+        axis.set_yticks(range(len(shares)), [f"layer {layer}" for layer in range(len(shares))])
+        axis.set(title=name)
+    figure.colorbar(image, ax=axes, label="share of the tokens")
+    return figure
+
+
+def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
+    """Attention masks, a panel each: what a token (row) sees (columns); what lies after the token itself has a colour of its own."""
+    figure, axes = subplots(len(masks), height=0.9 + 0.34 * len(tokens), width=4.4 * len(masks))
+    for axis, (name, mask) in zip(axes if len(masks) > 1 else [axes], masks.items(), strict=True):
+        seen = np.asarray(mask, dtype=bool)
+        names = slots[len(slots) - seen.shape[1] :]
+        ahead = np.triu(np.ones_like(seen), k=seen.shape[1] - len(tokens) + 1)
+        for row, column in np.argwhere(seen):
+            colour = COLOURS[1] if ahead[row, column] else COLOURS[2] if names[column] == "spout" else AFTER
+            axis.add_patch(_box(column, row, colour, fill=True))
+        axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=name, aspect="equal")
+        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axis.set_yticks(range(len(tokens)), tokens, fontsize=8)
+    return figure
+
+
+def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
+    """What feeds the spout, a panel of bars per mode."""
+    figure, axes = subplots(len(vectors), height=2.0, width=9.0, sharey=True)
+    for axis, (name, vector) in zip(axes if len(vectors) > 1 else [axes], vectors.items(), strict=True):
+        axis.bar(range(len(vector)), vector, color=AFTER)
+        axis.set(title=name, ylim=(0, 1.05), xlabel="place in the vector")
+        if not len(vector):
+            axis.text(0.5, 0.5, "no slot", color=BEFORE, ha="center", transform=axis.transAxes)
+            axis.set(xticks=[])
+    return figure
+
+
+def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
+    """Memory of one device [bytes] as stacked bars, a panel per model and a bar per way to train it; `card` is a line in the last panel."""
+    figure, axes = subplots(len(panels), height=2.6, width=10.0)
+    parts = list(dict.fromkeys(part for bars in panels.values() for bar in bars.values() for part in bar))
+    colours = dict(zip(parts, (*COLOURS, "#c9b458"), strict=False))
+    for axis, (name, bars) in zip(axes if len(panels) > 1 else [axes], panels.items(), strict=True):
+        total = max(sum(bar.values()) for bar in bars.values())
+        unit, word = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+        left = np.zeros(len(bars))
+        for part in parts:
+            widths = np.array([bar.get(part, 0) / unit for bar in bars.values()])
+            axis.barh(list(bars), widths, left=left, label=part, color=colours[part])
+            left += widths
+        axis.set(title=name, xlabel=f"memory of one device [{word}]")
+        axis.invert_yaxis()
+    axes_last = axis
+    axes_last.set_yticks(range(len(bars)), [""] * len(bars)) if len(panels) > 1 else None
+    if card:
+        axes_last.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
+        axes_last.text(card / unit, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
+    axes_last.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
+    """Held-out loss [nats] of each class's texts (rows) with each class in the spout (columns); coloured by what a wrong class costs."""
+    values = np.asarray(losses)
+    figure, axis = subplots(height=3.9, width=6.2)
+    above = values - values.min(1, keepdims=True)
+    image = axis.imshow(above, cmap="Blues_r", vmin=0)
+    _numbers(axis, above.max() - above, [[f"{loss:.2f}" for loss in row] for row in values], dark=0.5 * above.max())
+    for row, column in enumerate(values.argmin(1)):
+        axis.add_patch(_box(column, row, COLOURS[1]))
+    axis.set_xticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), names)
+    axis.set(
+        xlabel="class in the spout", ylabel="true class", title="held-out loss [nats per token]; □ lowest of the row"
+    )
+    figure.colorbar(image, ax=axis, label="above the lowest of the row [nats]")
+    return figure
+
+
+def _numbers(axis: Any, values: npt.NDArray[Any], words: Sequence[Sequence[str]], dark: float) -> None:
+    """Writes words into the cells of a matrix, in white where its value is above `dark`."""
+    for (row, column), value in np.ndenumerate(values):
+        axis.text(column, row, words[row][column], ha="center", va="center", color="white" if value > dark else "black")
+
+
+def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
+    """A cell of a matrix, framed or filled."""
+    from matplotlib.patches import Rectangle
+
+    if fill:
+        return Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="none")
+    return Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False, edgecolor=colour, linewidth=1.8)
