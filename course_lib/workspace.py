@@ -20,7 +20,8 @@ from filelock import FileLock
 
 from course_lib import __version__, chapters, config, files
 from course_lib.errors import UsageError
-from course_lib.paths import REPOSITORY, data as data  # part of the public face: workspace.data(…)
+from course_lib.paths import REPOSITORY  # part of the public face: workspace.data(…)
+from course_lib.paths import data as data
 from course_lib.paths import root as root
 from course_lib.step import Step
 

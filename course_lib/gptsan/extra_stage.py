@@ -4,7 +4,7 @@ Beside the model it writes what training needs: `ignore-params.json`, the names 
 original's tools wrote them; `train.yaml`, the same for `course gptsan train -c`. It does not train.
 
 New are the layers (kernels and biases Normal(0, 0.02²), norms 1 and 0), the table of extra positions (zeros) where the input had none, and
-the spout's output projection (Normal(0, 0.02²)), whose shape depends on the depth. Frozen is everything that comes from the input but the
+the spout's output projection (Normal(0, 0.02²), or the model's spout_init_std if that is larger), whose shape depends on the depth. Frozen is everything that comes from the input but the
 spout; the head's bias is a buffer, which nothing trains. That holds for extra layers and extra positions of the input too: they belong to
 a finished stage, and as the extra positions are added below its layers, training them would send gradients through all of these. A user
 who wants otherwise shortens the list.
@@ -87,7 +87,8 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
         dtype = held["model.embed_tokens.weight"].dtype
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, like in wanted.items():
-                yield name, initial(name, like.shape, dice).to(dtype) if name in new else held[name]
+                std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
+                yield name, initial(name, like.shape, dice, std).to(dtype) if name in new else held[name]
                 bar.update()
 
     settings = original_settings(source, folder, config)
@@ -139,13 +140,13 @@ def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
-def initial(name: str, shape: tuple[int, ...], dice: torch.Generator) -> torch.Tensor:
+def initial(name: str, shape: tuple[int, ...], dice: torch.Generator, std: float = STD) -> torch.Tensor:
     """A new tensor as the original's converter makes it."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
         return torch.zeros(shape)
-    return torch.randn(shape, generator=dice) * STD
+    return torch.randn(shape, generator=dice) * std
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:

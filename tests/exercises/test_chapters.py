@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from course_lib.exercises import Chapter, corpus, japanese, pretrain, subword
+import torch
+from course_lib.exercises import Chapter, corpus, gptsan, japanese, pretrain, subword
+from course_lib.gptsan.attention import prefix_lm_mask
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.experts import within_capacity
+from course_lib.gptsan.swe import SPECIALS, SubwordEncoding
 from course_lib.japanese import normalize
 from course_lib.pretrain.config import RateConfig
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
@@ -20,6 +25,7 @@ CHAPTERS = {
     "japanese": japanese.CHAPTER,
     "subword": subword.CHAPTER,
     "pretrain": pretrain.CHAPTER,
+    "gptsan": gptsan.CHAPTER,
 }
 
 
@@ -50,6 +56,37 @@ def rate(step: int, warmup: int, decay: int, high: float, low: float, first: int
     if step <= warmup:
         return high * (step + first) / warmup
     return low + (high - low) * (1 + cos(pi * (step - warmup) / (decay - warmup))) / 2
+
+
+def scan(text: str, ids: dict[str, int], choose: Any = None, longest: int = 3, step: int | None = None) -> list[int]:
+    """The scan of the smallest id with another choice, with shorter pieces, or with a constant step."""
+    found, place = [], 0
+    while place < len(text):
+        pieces = [text[place : place + n] for n in range(1, longest + 1) if text[place : place + n] in ids]
+        best = (choose or (lambda of: min(of, key=ids.__getitem__)))(pieces) if pieces else text[place]
+        found.append(ids.get(best, -1))
+        place += step or len(best)
+    return found
+
+
+def best_first(text: str, ids: dict[str, int]) -> list[int]:
+    """Cuts at the smallest id wherever it stands, then left and right of it."""
+    for piece in sorted(ids, key=ids.__getitem__):
+        left, found, right = text.partition(piece)
+        if found:
+            return [*best_first(left, ids), ids[piece], *best_first(right, ids)]
+    return [-1] * len(text)
+
+
+def room(choices: list[int], experts: int, factor: float, least: int = 4, cut: Any = int) -> list[bool]:
+    """Capacity with another minimum or another rounding."""
+    return [choices[:i].count(e) < max(least, cut(len(choices) * factor / experts)) for i, e in enumerate(choices)]
+
+
+def mask(tokens: int, prefix: int, spout: bool, own: int = 1, slot: int = 1) -> list[list[int]]:
+    """The mask with or without the token itself, with or without a slot for the spout; the prefix counted in tokens."""
+    first = slot * spout
+    return [[int(j < first + i + own or j < first + prefix) for j in range(first + tokens)] for i in range(tokens)]
 
 
 # (chapter, exercise) → wrong answers, each with words its message must hold
@@ -138,6 +175,31 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda s, w, d, high, low: rate(s, w, d, high, 0.0), "falls to low, not to 0"),
         (rate, "stays at low"),
     ],
+    ("gptsan", 1): [
+        (lambda t, ids: scan(t, ids, lambda pieces: max(pieces, key=len)), "not the longest piece"),
+        (lambda t, ids: [ids.get(c, -1) for c in t], "1, 2 or 3 characters"),
+        (lambda t, ids: scan(t, ids, longest=2), "1, 2 or 3 characters"),
+        (lambda t, ids: scan(t, ids, step=1), "goes on behind the one it took"),
+        (best_first, "from left to right"),
+        (lambda t, ids: [i for i in gptsan.encode(t, ids) if i >= 0], "no entry begins with 犬"),
+    ],
+    ("gptsan", 2): [
+        (lambda c, e, f: [True] * len(c), "first come, first served"),
+        (lambda c, e, f: room(c[::-1], e, f)[::-1], "first come, first served"),
+        (lambda c, e, f: room(c, e, 1.0), "5 tokens for each expert"),
+        (lambda c, e, f: [i < int(len(c) * f / e) for i in range(len(c))], "5 tokens for each expert"),
+        (lambda c, e, f: room(c, e, f, cut=round), "int(5.625)"),
+        (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
+    ],
+    ("gptsan", 3): [
+        (lambda n, p, s: mask(n, p, s, own=0), "all up to itself"),
+        (lambda n, p, s: [list(row) for row in zip(*mask(n, p, s), strict=True)], "row i is what token i sees"),
+        (lambda n, p, s: mask(n, 0, s), "every token sees them"),
+        (lambda n, p, s: mask(n, p, s, slot=0), "a column, but no row"),
+        (lambda n, p, s: mask(n + s, p, False), "a column, but no row"),
+        (mask, "counted in slots"),
+        ([[1]], "expected a function"),
+    ],
 }  # fmt: skip
 
 
@@ -192,3 +254,22 @@ def test_the_answers_of_chapter_four_are_those_of_the_library(tmp_path: Path) ->
     settings = RateConfig(max=0.5, min=0.1, warmup_steps=3, decay_steps=9)
     for step in range(1, 12):
         assert pretrain.learning_rate(step, 3, 9, 0.5, 0.1) == pytest.approx(learning_rate(settings, step, 12))
+
+
+def test_the_answers_of_chapter_five_are_those_of_the_library() -> None:
+    swe = SubwordEncoding(
+        ["てい", "ている", "大学", "生まれ", "で", "学", "い", "生", "大", "て", "る", "れ", *SPECIALS], {}, {}
+    )
+    for text in ("大学で生まれている", "学生でて大", "生ま大学"):
+        ours = gptsan.encode(text, {name: i for name, i in swe.ids.items() if name[0] != "<"})
+        outside = swe.encode_text("ま")
+        assert [i for code in ours for i in (outside if code < 0 else [code])] == swe.encode_text(text)
+    config = GPTSanConfig(num_experts=3, train_capacity_factor=1.25)
+    choices = torch.rand(2, 1, 40, generator=torch.Generator().manual_seed(0)).prod(0).mul(3).long()  # mostly the first
+    expected = within_capacity(choices, config, training=True)[0].any(-1).tolist()
+    assert gptsan.kept(choices[0].tolist(), 3, 1.25) == expected and not all(expected)
+    for prefix, spout in ((0, False), (3, False), (3, True)):
+        types = (torch.arange(5) < prefix - spout).long()[None]
+        visible = prefix_lm_mask(5, int(spout), torch.device("cpu"), types=types)
+        assert visible is not None
+        assert gptsan.sees(5, prefix, spout) == visible[0, 0].int().tolist()
