@@ -80,9 +80,10 @@ class SwitchMLP(nn.Module):
 
         tokens = x.flatten(0, 1)  # [B·T, H]
         slices = torch.split(tokens.index_select(0, order), counts)  # one contiguous [N, H] per expert
-        # In training experts without tokens are called too, so that every rank has gradients for the same weights.
+        # Ranks call experts without tokens too: all have gradients for the same weights, and under ZeRO-3 all gather the same.
+        everyone = self.training or torch.distributed.is_initialized()
         pairs = zip(self.experts.values(), slices, strict=True)
-        outputs = [network(rows) for network, rows in pairs if self.training or len(rows)]
+        outputs = [network(rows) for network, rows in pairs if everyone or len(rows)]
         computed = torch.cat(outputs) * gate.index_select(0, order)
         others = tokens * gate if self.config.overflow == "identity" else torch.zeros_like(tokens)
         return others.to(computed.dtype).index_copy(0, order, computed).view_as(x), logits

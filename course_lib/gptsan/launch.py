@@ -45,6 +45,7 @@ def export(run: Path, target: Path) -> Trained:
     the checkpoint has, or for a new model the one it was trained in. Raises CourseError for a run without a whole checkpoint.
     """
     from course_lib.gptsan.extra_stage import read_config, tensors_of
+    from course_lib.gptsan.freeze import frozen_names
     from course_lib.gptsan.shards import read_tensors, write_tensors
     from course_lib.pretrain.export import TORCH
     from course_lib.pretrain.weights import read_weights
@@ -58,7 +59,7 @@ def export(run: Path, target: Path) -> Trained:
     weights = read_weights(found[0])
     before = read_tensors(source) if source else {}
     held, parameters = tensors_of(shape)
-    trained = [name for name in parameters if name in weights.tensors]
+    trained = set(parameters) - frozen_names(task.settings, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
         for name in held:

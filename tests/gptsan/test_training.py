@@ -1,0 +1,225 @@
+"""Real runs on two CPU ranks: an extra stage on a frozen base, killed, resumed, sharded, and refused where it makes no sense."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan import launch
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.encode import encode
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
+from course_lib.gptsan.freeze import digests, frozen_names
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.samples import Samples, spout_vector
+from course_lib.gptsan.shards import read_tensors
+from course_lib.gptsan.task import Gptsan
+from course_lib.gptsan.trainer import cross_entropy
+from course_lib.gptsan.vocabulary import build_vocabulary
+from course_lib.pretrain import checkpoint, log
+
+TEXTS = (
+    "鶏肉を切って鍋に入れ、十分煮る。",
+    "明日は晴れ、最高気温は二十度の見込み。",
+    "後半に二点を取って逆転勝ちした。",
+)
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Examples in three classes, a base with random weights and its extra stage."""
+    folder = tmp_path_factory.mktemp("gptsan")
+    build_vocabulary([text * 3 for text in TEXTS], 430, folder / "words")
+    rows = ["filename,fileid"]
+    for number in range(24):
+        (folder / f"{number}.txt").write_text(TEXTS[number % 3] * (1 + number % 2), encoding="utf8")
+        rows.append(f"{number}.txt,{number % 3}")
+    (folder / "list.csv").write_text("\n".join(rows), encoding="utf8")
+    settings = EncodeConfig(num_context=40, d_spout=8, shards=0)
+    encode(str(folder / "list.csv"), folder / "words", folder / "examples", settings)
+    torch.manual_seed(0)
+    shape = GPTSanConfig(
+        vocab_size=430, max_position_embeddings=48, d_model=16, d_ff=32, d_ext=24, d_spout=8, num_switch_layers=2, num_heads=2, num_experts=3,
+        spout_init_std=0.5, embedding_init_std=0.5, separator_token_id=428, pad_token_id=425, eos_token_id=429,
+    )  # fmt: skip
+    GPTSanForCausalLM(shape).save_pretrained(folder / "base")
+    for name in ("vocab.txt", "emoji.json", "tokenizer_config.json"):
+        (folder / "base" / name).write_bytes((folder / "words" / name).read_bytes())
+    add_extra_stage(folder / "base", folder / "stage", 1)
+    return folder
+
+
+def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
+    values = {
+        "model": {"checkpoint": str(place / "stage"), "ignore": str(place / "stage" / IGNORE)},
+        "data": {"input": str(place / "examples"), "held_out": 0.2},
+        "spout": {"mode": "half_onehot"},
+        "batch": {"global_size": 8, "micro_size": 2},
+        "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 2}},
+        "precision": {"dtype": "fp32"},
+        "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 4, "eval_iters": 1, "save_steps": 3},
+        "launch": {"ranks": 2, "threads": 1, "device": "cpu"},
+    }  # fmt: skip
+    return config.build(GptsanConfig, values, overrides)
+
+
+@pytest.fixture(scope="module")
+def unbroken(place, tmp_path_factory):
+    return launch.train(settings(place, tmp_path_factory.mktemp("runs") / "whole"))
+
+
+def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
+    report = launch.export(unbroken.folder, tmp_path / "model")
+    before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
+    frozen = set(json.loads((place / "stage" / IGNORE).read_text()))
+    assert before.keys() == after.keys() and report.trained + report.frozen == len(before) - 1  # the bias is a buffer
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not changed & frozen
+    assert changed == before.keys() - frozen - {"final_logits_bias"}
+    losses = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
+    assert losses[-1] < losses[0] - 0.05
+    kept = torch.load(
+        next(unbroken.folder.glob(f"checkpoints/checkpoint-{STEPS}/global_step*/mp_rank_00_model_states.pt")),
+        weights_only=False,  # our own file, just written
+    )["module"]
+    assert not {name for name in kept if name in frozen}, "what is frozen lies in the checkpoint that is trained"
+    GPTSanForCausalLM.from_pretrained(tmp_path / "model")
+
+
+def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
+    (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run")))
+    command = [sys.executable, "-m", "course_lib.cli", "gptsan", "train", "-c", str(tmp_path / "c.yaml")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not ((tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        member.kill()
+    process.wait()
+    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
+    resumed = launch.train(settings(place, tmp_path / "run"), resume=True)
+    launch.export(unbroken.folder, tmp_path / "one")
+    launch.export(resumed.folder, tmp_path / "two")
+    one, two = read_tensors(tmp_path / "one"), read_tensors(tmp_path / "two")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
+        e["loss"] for e in resumed.log if e["kind"] == "train"
+    ]
+    with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has half_onehot"):
+        launch.train(settings(place, tmp_path / "run", "spout.mode=onehot"), resume=True)
+
+
+def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
+    run = launch.train(
+        settings(
+            place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
+            "zero.stage3_param_persistence_threshold=0", "engine.max_steps=3",
+        )
+    )  # fmt: skip
+    launch.export(run.folder, tmp_path / "model")
+    before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
+    assert {value.dtype for value in after.values()} == {torch.float32}
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all(name.startswith(("model.blocks.2.", "model.extra_position")) for name in changed)
+
+
+def test_a_new_model_is_trained_from_scratch(place, tmp_path):
+    values = {"model": {"shape": {"vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8,
+                                  "num_switch_layers": 1, "num_heads": 2, "num_experts": 2}}}  # fmt: skip
+    given = config.to_dict(settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none")) | values
+    given["data"]["tokenizer"] = str(place / "words")
+    run = launch.train(config.build(GptsanConfig, given))
+    report = launch.export(run.folder, tmp_path / "model")
+    model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
+    assert report.frozen == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["model.ignore={}/unknown.json"], r"model.ignore: .*unknown.json names model.blocks.0, which the model does"),
+        (["model.ignore={}/all.json", "spout.mode=none"], "leaves nothing to train with spout.mode none"),
+        (["model.ignore={}/list.csv"], "not readable as JSON"),
+        (["model.checkpoint={}/words"], "no GPTSAN folder"),
+        (["data.input={}/words"], "no encoded examples"),
+        (["data.input=null"], "data.input: not set"),
+        (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "less than one step"),
+        (["model.checkpoint={}/narrow", "model.ignore=null", "spout.mode=onehot"], "has class 2, but the model's d_spout is 2"),
+        (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions; the model has 40"),
+        (["precision.dtype=fp16"], "fp16 is not allowed on CPU ranks"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
+    names = list(read_tensors(place / "stage"))
+    (place / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
+    (place / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
+    for name, change in (("narrow", {"d_spout": 2}), ("short", {"max_position_embeddings": 40})):
+        (place / name).mkdir(exist_ok=True)
+        shape = json.loads((place / "base" / "config.json").read_text()) | change
+        (place / name / "config.json").write_text(json.dumps(shape))
+        for file in ("vocab.txt", "emoji.json"):
+            (place / name / file).write_bytes((place / "words" / file).read_bytes())
+    with pytest.raises(CourseError, match=words):
+        launch.train(settings(place, tmp_path / "run", *(each.format(place) for each in overrides)))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_names_are_matched_exactly(place):
+    given = settings(place, place / "run", "model.ignore=base")
+    names = [
+        "model.blocks.1.self_attn.norm.bias",
+        "model.blocks.10.self_attn.norm.bias",
+        "model.blocks.2.x",
+        "model.spout.0.weight",
+    ]
+    assert frozen_names(given, GPTSanConfig(num_switch_layers=2), names) == {names[0]}
+
+
+def test_a_digest_notices_a_bit(place):
+    model = Gptsan(settings(place, place / "run")).build()
+    before = digests(model)
+    assert before and before == digests(model)
+    weight = model.model.embed_tokens.weight
+    with torch.no_grad():
+        weight[0, 0], weight[0, 1] = weight[0, 1].item(), weight[0, 0].item()
+    assert {name for name, digest in digests(model).items() if digest != before[name]} == {"model.embed_tokens.weight"}
+
+
+def test_spout_modes():
+    dice = np.random.default_rng(0)
+    assert spout_vector("onehot", 11, 8, dice).tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    half = spout_vector("half_onehot", 6, 8, dice)
+    assert half[:4].tolist() == [0, 0, 1, 0] and 0 <= half[4:].min() < half[4:].max() < 1
+    noise = spout_vector("uniform", 3, 8, dice)
+    assert len(set(noise.tolist())) == 8 and noise.dtype == np.float32
+
+
+def test_each_epoch_has_each_example_once_in_an_order_of_its_own(place):
+    examples = Gptsan(settings(place, place / "run")).examples()
+    samples = Samples(examples, 2 * len(examples), 7, "onehot", 8)
+    seen = [tuple(samples[index]["x"]) for index in range(len(samples))]
+    first, second = seen[: len(examples)], seen[len(examples) :]
+    assert sorted(first) == sorted(second) and first != second
+    assert all(sample["spout"][sample["i"]] == 1 for sample in map(samples.__getitem__, range(5)))
+
+
+def test_the_loss_counts_what_is_learned():
+    logits = torch.randn(2, 3, 5)
+    targets = torch.tensor([[1, -1, 2], [-1, -1, 4]])
+    picked = [logits[0, 0].log_softmax(-1)[1], logits[0, 2].log_softmax(-1)[2], logits[1, 2].log_softmax(-1)[4]]
+    loss, log_z = cross_entropy(logits, targets)
+    assert loss.item() == pytest.approx(-sum(value.item() for value in picked) / 3, rel=1e-5)
+    expected = sum(logits[at].logsumexp(-1).item() ** 2 for at in ((0, 0), (0, 2), (1, 2))) / 3
+    assert log_z.item() == pytest.approx(expected, rel=1e-5)
+    assert cross_entropy(logits, torch.full((2, 3), -1))[0].item() == 0
