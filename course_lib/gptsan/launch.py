@@ -57,7 +57,7 @@ def export(run: Path, target: Path) -> Trained:
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()
     weights = read_weights(found[0])
-    before = read_tensors(source) if source else {}
+    before = {n.replace(".sqout.", ".spout."): v for n, v in read_tensors(source).items()} if source else {}
     held, parameters = tensors_of(shape)
     trained = set(parameters) - frozen_names(task.settings, shape, parameters)
 
