@@ -90,11 +90,7 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """How many tokens of a group of this size an expert takes.
-
-    The original's groups are about 1024 tokens, depending on its mesh; here a group is all tokens of a forward pass ("zero")
-    or a sequence ("identity").
-    """
+    """How many tokens of a group an expert takes: of all in a forward pass ("zero"; the original's have about 1024), or of a sequence."""
     if config.overflow == "identity":
         return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor

@@ -276,10 +276,7 @@ def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: i
 
 
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
-    """Refuses a mask that does not cover all tokens so far, and token types that do not cover the `length` new ones.
-
-    One of the `past` slots may be a spout's; only who passes the spout again says so.
-    """
+    """Refuses a mask that leaves out tokens so far (one of the `past` slots may be a spout's), and types that leave out new ones."""
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:
         raise ValueError(f"attention_mask has {mask.shape[1]} columns where all tokens so far are {max(tokens)}")
