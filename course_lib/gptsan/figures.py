@@ -30,11 +30,11 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
 
 def expert_load(loads: Mapping[str, Matrix]) -> Any:
     """Share of the tokens that chooses each expert, a panel per model: `loads[name]` is [layers][experts]."""
-    figure, axes = subplots(len(loads), height=2.6, width=8.0)
-    for axis, (name, load) in zip(axes if len(loads) > 1 else [axes], loads.items(), strict=True):
+    figure, axes = _panels(len(loads), height=2.6)
+    for axis, (name, load) in zip(axes, loads.items(), strict=True):
         shares = np.asarray(load)
         image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=max(0.5, shares.max()), aspect="auto")
-        _numbers(axis, shares, [[f"{share:.0%}" for share in row] for row in shares], dark=0.3)
+        _numbers(axis, [[f"{share:.0%}" for share in row] for row in shares], dark=shares > 0.3)
         axis.set_xticks(range(shares.shape[1]), [f"expert {expert}" for expert in range(shares.shape[1])])
         axis.set_yticks(range(len(shares)), [f"layer {layer}" for layer in range(len(shares))])
         axis.set(title=name)
@@ -44,8 +44,8 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
 
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
     """Attention masks, a panel each: what a token (row) sees (columns); what lies after the token itself has a colour of its own."""
-    figure, axes = subplots(len(masks), height=0.9 + 0.34 * len(tokens), width=4.4 * len(masks))
-    for axis, (name, mask) in zip(axes if len(masks) > 1 else [axes], masks.items(), strict=True):
+    figure, axes = _panels(len(masks), height=0.9 + 0.3 * len(tokens), width=(0.6 + 0.3 * len(slots)) * len(masks))
+    for axis, (name, mask) in zip(axes, masks.items(), strict=True):
         seen = np.asarray(mask, dtype=bool)
         names = slots[len(slots) - seen.shape[1] :]
         ahead = np.triu(np.ones_like(seen), k=seen.shape[1] - len(tokens) + 1)
@@ -60,8 +60,8 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
 
 def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
     """What feeds the spout, a panel of bars per mode."""
-    figure, axes = subplots(len(vectors), height=2.0, width=9.0, sharey=True)
-    for axis, (name, vector) in zip(axes if len(vectors) > 1 else [axes], vectors.items(), strict=True):
+    figure, axes = _panels(len(vectors), height=2.0, width=9.0, sharey=True)
+    for axis, (name, vector) in zip(axes, vectors.items(), strict=True):
         axis.bar(range(len(vector)), vector, color=AFTER)
         axis.set(title=name, ylim=(0, 1.05), xlabel="place in the vector")
         if not len(vector):
@@ -71,26 +71,21 @@ def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
-    """Memory of one device [bytes] as stacked bars, a panel per model and a bar per way to train it; `card` is a line in the last panel."""
-    figure, axes = subplots(len(panels), height=2.6, width=10.0)
-    parts = list(dict.fromkeys(part for bars in panels.values() for bar in bars.values() for part in bar))
-    colours = dict(zip(parts, (*COLOURS, "#c9b458"), strict=False))
-    for axis, (name, bars) in zip(axes if len(panels) > 1 else [axes], panels.items(), strict=True):
-        total = max(sum(bar.values()) for bar in bars.values())
-        unit, word = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+    """Memory of one device [bytes] as stacked bars, a panel per model and a bar per way to train it; the last panel has `card` as a line."""
+    figure, axes = _panels(len(panels), height=2.6, width=10.0)
+    for axis, (name, bars) in zip(axes, panels.items(), strict=True):
+        unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
         left = np.zeros(len(bars))
-        for part in parts:
-            widths = np.array([bar.get(part, 0) / unit for bar in bars.values()])
-            axis.barh(list(bars), widths, left=left, label=part, color=colours[part])
+        for part, colour in zip(next(iter(bars.values())), COLOURS, strict=False):
+            widths = np.array([bar[part] / unit for bar in bars.values()])
+            axis.barh(list(bars) if axis is axes[0] else range(len(bars)), widths, left=left, label=part, color=colour)
             left += widths
         axis.set(title=name, xlabel=f"memory of one device [{word}]")
         axis.invert_yaxis()
-    axes_last = axis
-    axes_last.set_yticks(range(len(bars)), [""] * len(bars)) if len(panels) > 1 else None
     if card:
-        axes_last.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axes_last.text(card / unit, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
-    axes_last.legend(frameon=False, fontsize=8, loc="lower right")
+        axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
+        axis.text(card / unit, len(bars) - 0.6, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 
@@ -100,7 +95,7 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     figure, axis = subplots(height=3.9, width=6.2)
     above = values - values.min(1, keepdims=True)
     image = axis.imshow(above, cmap="Blues_r", vmin=0)
-    _numbers(axis, above.max() - above, [[f"{loss:.2f}" for loss in row] for row in values], dark=0.5 * above.max())
+    _numbers(axis, [[f"{loss:.2f}" for loss in row] for row in values], dark=above < 0.5 * above.max())
     for row, column in enumerate(values.argmin(1)):
         axis.add_patch(_box(column, row, COLOURS[1]))
     axis.set_xticks(range(len(names)), names)
@@ -112,10 +107,16 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     return figure
 
 
-def _numbers(axis: Any, values: npt.NDArray[Any], words: Sequence[Sequence[str]], dark: float) -> None:
-    """Writes words into the cells of a matrix, in white where its value is above `dark`."""
-    for (row, column), value in np.ndenumerate(values):
-        axis.text(column, row, words[row][column], ha="center", va="center", color="white" if value > dark else "black")
+def _panels(number: int, height: float, width: float = 8.0, **options: Any) -> tuple[Any, list[Any]]:
+    """A figure and its axes in a row, also if there is one only."""
+    figure, axes = subplots(number, height, width, **options)
+    return figure, list(axes) if number > 1 else [axes]
+
+
+def _numbers(axis: Any, words: Sequence[Sequence[str]], dark: npt.NDArray[np.bool_]) -> None:
+    """Writes words into the cells of a matrix, in white where it is dark."""
+    for (row, column), white in np.ndenumerate(dark):
+        axis.text(column, row, words[row][column], ha="center", va="center", color="white" if white else "black")
 
 
 def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
