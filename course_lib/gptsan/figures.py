@@ -44,7 +44,10 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
 
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
     """Attention masks, a panel each: what a token (row) sees (columns); what lies after the token itself has a colour of its own."""
-    figure, axes = _panels(len(masks), height=0.9 + 0.3 * len(tokens), width=(0.6 + 0.3 * len(slots)) * len(masks))
+    columns = [np.shape(mask)[1] for mask in masks.values()]
+    figure, axes = _panels(
+        len(masks), 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns), width_ratios=columns
+    )
     for axis, (name, mask) in zip(axes, masks.items(), strict=True):
         seen = np.asarray(mask, dtype=bool)
         names = slots[len(slots) - seen.shape[1] :]
@@ -78,9 +81,10 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         left = np.zeros(len(bars))
         for part, colour in zip(next(iter(bars.values())), COLOURS, strict=False):
             widths = np.array([bar[part] / unit for bar in bars.values()])
-            axis.barh(list(bars) if axis is axes[0] else range(len(bars)), widths, left=left, label=part, color=colour)
+            axis.barh(range(len(bars)), widths, left=left, label=part, color=colour)
             left += widths
         axis.set(title=name, xlabel=f"memory of one device [{word}]")
+        axis.set_yticks(range(len(bars)), bars if axis is axes[0] else [""] * len(bars))
         axis.invert_yaxis()
     if card:
         axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
