@@ -45,6 +45,8 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         return self.number
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        if not 0 <= index < self.number:
+            raise IndexError(index)
         epoch, place = divmod(index, len(self.examples))
         sample: dict[str, Any] = dict(self.examples[int(self._order(epoch)[place]) if self.shuffle else place])
         if self.mode != "none":
