@@ -68,7 +68,7 @@ def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     if mask is None:
         shape = query.shape[2], key.shape[2]
         mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril(shape[1] - shape[0])
-    scores = (query @ key.transpose(2, 3)).float() * query.shape[-1] ** -0.5
+    scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()  # scaled first: fp16 ends at 65504
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)
     return weights @ value, weights
 

@@ -8,6 +8,7 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
+from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
@@ -134,6 +135,10 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
             examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
             settings = steps.with_data(settings, examples, words)
         return settings
+    if settings.model.checkpoint is None and fresh and file and file.name != recipe.extra:
+        raise UsageError(
+            f"model.checkpoint: not set; the shape in {file} is for the planner; give a folder of `course gptsan add-extra-stage`"
+        )
     if settings.data.input is None:
         settings = steps.with_data(settings, workspace.product("gptsan/classes"))
     if settings.model.checkpoint is None:

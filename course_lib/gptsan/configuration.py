@@ -10,8 +10,8 @@ from transformers import PreTrainedConfig
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     """Shape and routing of a GPTSAN; the defaults are the published 2.8-billion-parameter model.
 
-    Read and kept for the published configs, without effect here: `router_dtype` (the router computes in fp32 always),
-    `initializer_factor` (the initialisation is the original's) and `separator_token_id` (the prefix comes by token types).
+    Read for the published configs, without effect: `router_dtype` (the router computes in fp32), `initializer_factor` (the original's
+    initialisation is used) and `separator_token_id` (the prefix comes by token types).
 
     Raises:
         StrictDataclassError: a field has another type, or `num_heads` does not divide `d_model`.
@@ -19,11 +19,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
 
     model_type = "gptsan-japanese"
     keys_to_ignore_at_inference = ("past_key_values", "router_logits", "balance_loss", "z_loss", "router_loss")
-    attribute_map: ClassVar[dict[str, str]] = {
-        "hidden_size": "d_model",
-        "num_attention_heads": "num_heads",
-        "num_hidden_layers": "num_layers",
-    }
+    attribute_map: ClassVar[dict[str, str]] = {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}  # fmt: skip
 
     vocab_size: int = 36000
     max_position_embeddings: int = 1280
@@ -48,8 +44,8 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = 35995
     eos_token_id: int | list[int] | None = 35999
 
-    # What becomes of tokens that an expert has no room for. "zero", the original: it takes a factor times an even share of all
-    # tokens of the batch, and adds nothing to others. "identity", the port: `expert_capacity` of a sequence, others x · probability.
+    # What becomes of tokens that an expert has no room for. "zero", the original: it takes a factor times an even share of each
+    # 1024 or so of a batch, and adds nothing to others. "identity", the port: `expert_capacity` of a sequence, others x · probability.
     overflow: Literal["zero", "identity"] = "zero"
     train_capacity_factor: float | int = 1.25
     eval_capacity_factor: float | int = 2.0
@@ -58,7 +54,6 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     router_jitter_noise: float | int = 0.0  # in training, the router's input times 1 ± this; the original's is 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
-
     # Standard deviations of a new model, the original's; eight layers of tanh at 0.01 pass next to nothing of a narrow spout.
     embedding_init_std: float | int = 0.02
     spout_init_std: float | int = 0.01

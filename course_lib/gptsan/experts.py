@@ -90,11 +90,16 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """How many tokens of a group an expert takes: of all in a forward pass ("zero"; the original's have about 1024), or of a sequence."""
+    """How many tokens of a group an expert takes."""
     if config.overflow == "identity":
         return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor
     return max(4, min(group, int(group * factor / config.num_experts)))
+
+
+def group_count(tokens: int) -> int:
+    """Into how many equal groups the tokens of a forward pass go, of about 1024 each: Mesh TensorFlow's rule, on one device."""
+    return next(count for count in range(max(1, tokens // 1024), tokens + 1) if tokens % count == 0)
 
 
 def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: Tensor | None = None) -> Tensor:
@@ -102,7 +107,8 @@ def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: 
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
     if real is not None:
         chosen = chosen & real[..., None]
-    groups = chosen if config.overflow == "identity" else chosen.flatten(0, 1)[None]  # [groups, tokens, E]
+    count = len(chosen) if config.overflow == "identity" else group_count(expert.numel())
+    groups = chosen.reshape(count, -1, config.num_experts)
     queue = groups.cumsum(1)  # how many of the group have come to this expert by now
     return (groups & (queue <= capacity(config, groups.shape[1], training))).view_as(chosen)
 

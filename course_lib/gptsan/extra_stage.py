@@ -181,6 +181,7 @@ def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
         "precision": {"dtype": "bf16"},
         "engine": {
             "output_dir": f"{folder}-trained",
+            "max_steps": 10 * said["num_warmup_steps"],
             "save_steps": said["checkpoint_per_steps"],
             "keep_checkpoints": said["max_to_keep_save"],
             "seed": seed,

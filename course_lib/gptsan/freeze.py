@@ -51,6 +51,11 @@ def is_extra(name: str, shape: Shape) -> bool:
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
 
 
+def decays(name: str) -> bool:
+    """Whether weight decay applies: not to biases and norms. (The original decays its norms, whose names its pattern misses.)"""
+    return not name.endswith("bias") and ".norm." not in name
+
+
 def read_ignore(path: Path) -> set[str]:
     """The names in an ignore-params.json. Raises CourseError for anything but a list of names."""
     try:

@@ -45,6 +45,7 @@ class Generator:
         self.device = model.final_logits_bias.device
         self.marks = marks = Marks.of(self.encoding)
         self.config.eval_capacity_factor = self.config.num_experts
+        self.config.expert_capacity = self.config.max_position_embeddings
         never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]  # none of them is ever written
         rows = torch.arange(self.config.vocab_size, device=self.device)
         self.never = torch.isin(rows, torch.tensor(never, device=self.device)) | (rows >= len(self.encoding))

@@ -48,7 +48,7 @@ def export(run: Path, target: Path) -> Trained:
     from course_lib.gptsan.freeze import frozen_names
     from course_lib.gptsan.shards import read_tensors, write_tensors
     from course_lib.pretrain.export import TORCH
-    from course_lib.pretrain.weights import read_weights
+    from course_lib.pretrain.weights import read_module, read_weights
 
     found = checkpoint.whole_checkpoints(run)
     if not found:
@@ -59,12 +59,13 @@ def export(run: Path, target: Path) -> Trained:
     weights = read_weights(found[0])
     before = {n.replace(".sqout.", ".spout."): v for n, v in read_tensors(source).items()} if source else {}
     held, parameters = tensors_of(shape)
+    stored = {} if held.keys() <= weights.tensors.keys() or source else read_module(found[0])  # frozen, at stage 1
     trained = set(parameters) - frozen_names(task.settings, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
         for name in held:
             if name in trained or not source:
-                value = weights.tensors[name].contiguous()
+                value = (weights.tensors if name in weights.tensors else stored)[name].contiguous()
                 yield name, value.to(before[name].dtype if source else TORCH[weights.trained_as])
             else:
                 yield name, before[name]

@@ -69,14 +69,14 @@ def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
 
 @sizes.register
 def _(settings: GptsanConfig) -> Sizes:
-    from course_lib.gptsan.freeze import frozen_names
+    from course_lib.gptsan.freeze import decays, frozen_names
 
     shape, length = shape_of(settings), _length(settings)
     named = dict(tensors(shape))
     still = frozen_names(settings, shape, list(named))
     run = _Run(settings, shape, length, named.keys() - still)
     return Sizes(
-        trained=tuple((size, not name.endswith("bias")) for name, size in named.items() if name not in still),
+        trained=tuple((size, decays(name)) for name, size in named.items() if name not in still),
         frozen=tuple(size for name, size in named.items() if name in still),
         activations=run.activations(),
         logits=LOGIT_BYTES * run.tokens * shape.vocab_size,

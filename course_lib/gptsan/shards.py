@@ -25,7 +25,7 @@ SHARD = 2_000_000_000  # bytes of weights in one file, which is also what writin
 def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     """Every tensor of a folder by name, mapped from its file: bytes are read when they are used. Raises CourseError for what is not there or damaged."""
     tensors: dict[str, torch.Tensor] = {}
-    for path in _files(folder):
+    for path in weight_files(folder):
         try:
             found: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else safe_load(path)
         except (SafetensorError, OSError) as error:
@@ -34,7 +34,7 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The files that hold the weights. Raises CourseError if there are none."""
     for name in NAMES:
         index = folder / f"{name}.index.json"

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 TOKENIZER = (*NAMES, "emoji.json")
 
 
-assert memory  # imported so that the planner knows these settings
-
-
 class Gptsan(Task):
     """The objective of the examples (lm, mlm or hybrid), steered by the spout."""
 
@@ -61,7 +58,11 @@ class Gptsan(Task):
                 f"data.tokenizer: {self.tokenizer} has {entries} entries, but the model has {shape.vocab_size} rows"
             )
         examples = self.examples()
-        examples.check(shape.vocab_size, shape.d_spout if mode == "onehot" else None)
+        mine = {name: sha256(self.tokenizer / name) for name in ("vocab.txt", "emoji.json")}
+        if examples.report.get("tokenizer", mine) != mine:
+            raise UsageError(f"data.input: {examples.folder} was encoded with another tokenizer than {self.tokenizer}")
+        classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
+        examples.check(shape.vocab_size, classes.get(mode))
         slots = examples.report["num_context"] + (mode != "none")
         if slots > shape.max_position_embeddings:
             raise UsageError(
@@ -99,15 +100,17 @@ class Gptsan(Task):
 
     @override
     def facts(self) -> dict[str, Any]:
-        folder, model = self.examples().folder, self.settings.model
-        found: dict[str, Any] = {
+        from course_lib.gptsan.extra_stage import tensors_of
+        from course_lib.gptsan.freeze import frozen_names
+        from course_lib.gptsan.shards import weight_files
+
+        folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
+        files = [base / "config.json", *weight_files(base)] if base else []
+        return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
+            "checkpoint": {path.name: sha256(path) for path in files},
+            "frozen": sorted(frozen_names(self.settings, shape, tensors_of(shape)[1])),
         }
-        if model.checkpoint:
-            found["checkpoint"] = sha256(model.checkpoint / "config.json")
-        if isinstance(model.ignore, Path):
-            found["ignore"] = sha256(model.ignore)
-        return found
 
     @override
     def fixed(self, settings: GptsanConfig) -> dict[str, Any]:
@@ -146,6 +149,7 @@ class Gptsan(Task):
     def build(self) -> "GPTSanForCausalLM":
         """The model in the format of training, with gradients for what is trained."""
         import torch
+        from transformers import AutoModelForCausalLM
 
         from course_lib.gptsan.freeze import freeze, frozen_names
         from course_lib.gptsan.model import GPTSanForCausalLM
@@ -158,7 +162,7 @@ class Gptsan(Task):
                 settings.model.checkpoint, config=shape, dtype=dtype
             )
         else:
-            model = GPTSanForCausalLM(shape)
+            model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)  # which stage 3 shards
         freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
             recompute(model)
@@ -178,8 +182,9 @@ def recompute(model: "GPTSanForCausalLM") -> None:
     """Lets the backward pass compute each layer again; those that nothing flows back to keep nothing anyway."""
     model.activation_checkpointing_enable()
     model.disable_input_require_grads()  # else gradients would flow through all that is frozen
-    spout = any(parameter.requires_grad for name, parameter in model.named_parameters() if "spout" in name)
+    below = ("model.spout.", *memory.EMBEDDINGS)
+    learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))
     for block in model.model.blocks:
-        if spout or any(parameter.requires_grad for parameter in block.parameters()):
+        if learns or any(parameter.requires_grad for parameter in block.parameters()):
             return
         setattr(block, "gradient_checkpointing", False)  # noqa: B010

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch.nn.functional as F
@@ -13,7 +12,7 @@ from typing_extensions import override
 from course_lib.errors import CourseError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.freeze import digests
+from course_lib.gptsan.freeze import decays, digests
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import Samples, collate
@@ -52,17 +51,21 @@ class GptsanTrainer(RunTrainer):
         super().__init__(settings, batch, arguments, model, sets)
 
     @override
-    def run_to_end(self, latest: Path | None) -> None:
-        """Trains; then proves that no bit of what is frozen has changed. Raises CourseError if one has."""
-        self.train(resume_from_checkpoint=str(latest) if latest else None)
-        after = digests(self.model)
-        if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(f"{changed[0]} was to stay frozen and has changed: the run is not to be used")
-
-    @override
     def begun(self) -> None:
         """Called when the weights stand on their device in their format: takes the digests of what is frozen."""
         self.frozen = digests(self.model)
+
+    @override
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Proves first that no bit of what is frozen has changed. Raises CourseError if one has: then there is no checkpoint."""
+        after = digests(self.model)
+        if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
+            raise CourseError(f"{changed[0]} was to stay frozen and has changed since training began")
+        super()._save_checkpoint(model, trial)
+
+    @override
+    def decays(self, name: str) -> bool:
+        return decays(name)
 
     @override
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:

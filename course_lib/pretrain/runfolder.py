@@ -88,7 +88,9 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
                 f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
                 "resume it as it was, or begin anew in another engine.output_dir"
             )
-    if orjson.loads((folder / DATA).read_bytes()) != facts:
-        raise UsageError(
-            f"data.input: not the data the run in {folder} was trained on; resume it with those, or begin anew in another engine.output_dir"
-        )
+    before = orjson.loads((folder / DATA).read_bytes())
+    for key, name in {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore"}.items():
+        if before.get(key) != facts.get(key):
+            raise UsageError(
+                f"{name}: not what the run in {folder} was trained with; resume it with that, or begin anew in another engine.output_dir"
+            )

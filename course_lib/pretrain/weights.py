@@ -75,6 +75,13 @@ def read_weights(checkpoint: Path) -> Weights:
     return Weights(module, f"{trained_as} weights", trained_as)
 
 
+def read_module(checkpoint: Path) -> dict[str, Any]:
+    """The weights as the forward pass had them, what is frozen too, from a checkpoint of stage 0, 1 or 2."""
+    folder = step_folder(checkpoint)
+    states = sorted(folder.glob("*_model_states.pt")) if folder else []
+    return dict(safe_load(states[0]).get("module") or {}) if states else {}
+
+
 def _format(state: dict[str, Any]) -> str:
     settings = state.get("ds_config") or {}
     return next((name for name in ("bf16", "fp16") if (settings.get(name) or {}).get("enabled") is True), "fp32")

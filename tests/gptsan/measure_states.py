@@ -10,7 +10,7 @@ import sys
 import deepspeed
 import torch
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.freeze import freeze, is_extra
+from course_lib.gptsan.freeze import decays, freeze, is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.pretrain import leftovers
 
@@ -26,8 +26,8 @@ def measure(shape: dict[str, int], stage: int, dtype: str) -> dict[str, int]:
     freeze(model, {name for name, _ in model.named_parameters() if not is_extra(name, config)})
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for name, p in named if not name.endswith("bias")], "weight_decay": 0.1},
-        {"params": [p for name, p in named if name.endswith("bias")], "weight_decay": 0.0},
+        {"params": [p for name, p in named if decays(name)], "weight_decay": 0.1},
+        {"params": [p for name, p in named if not decays(name)], "weight_decay": 0.0},
     ]
     settings = {
         "train_micro_batch_size_per_gpu": 1,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.experts import SwitchMLP, capacity, router_losses, sorted_by_expert, within_capacity
+from course_lib.gptsan.experts import SwitchMLP, capacity, group_count, router_losses, sorted_by_expert, within_capacity
 from torch import Tensor
 
 E = 4
@@ -28,6 +28,19 @@ def one_by_one(mlp: SwitchMLP, x: Tensor) -> Tensor:
             y = mlp.experts[f"expert_{int(expert)}"](token) if taken[key] <= room else over
             rows.append(y * probability.flatten())
     return torch.stack(rows).view_as(x)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "groups"), [(1, 1), (1023, 1), (2048, 2), (2049, 3), (10240, 10), (2 * 1021, 1), (1031, 1)]
+)
+def test_tokens_go_into_equal_groups_of_about_a_thousand(tokens, groups):
+    assert group_count(tokens) == groups
+
+
+def test_a_full_expert_in_one_group_takes_from_the_next():
+    expert = torch.zeros(4, 1024, dtype=torch.long)  # all want the same one
+    kept = within_capacity(expert, settings(eval_capacity_factor=1.0), training=False)
+    assert kept.sum((1, 2)).tolist() == [1024 // E] * 4
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -137,7 +137,10 @@ def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_pat
 def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     values = {"model": {"shape": {"vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8,
                                   "num_switch_layers": 1, "num_heads": 2, "num_experts": 2}}}  # fmt: skip
-    given = config.to_dict(settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none")) | values
+    given = (
+        config.to_dict(settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "zero.stage=1"))
+        | values
+    )
     given["data"]["tokenizer"] = str(place / "words")
     run = launch.train(config.build(GptsanConfig, given))
     report = launch.export(run.folder, tmp_path / "model")
@@ -157,6 +160,8 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
         (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "less than one step"),
         (["model.checkpoint={}/narrow", "model.ignore=null", "spout.mode=onehot"], "has class 2, but the model's d_spout is 2"),
         (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions; the model has 40"),
+        (["model.ignore=null", "model.checkpoint={}/narrow4", "spout.mode=half_onehot"], "has class 2, but the model's d_spout is 2"),
+        (["data.tokenizer={}/others"], "was encoded with another tokenizer"),
         (["precision.dtype=fp16"], "fp16 is not allowed on CPU ranks"),
     ],
 )  # fmt: skip
@@ -164,7 +169,12 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     names = list(read_tensors(place / "stage"))
     (place / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
     (place / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
-    for name, change in (("narrow", {"d_spout": 2}), ("short", {"max_position_embeddings": 40})):
+    build_vocabulary(["別の語彙を作る。" * 3], 400, place / "others")
+    for name, change in (
+        ("narrow", {"d_spout": 2}),
+        ("narrow4", {"d_spout": 4}),
+        ("short", {"max_position_embeddings": 40}),
+    ):
         (place / name).mkdir(exist_ok=True)
         shape = json.loads((place / "base" / "config.json").read_text()) | change
         (place / name / "config.json").write_text(json.dumps(shape))

@@ -220,7 +220,7 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         ("optimizer.weight_decay=0.2",): "optimizer.weight_decay: 0.2 is not allowed",
         ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
-        (f"data.input=[{tmp_path}/tokens]",): "data.input: not the data",
+        (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
     }.items():
         with pytest.raises(UsageError, match=words):
             pretrain(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides), resume=True)
