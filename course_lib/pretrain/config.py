@@ -107,13 +107,14 @@ class BatchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RateConfig:
-    """Learning rate: linear warm-up to `max`, half a cosine down to `min`, then constant."""
+    """Learning rate: linear warm-up to `max`, half a cosine or a line down to `min`, then constant."""
 
     max: float = setting(5e-5, "highest rate, at the end of the warm-up", gt=0, le=1)
     min: float = setting(1e-5, "rate after decay_steps", ge=0, le=1)
     warmup_rate: float = setting(0.01, "share of decay_steps spent warming up", ge=0, lt=1)
     warmup_steps: int | None = setting(None, "warm-up [steps]; stands above warmup_rate", ge=0)
     decay_steps: int | None = setting(None, "step at which `min` is reached; unset: the last step", ge=1)
+    decay: Literal["cosine", "linear"] = setting("cosine", "the way down from `max` to `min`")
 
     @model_validator(mode="after")
     def _order(self) -> "RateConfig":

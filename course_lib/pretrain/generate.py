@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.japanese import normalize
+from course_lib.pretrain import text_codec
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.pretrain.quiet import quiet
-from course_lib.subword import folder as tokenizers
-from course_lib.subword.folder import Codec
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,9 @@ class Generator:
         try:
             with quiet():
                 model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
-                self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # a damaged folder can end in any error of the readers of its many files
             raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
-        self.codec: Codec | None = None
-        if (folder / "preparation.json").is_file():
-            self.codec = tokenizers.load(folder)
+        self.codec = text_codec.load(folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device).eval()
         self.end = self._end()
@@ -59,9 +54,10 @@ class Generator:
     def _end(self) -> int:
         """The id that ends a document."""
         ends = self.model.generation_config.eos_token_id
-        ends = self.tokenizer.eos_token_id if ends is None else ends
+        tokenizer = self.codec.tokenizer
+        ends = tokenizer.eos_token_id if ends is None else ends
         if ends is None:
-            raise CourseError(f"{self.tokenizer.name_or_path}: names no end-of-text token (eos_token_id)")
+            raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id)")
         return int(ends[0] if isinstance(ends, list) else ends)
 
     @property
@@ -76,12 +72,12 @@ class Generator:
         An empty prompt begins a document. Raises UsageError if prompt and continuation do not fit the model's positions.
         """
         settings = settings or GenerateConfig()
-        ids = self._encode(prompt)
+        ids = self.codec.encode(prompt)
         arguments = self._arguments(settings, self._room(len(ids) or 1, settings))
         inputs = torch.tensor([ids or [self.end]], device=self.device)
         with torch.inference_mode(), quiet(), _seeded(settings.seed, self.device):
             outputs = self.model.generate(inputs, attention_mask=torch.ones_like(inputs), generation_config=arguments)
-        shown = normalize(prompt) if self.codec else prompt
+        shown = self.codec.shown(prompt)
         return [Generated(shown, self._continuation(ids, row[inputs.shape[1] :])) for row in outputs.tolist()]
 
     def _room(self, prompt: int, settings: GenerateConfig) -> int:
@@ -108,7 +104,7 @@ class Generator:
         )
         if settings.strategy == "beam":
             chosen |= {"length_penalty": settings.length_penalty, "early_stopping": settings.early_stopping}
-        rows, known = self.model.config.vocab_size, len(self.tokenizer)
+        rows, known = self.model.config.vocab_size, len(self.codec)
         return GenerationConfig(
             do_sample=sampling,
             num_beams=settings.beams,
@@ -123,21 +119,9 @@ class Generator:
             **chosen,
         )
 
-    def _encode(self, prompt: str) -> list[int]:
-        return self.codec.encode(prompt) if self.codec else list(self.tokenizer(prompt)["input_ids"])
-
-    def _decode(self, ids: list[int]) -> str:
-        if self.codec:
-            text, preparation = self.codec.decode(ids), self.codec.preparation
-            return text if preparation.marked or not preparation.segmented else text.replace(" ", "")
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
-
     def _continuation(self, prompt: list[int], new: list[int]) -> str:
-        """The text of `new` behind `prompt`: decoded together, as words and characters may join at the boundary."""
-        new = new[: new.index(self.end)] if self.end in new else new
-        head, whole = self._decode(prompt), self._decode(prompt + new)
-        # Bytes of half a character behind a prompt of bytes spoil the decoding of both
-        return whole[len(head) :] if whole.startswith(head) else self._decode(new)
+        """The text of `new` up to the end of its document."""
+        return self.codec.continuation(prompt, new[: new.index(self.end)] if self.end in new else new)
 
 
 @contextmanager

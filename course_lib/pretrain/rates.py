@@ -7,9 +7,9 @@ from course_lib.pretrain.config import RateConfig
 
 
 def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
-    """The rate of update `step` (from 1): linear warm-up to `max`, half a cosine to `min` at decay_steps, then `min`.
+    """The rate of update `step` (from 1): linear warm-up to `max`, half a cosine or a line to `min` at decay_steps, then `min`.
 
-    The formula is that of FleetX (`examples/gpt/single`, CosineAnnealingWithWarmupDecay), whose first update has step 1.
+    The cosine is that of FleetX (`examples/gpt/single`, CosineAnnealingWithWarmupDecay), whose first update has step 1.
     """
     decay = rate.decay_steps or last_step
     warmup = warmup_steps(rate, last_step)
@@ -18,7 +18,8 @@ def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
     if step >= decay:
         return rate.min
     share = (step - warmup) / (decay - warmup)
-    return rate.min + 0.5 * (1 + math.cos(math.pi * share)) * (rate.max - rate.min)
+    left = 1 - share if rate.decay == "linear" else 0.5 * (1 + math.cos(math.pi * share))
+    return rate.min + left * (rate.max - rate.min)
 
 
 def warmup_steps(rate: RateConfig, last_step: int) -> float:

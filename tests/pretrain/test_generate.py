@@ -96,7 +96,7 @@ def test_length_penalty_chooses_between_short_and_long(flat: Generator) -> None:
         flat.model.transformer.wte.weight[2, 0] = math.log(0.35)
     try:
         lengths = {
-            penalty: len(flat.tokenizer(one.continuation)["input_ids"])
+            penalty: len(flat.codec.tokenizer(one.continuation)["input_ids"])
             for penalty in (-5.0, 5.0)
             for one in flat.generate(
                 "早", GenerateConfig(strategy="beam", num_beams=2, max_new_tokens=8, length_penalty=penalty)
@@ -155,7 +155,7 @@ def test_any_causal_model_takes_the_prompt_as_it_stands(folder: Path, tmp_path: 
     shutil.copytree(folder, other)
     (other / "preparation.json").unlink()
     generator = Generator(other)
-    assert generator.codec is None
+    assert generator.codec.codec is None
     (found,) = generator.generate("早稲田 大学 で Ｄ", GREEDY)
     assert found.prompt == "早稲田 大学 で Ｄ"
     (found,) = generator.generate("早稲田 大学 で", GREEDY)

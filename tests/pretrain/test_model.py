@@ -53,6 +53,8 @@ def test_the_schedule_is_fleetx():
     rate = RateConfig(max=5e-5, min=1e-5, warmup_rate=0.01, decay_steps=360_000)
     wanted = {1: 5e-5 / 3600, 2: 2.77778e-8, 3600: 5e-5, 181_800: 3e-5, 360_000: 1e-5, 400_000: 1e-5}
     assert {step: learning_rate(rate, step, 500_000) for step in wanted} == pytest.approx(wanted, rel=1e-5)
+    line = RateConfig(max=1e-4, min=0, warmup_steps=10, decay="linear")
+    assert [learning_rate(line, step, 110) for step in (5, 10, 60, 110)] == pytest.approx([5e-5, 1e-4, 5e-5, 0])
     assert learning_rate(RateConfig(warmup_steps=0), 1, 100) == pytest.approx(5e-5, rel=1e-3)
     with pytest.raises(UsageError, match=r"warmup_steps: 11 is not allowed: must not exceed the 10 decay steps"):
         learning_rate(RateConfig(warmup_steps=11), 1, 10)
