@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# the server binary of chapter 7; the wheel's Python part, which the course does not use, asks for an old numpy: hence --no-deps
+TRITON := nvidia-pytriton==0.7.0
 INSTALLED := $(VENV)/.installed
 
 .PHONY: course test lab clean
@@ -29,4 +31,6 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.txt)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(TRITON) \
+		|| echo "no Triton server for this machine: chapter 7 answers with its reader instead"
 	@touch $@

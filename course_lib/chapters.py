@@ -32,6 +32,8 @@ CHAPTERS = (
     Chapter(3, "subword", "03_tokenizers", "Tokenizers"),
     Chapter(4, "pretrain", "04_gpt2_zero2_pretraining", "GPT-2 pretraining with DeepSpeed ZeRO-2"),
     Chapter(5, "gptsan", "05_gptsan_extra_stage", "GPTSAN: extra stage and spout"),
+    Chapter(6, "prefix", "06_prefix_tuning", "Prefix tuning"),
+    Chapter(7, "serving", "07_fastertransformer_conversion", "FasterTransformer conversion and serving"),
 )
 
 

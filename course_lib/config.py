@@ -27,6 +27,7 @@ PROFILES = ("tiny", "single-gpu", "xl")  # the dial: configs/<profile>.yaml
 SECTIONS = (  # every section a profile may hold; a chapter that reads another one adds it here
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment", "subword.bpe", "subword.unigram",
     "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus", "gptsan.classes",
+    "prefix.recipe", "serving.recipe",
 )  # fmt: skip
 STRICT = ConfigDict(
     extra="forbid", allow_inf_nan=False

@@ -25,7 +25,7 @@ SETUP = """\
 try:
     import course_lib
 except ImportError:  # on Colab: the course without its pins, so that torch and numpy stay as they are
-    %pip install -q "japanese-lm-course[notebook,train] @ git+{address}"
+    %pip install -q "japanese-lm-course[notebook,train,serve] @ git+{address}"
     import course_lib
 """
 

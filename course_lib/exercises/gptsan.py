@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib.exercises import Chapter, Exercise, plain, run_cases
 
 
 def encode(text: str, ids: dict[str, int]) -> list[int]:
@@ -18,7 +18,7 @@ def encode(text: str, ids: dict[str, int]) -> list[int]:
 
 def _check_encode(answer: Any) -> str | None:
     return run_cases(
-        _as_lists(answer),
+        plain(answer),
         [
             (
                 ("学生", {"学": 0, "学生": 1, "生": 2}),
@@ -51,7 +51,7 @@ def _check_kept(answer: Any) -> str | None:
         return [bool(each) for each in taken]
 
     return run_cases(
-        _as_lists(answer),
+        plain(answer),
         [
             (
                 ([0, 0, 0, 0, 0, 0, 1, 1], 2, 1.25),
@@ -81,7 +81,7 @@ def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
 
 def _check_sees(answer: Any) -> str | None:
     return run_cases(
-        _as_lists(answer),
+        plain(answer),
         [
             ((3, 0, False), [[1, 0, 0], [1, 1, 0], [1, 1, 1]], "row i is what token i sees: all up to itself"),
             (
@@ -101,17 +101,6 @@ def _check_sees(answer: Any) -> str | None:
             ),
         ],
     )
-
-
-def _as_lists(answer: Any) -> Any:
-    """The function with lists for what it gives: right in tuples or arrays is right."""
-
-    def plain(given: Any) -> Any:
-        if hasattr(given, "tolist"):  # numpy, torch
-            return given.tolist()
-        return [plain(each) for each in given] if isinstance(given, list | tuple) else given
-
-    return (lambda *arguments: plain(answer(*arguments))) if callable(answer) else answer
 
 
 CHAPTER = Chapter(

@@ -12,7 +12,7 @@ from typing import Any
 
 from course_lib import config, paths
 from course_lib.corpus.steps import DOCUMENTS
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.parallel import default_workers
@@ -122,21 +122,9 @@ def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) 
 
 
 def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """A ready base: a folder, or a model of the Hugging Face Hub."""
-    if Path(checkpoint).is_dir():
-        shutil.copytree(checkpoint, folder / MODEL)
-        return {"checkpoint": checkpoint}
-    from huggingface_hub import snapshot_download
+    from course_lib.pretrain.fetch import fetch
 
-    try:
-        snapshot_download(
-            checkpoint, local_dir=folder / MODEL, allow_patterns=["*.json", "*.txt", "*.safetensors", "*.bin"]
-        )
-    except Exception as error:  # of the library, the network or the Hub
-        raise CourseError(
-            f"{checkpoint}: neither a folder nor a model that the Hub gives: {' '.join(str(error).split())[:300]}"
-        ) from error
-    return {"checkpoint": checkpoint}
+    return fetch(checkpoint, folder / MODEL)
 
 
 def _base(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
-from transformers import GPT2Config
 
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.model import Shape
+
+FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 INTRODUCTION = """# {title}
 
-A GPT-2 of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
+A {family} of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
 trained from scratch on Japanese text.
 """
 PREPARED = """## How to use it
@@ -64,7 +66,7 @@ class Facts:
     title: str
     name: str  # of the folder
     parameters: int
-    shape: GPT2Config
+    shape: Shape
     step: int | None
     weights: str
     dtype: str
@@ -92,11 +94,12 @@ def text(facts: Facts) -> str:
         license=facts.license,
         library_name="transformers",
         pipeline_tag="text-generation",
-        tags=["gpt2", "japanese", "pretrained-from-scratch", "deepspeed"],
+        tags=[shape.model_type, "japanese", "pretrained-from-scratch", "deepspeed"],
     )
     values = {
-        "title": facts.title, "name": facts.name, "parameters": facts.parameters, "layers": shape.n_layer, "width": shape.n_embd,
-        "heads": shape.n_head, "positions": shape.n_positions, "rows": shape.vocab_size,
+        "title": facts.title, "name": facts.name, "family": FAMILIES[shape.model_type], "parameters": facts.parameters,
+        "layers": shape.num_hidden_layers, "width": shape.hidden_size, "heads": shape.num_attention_heads,
+        "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
     }  # fmt: skip
     usage = PREPARED if facts.prepared else PLAIN
     parts = [INTRODUCTION.format(**values), usage.format(**values), _data(facts.data), _training(facts), _curves(facts)]
@@ -119,14 +122,14 @@ def _data(data: dict[str, Any]) -> str:
 def _training(facts: Facts) -> str:
     rows: list[tuple[str, ...]] = [("steps", _number(facts.step))] if facts.step is not None else []
     if facts.settings:
-        optimizer, rate = facts.settings.optimizer, facts.settings.optimizer.lr
+        optimizer, rate, model = facts.settings.optimizer, facts.settings.optimizer.lr, facts.settings.model
         rows += [
             ("sequence length [tokens]", _number(facts.settings.data.seq_length)),
             ("samples per step", _number(facts.samples)),
             ("tokens seen", _number(facts.samples and facts.step and facts.step * facts.samples * facts.settings.data.seq_length)),
             ("optimizer", f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, clipped at {optimizer.grad_clip}"),
-            ("learning rate", f"linear warm-up to {rate.max}, cosine to {rate.min}"),
-            ("dropout", f"{facts.shape.resid_pdrop}, attention {facts.shape.attn_pdrop}"),
+            ("learning rate", f"linear warm-up to {rate.max}, {rate.decay} to {rate.min}"),
+            ("dropout", f"{model.hidden_dropout_prob}, attention {model.attention_probs_dropout_prob}"),
             ("sharding", f"DeepSpeed ZeRO stage {facts.settings.zero.stage}"),
             ("computed in", facts.settings.precision.dtype),
             ("seed", str(facts.settings.engine.seed)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoTokenizer, GenerationConfig, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GPT2Config, GPTNeoXConfig
 
 from course_lib import config as settings_files
 from course_lib.errors import CourseError, UsageError
@@ -19,15 +19,19 @@ from course_lib.pretrain import card, log
 from course_lib.pretrain.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
-from course_lib.pretrain.model import gpt2_config
+from course_lib.pretrain.model import CausalModel, Shape, model_config
 from course_lib.pretrain.quiet import quiet
 from course_lib.pretrain.tokenizer_files import copy_tokenizer
 from course_lib.pretrain.weights import Weights, read_weights, step_folder
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-EMBEDDING, HEAD = "transformer.wte.weight", "lm_head.weight"
-MASK = re.compile(r"\.attn\.(masked_)?bias$")  # constants that older transformers kept among the weights
+SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}  # by model_type
+EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
+HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"  # in memory; in files of a GPT-NeoX
+CONSTANTS = re.compile(
+    r"\.(attn|attention)\.(masked_)?bias$|\.rotary_emb\.inv_freq$"
+)  # older transformers kept them among the weights
 SETTINGS = "config.yaml"  # of a run
 MODEL = "model"  # where `course pretrain` puts the export in the folder of a run
 
@@ -87,8 +91,7 @@ def export(
     end = read.eos_token_id
     shape.bos_token_id = end if read.bos_token_id is None else read.bos_token_id
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
-    if shape.activation_function == "gelu_pytorch_tanh":
-        shape.activation_function = "gelu_new"  # the same function by its older name, which every reader of GPT-2 knows
+    _use_older_names(shape)
     entries = _log(found)
     own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
     with atomic_folder(target, ours=own) as folder:
@@ -98,7 +101,7 @@ def export(
         model.generation_config = _generation_defaults(shape, len(read))
         with quiet():
             model.save_pretrained(folder)
-        copy_tokenizer(words, folder, shape.n_positions)
+        copy_tokenizer(words, folder, shape.max_position_embeddings)
         facts = card.Facts(
             title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
             name=target.absolute().name,
@@ -168,53 +171,70 @@ def _read_tokenizer(folder: Path) -> Any:
     return read
 
 
-def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> GPT2Config:
+def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Shape:
     """The model's shape: what the caller names, else the checkpoint's config.json, else the run's settings."""
     path = given or found.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
-        return gpt2_config(settings_files.load(PretrainConfig, path).model)
+        return model_config(settings_files.load(PretrainConfig, path).model)
     path = path / "config.json" if path.is_dir() else path
     if given is None and not path.is_file():
         if settings is None:
             raise UsageError(
                 f"--config: {found.checkpoint} says nothing of the model's shape; allowed: a config.json, or the YAML of the run"
             )
-        return gpt2_config(settings.model)
+        return model_config(settings.model)
     content = _json(path)
-    if content.get("model_type") != "gpt2":
-        raise CourseError(f"{path}: model_type {content.get('model_type')!r}, expected 'gpt2'")
-    return GPT2Config.from_dict(content)
+    kind = SHAPES.get(str(content.get("model_type")))
+    if kind is None:
+        raise CourseError(
+            f"{path}: model_type {content.get('model_type')!r}, expected one of {', '.join(map(repr, SHAPES))}"
+        )
+    return kind.from_dict(content)
 
 
-def _build(shape: GPT2Config, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> GPT2LMHeadModel:
+def _use_older_names(shape: Shape) -> None:
+    """Adds what earlier readers call the same: GELU by tanh of GPT-2, the rotary share and base of GPT-NeoX (they would assume 0.25)."""
+    if isinstance(shape, GPTNeoXConfig):
+        shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
+        shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
+    elif shape.activation_function == "gelu_pytorch_tanh":
+        shape.activation_function = "gelu_new"
+
+
+def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
     """The model on the CPU. Raises CourseError if weights and shape differ."""
     with torch.device("meta"):
-        model = GPT2LMHeadModel(shape)
+        model: CausalModel = AutoModelForCausalLM.from_config(shape)
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
-        if MASK.search(stored_as):
+        if CONSTANTS.search(stored_as):
             continue
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")  # DistributedDataParallel, torch.compile
-        name = name if name in wanted else f"transformer.{name}"
+        name = HEAD if name == FILED_HEAD else name
+        name = name if name in wanted else f"{model.base_model_prefix}.{name}"
         if name not in wanted:
-            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a GPT-2")
+            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {card.FAMILIES[shape.model_type]}")
         if tensor.shape != wanted[name].shape:
             raise CourseError(
                 f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, the configuration says {tuple(wanted[name].shape)}"
             )
         tensors[name] = tensor.contiguous().to(dtype)
-    head = tensors.setdefault(HEAD, tensors.get(EMBEDDING, torch.empty(0)))
+    tied, embedding = shape.tie_word_embeddings, EMBEDDINGS[shape.model_type]
+    if tied and embedding in tensors:
+        tensors.setdefault(HEAD, tensors[embedding])
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise CourseError(f"{checkpoint}: lacks {len(missing)} weights of the model, such as {missing[0]}")
-    if not torch.equal(head, tensors[EMBEDDING]):
-        raise CourseError(f"{checkpoint}: {HEAD} differs from {EMBEDDING}, which a GPT-2 uses for both")
+    if tied and not torch.equal(tensors[HEAD], tensors[embedding]):
+        raise CourseError(
+            f"{checkpoint}: {HEAD} differs from {embedding}, which a {card.FAMILIES[shape.model_type]} uses for both"
+        )
     model.load_state_dict(tensors, assign=True)
     model.tie_weights()
     return model.to(dtype)
 
 
-def _generation_defaults(shape: GPT2Config, tokens: int) -> GenerationConfig:
+def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
     """Those of `course generate`. A document begins behind the end of another, so that is where an empty prompt begins."""
     defaults = GenerateConfig()
     return GenerationConfig(
@@ -222,7 +242,7 @@ def _generation_defaults(shape: GPT2Config, tokens: int) -> GenerationConfig:
         top_k=defaults.top_k,
         top_p=defaults.top_p,
         temperature=defaults.temperature,
-        max_new_tokens=min(MAX_NEW_TOKENS, max(1, shape.n_positions // 2)),
+        max_new_tokens=min(MAX_NEW_TOKENS, max(1, shape.max_position_embeddings // 2)),
         bos_token_id=shape.eos_token_id,
         eos_token_id=shape.eos_token_id,
         pad_token_id=shape.pad_token_id,

@@ -1,4 +1,4 @@
-"""Pretraining GPT-2 as a task: its data, its loss, and what may not change when it is resumed."""
+"""Pretraining a GPT-2 or a GPT-NeoX as a task: its data, its loss, and what may not change when it is resumed."""
 
 import shutil
 from importlib.util import find_spec

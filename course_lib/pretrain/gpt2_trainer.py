@@ -1,4 +1,4 @@
-"""The Trainer of GPT-2: its samples and its loss. Shapes: B samples of the micro batch, S = seq_length, V entries."""
+"""The Trainer of GPT-2 and GPT-NeoX: its samples and its loss. Shapes: B samples of the micro batch, S = seq_length, V entries."""
 
 from typing import Any
 
@@ -61,8 +61,8 @@ class Gpt2Trainer(RunTrainer):
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f)."""
-    return not name.endswith("bias") and ".ln_" not in name
+    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f; input_layernorm, …)."""
+    return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:

@@ -1,6 +1,6 @@
 """Memory and work of a training run, worked out before it starts. No torch, no advice: planner.py compares and advises.
 
-What a model is made of is its `sizes`: GPT-2's are here, another model registers its own beside its settings. The rest holds for all.
+What a model is made of is its `sizes`: those of GPT-2 and GPT-NeoX are here, another model registers its own beside its settings. The rest holds for all.
 States (weights, gradients, optimizer) are what DeepSpeed 0.19 allocates, to the byte: tests/pretrain/test_planner.py holds them against
 a run of two ranks. Activations and logits are formulas, held against PyTorch's allocations; buffers and allowance are on the safe side.
 Not counted: torch.compile, the workspace inside a kernel, evaluation.
@@ -17,9 +17,7 @@ from course_lib.pretrain.task import RunSettings
 GB = 1_000_000_000
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}  # of a weight, an activation, a gradient
 MASTER, MOMENTS = 4, 8  # bytes a parameter: the fp32 weights that AdamW updates, its two fp32 moments
-GELU_KEEPS = (
-    1  # tensors of feed-forward width kept for the GELU: 1 by the fused kernel (gelu_pytorch_tanh), 4 by gelu_new
-)
+GELU_KEEPS = 1  # tensors of feed-forward width kept for the GELU: 1 by the fused kernels (gelu_pytorch_tanh, gelu), 4 by gelu_new
 LOGIT_BYTES = 12  # fp32 log-softmax, and two gradients of its size when the backward pass begins
 STAGE0_BUCKET = 500_000_000  # gradients DeepSpeed sums at a time without ZeRO [elements]
 CONTEXT = GB  # CUDA context, NCCL, cuBLAS
@@ -27,28 +25,33 @@ FRAGMENTATION = 0.05  # of everything else: blocks that the caching allocator ca
 
 
 def tensors(model: ModelConfig) -> Iterator[tuple[int, bool]]:
-    """(elements, weight-decayed) of every parameter in the order of GPT2LMHeadModel. The head is the embedding, tied."""
-    h, f = model.hidden_size, model.ffn
-    norm = [(h, False), (h, False)]
-    yield from [(model.vocab_size * h, True), (model.max_position_embeddings * h, True)]
-    for _ in range(model.num_layers):
-        yield from [*norm, (3 * h * h, True), (3 * h, False), (h * h, True), (h, False)]  # QKV, projection
-        yield from [*norm, (h * f, True), (f, False), (f * h, True), (h, False)]
-    yield from norm
+    """(elements, weight-decayed) of every parameter in the order of Hugging Face's model.
+
+    The head of a GPT-2 is its embedding, and positions have one; a GPT-NeoX has no positions, and a head of its own.
+    """
+    h, f, neox = model.hidden_size, model.ffn, model.architecture == "gpt-neox"
+    norm, embedding = [(h, False), (h, False)], (model.vocab_size * h, True)
+    attention = [(3 * h * h, True), (3 * h, False), (h * h, True), (h, False)]  # QKV, projection
+    feed_forward = [(h * f, True), (f, False), (f * h, True), (h, False)]
+    block = [*norm, *norm, *attention, *feed_forward] if neox else [*norm, *attention, *norm, *feed_forward]
+    yield from [embedding] if neox else [embedding, (model.max_position_embeddings * h, True)]
+    yield from block * model.num_layers
+    yield from [*norm, embedding] if neox else norm
 
 
 def parameters(model: ModelConfig) -> int:
-    """Trainable parameters, exactly: 12·L·h² + 13·L·h + (V + S)·h + 2·h where the feed-forward layer is 4·h wide."""
+    """Trainable parameters, exactly: 12·L·h² + 13·L·h + (V + S)·h + 2·h where the feed-forward layer is 4·h wide; GPT-NeoX: 2·V for V + S."""
     return sum(elements for elements, _ in tensors(model))
 
 
 def flops_per_token(model: ModelConfig, seq_length: int) -> float:
-    """Floating-point operations to train on one token: 6·parameters + 12·layers·width·length.
+    """Floating-point operations to train on one token: 6·parameters + 12·layers·width·length; an embedding only looked up is none of them.
 
     Forward and backward pass, a multiply-add as two, attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B).
     What recompute does again is not counted: utilisation asks for useful work.
     """
-    return 6.0 * parameters(model) + 12.0 * model.num_layers * model.hidden_size * seq_length
+    looked_up = model.vocab_size * model.hidden_size if model.architecture == "gpt-neox" else 0
+    return 6.0 * (parameters(model) - looked_up) + 12.0 * model.num_layers * model.hidden_size * seq_length
 
 
 @dataclass(frozen=True)
@@ -178,10 +181,16 @@ def _activations(settings: PretrainConfig) -> tuple[int, int, int]:
     stream, wide = tokens * model.hidden_size, tokens * model.ffn
     rows = tokens * model.num_attention_heads
     mask = stream if model.hidden_dropout_prob else 0
-    scores = rows * settings.data.seq_length * (2 * width + 1 if model.attention_probs_dropout_prob else width)
-    core = scores if model.attention == "eager" else 4 * rows
+    neox, eager = model.architecture == "gpt-neox", model.attention == "eager"
+    softmax = 4 if neox else width  # GPT-NeoX's is in fp32, read in the model's format
+    read = width + 1 if model.attention_probs_dropout_prob else width if softmax != width else 0
+    core = rows * settings.data.seq_length * (softmax + read) if eager else 4 * rows
     attention = 4 * width * stream + mask  # q, k, v, and what the projection reads
-    rest = 4 * width * stream + (GELU_KEEPS + 1) * width * wide + mask  # what norms and matrices read
+    if neox:  # q and k turned; v is a view that keeps all three as they were, unless copied by eager; fused: the output before the projection's copy
+        attention += 2 * width * stream
+        core += (-2 if eager else 1) * width * stream
+    reads = 3 if model.use_parallel_residual else 4  # norms and matrices; norms side by side read the same
+    rest = reads * width * stream + (GELU_KEEPS + 1) * width * wide + mask
     block = rest + attention + core
     kept = {"none": block, "core_attn": rest + attention, "full_attn": rest, "full": width * stream}[model.recompute]
     ends = 2 * width * stream + mask  # embedding, last norm, head

@@ -32,7 +32,7 @@ def steps() -> list[Step]:
             (*TEXTS, TOKENIZER),
             ("pretrain/encode.py", "pretrain/indexed.py"),
         ),
-        Step("pretrain/gpt2", partial(_train, settings), settings, ("pretrain/tokens", TOKENIZER)),
+        Step("pretrain/gpt2", partial(trained, settings), settings, ("pretrain/tokens", TOKENIZER)),
     ]
 
 
@@ -56,7 +56,8 @@ def with_products(settings: PretrainConfig, tokens: Path, tokenizer: Path) -> Pr
     return replace(settings, data=data)
 
 
-def _train(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    """Fills a product's folder: model/, and the log of the run that trained it on `inputs` (tokens, tokenizer)."""
     from course_lib.pretrain.export import export
     from course_lib.pretrain.launch import pretrain
     from course_lib.pretrain.log import FILE

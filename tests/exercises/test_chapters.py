@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.exercises import Chapter, corpus, gptsan, japanese, pretrain, subword
+from course_lib.exercises import Chapter, corpus, gptsan, japanese, prefix, pretrain, serving, subword
 from course_lib.gptsan.attention import prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import within_capacity
 from course_lib.gptsan.swe import SPECIALS, SubwordEncoding
 from course_lib.japanese import normalize
+from course_lib.prefix.cache import Shape, past, positions
+from course_lib.prefix.data import Sample
+from course_lib.prefix.encoder import PrefixEncoder
+from course_lib.prefix.samples import collate, rows
 from course_lib.pretrain.config import RateConfig
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
 from course_lib.pretrain.rates import learning_rate
+from course_lib.serving.layout import FtConfig, tensors
 
 CHAPTERS = {
     "corpus": corpus.CHAPTER,
@@ -26,6 +31,8 @@ CHAPTERS = {
     "subword": subword.CHAPTER,
     "pretrain": pretrain.CHAPTER,
     "gptsan": gptsan.CHAPTER,
+    "prefix": prefix.CHAPTER,
+    "serving": serving.CHAPTER,
 }
 
 
@@ -200,6 +207,39 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (mask, "counted in slots"),
         ([[1]], "expected a function"),
     ],
+    ("prefix", 1): [
+        (lambda p, n, h, i, d: (prefix.parameters(p, n, h, i, d)[0], p * n * h), "a key and a value"),
+        (lambda p, n, h, i, d: (p * i + i * d + d * 2 * n * h, 2 * p * n * h), "layers with biases"),
+        (lambda p, n, h, i, d: prefix.parameters(p, n, h, i, d)[::-1], "an embedding of 10 × 10"),
+    ],
+    ("prefix", 2): [
+        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "what the prompt predicts of itself"),
+        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t[1:] + [e]), "at 7 the first word"),
+        (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "at 9 the end"),
+        (lambda p, t, e: ([*p, *t], ([-100] * (len(p) - 1) + t)[: len(p) + len(t)]), "at 9 the end"),
+    ],
+    ("prefix", 3): [
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "stand behind the prefix"),
+        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "padded on the left"),
+        (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "each padded"),
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "takes no position"),
+    ],
+    ("serving", 1): [
+        (lambda rows, heads: rows, "of head 0, then of head 1"),
+        (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
+        (lambda rows, heads: rows[::3] + rows[1::3] + rows[2::3], "stay together"),
+    ],
+    ("serving", 2): [
+        (lambda n, ranks, parallel: n * 12 * ranks + 5, "are not split"),
+        (lambda n, ranks, parallel: serving.files(n, ranks, False), "one file more"),
+        (lambda n, ranks, parallel: serving.files(n, ranks, parallel) - 1, "and config.ini"),
+        (lambda n, ranks, parallel: n * (4 + 8 * ranks) + 5, "are not split"),
+    ],
+    ("serving", 3): [
+        (lambda words: [serving.word_list(words)[0], [len(w) for w in words] + [-1] * (sum(map(len, words)) - len(words))], "from the start of the list"),
+        (lambda words: [[i for w in words for i in w], [sum(map(len, words[: k + 1])) for k in range(len(words))]], "filled up with -1"),
+        (lambda words: [[i for w in words for i in w], [0] * sum(map(len, words))], "ends at 2"),
+    ],
 }  # fmt: skip
 
 
@@ -268,8 +308,32 @@ def test_the_answers_of_chapter_five_are_those_of_the_library() -> None:
     choices = torch.rand(2, 1, 40, generator=torch.Generator().manual_seed(0)).prod(0).mul(3).long()  # mostly the first
     expected = within_capacity(choices, config, training=True)[0].any(-1).tolist()
     assert gptsan.kept(choices[0].tolist(), 3, 1.25) == expected and not all(expected)
-    for prefix, spout in ((0, False), (3, False), (3, True)):
-        types = (torch.arange(5) < prefix - spout).long()[None]
+    for first, spout in ((0, False), (3, False), (3, True)):
+        types = (torch.arange(5) < first - spout).long()[None]
         visible = prefix_lm_mask(5, int(spout), torch.device("cpu"), types=types)
         assert visible is not None
-        assert gptsan.sees(5, prefix, spout) == visible[0, 0].int().tolist()
+        assert gptsan.sees(5, first, spout) == visible[0, 0].int().tolist()
+
+
+def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
+    with torch.device("meta"):
+        encoder = PrefixEncoder(20, 2 * 36 * 2816, 64, 64)
+        trained = sum(parameter.numel() for parameter in encoder.parameters())
+        assert prefix.parameters(20, 36, 2816, 64, 64) == (trained, encoder().numel())
+    for prompt, target in (([5, 6, 7], [8, 9]), ([5], [8])):
+        batch = collate(rows([Sample(prompt, target, 1)], None, True, 2))
+        assert prefix.example(prompt, target, 2) == (batch["input_ids"][0].tolist(), batch["labels"][0].tolist())
+    lengths, texts = [2, 0, 4], [3, 5, 1]
+    _, front = past([torch.zeros(n, 8) if n else None for n in lengths], Shape(1, 2, 2), torch.float32, "cpu")
+    text = torch.tensor([[0] * (5 - n) + [1] * n for n in texts])
+    places = positions(torch.tensor(lengths), text)
+    for row, (length, tokens) in enumerate(zip(lengths, texts)):
+        mask = torch.cat([front, text], 1)[row].tolist()
+        assert prefix.slots(length, tokens, 4, 5) == (mask, places[row, 5 - tokens :].tolist())
+
+
+def test_the_answers_of_chapter_seven_are_those_of_the_library() -> None:
+    for layers, ranks, parallel in ((3, 1, False), (2, 2, True)):
+        config = FtConfig("gptneox", "x", 4, 4, 40, layers, 50, 1, 2, "fp32", ranks, 4, parallel)
+        listed = [name for tensor in tensors(config) for name in tensor.files(ranks)]
+        assert serving.files(layers, ranks, parallel) == len(listed) + 1

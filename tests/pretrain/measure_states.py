@@ -1,4 +1,4 @@
-"""What DeepSpeed really holds: run by its launcher (two ranks), prints a line `[[stage, dtype, bytes of this rank], …]` per rank.
+"""What DeepSpeed really holds: run by its launcher (two ranks), prints a line `[[architecture, stage, dtype, bytes of this rank], …]` per rank.
 
 Two micro batches make a step. Gradients are measured between them, the rest after the step: no temporary is alive then.
 Nothing is asserted here; tests/pretrain/test_planner.py compares the figures with the planner's.
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 import deepspeed
 import torch
 from course_lib.pretrain import leftovers
-from transformers import GPT2Config, GPT2LMHeadModel
+from course_lib.pretrain.config import ModelConfig
+from course_lib.pretrain.model import build_model
 
 CASES = ((0, "fp32"), (0, "bf16"), (1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
 
@@ -51,9 +52,9 @@ def gradients(engine: deepspeed.DeepSpeedEngine) -> Iterator[torch.Tensor | None
         yield from group or ()
 
 
-def measure(shape: dict[str, int], stage: int, dtype: str) -> dict[str, int]:
+def measure(shape: ModelConfig, stage: int, dtype: str) -> dict[str, int]:
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(**shape))
+    model = build_model(shape)
     named = list(model.named_parameters())
     groups = [
         {"params": [p for _, p in named if p.ndim > 1], "weight_decay": 0.1},
@@ -70,7 +71,7 @@ def measure(shape: dict[str, int], stage: int, dtype: str) -> dict[str, int]:
     }  # fmt: skip
     engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-3), config=settings)
     found = {}
-    tokens = torch.arange(shape["n_positions"])[None] % shape["vocab_size"]
+    tokens = torch.arange(shape.max_position_embeddings)[None] % shape.vocab_size
     for micro in range(2):
         engine.backward(engine(input_ids=tokens, labels=tokens).loss)
         if micro == 0:
@@ -86,8 +87,10 @@ def measure(shape: dict[str, int], stage: int, dtype: str) -> dict[str, int]:
 def main() -> None:
     deepspeed.init_distributed("gloo")
     leftovers.unlink_shared_buffer()
-    shape = json.loads(sys.argv[1])
-    rows = [[stage, dtype, measure(shape, stage, dtype)] for stage, dtype in CASES]
+    shapes = [ModelConfig(**shape) for shape in json.loads(sys.argv[1])]
+    rows = [
+        [shape.architecture, stage, dtype, measure(shape, stage, dtype)] for shape in shapes for stage, dtype in CASES
+    ]
     print(f"\nMEASURED {json.dumps(rows)}", flush=True)
     deepspeed.comm.barrier()
     os._exit(0)  # threads of the backends may abort an ordinary end

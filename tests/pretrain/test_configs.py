@@ -7,10 +7,10 @@ import torch
 from course_lib.config import CONFIGS, describe, load
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.memory import parameters, plan
-from course_lib.pretrain.model import gpt2_config
-from transformers import GPT2LMHeadModel
+from course_lib.pretrain.model import model_config
+from transformers import AutoModelForCausalLM
 
-RUNS = sorted(path.name for path in CONFIGS.glob("gpt2-*.yaml"))
+RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8")
 
 
@@ -25,8 +25,8 @@ def number(text: str) -> int:
 
 
 def test_all_sizes_are_there():
-    assert [name.removeprefix("gpt2-").removesuffix(".yaml") for name in RUNS] == [
-        "1.3b", "125m", "300m", "345m", "6.7b", "tiny", "xl",
+    assert [name.removesuffix(".yaml") for name in RUNS] == [
+        "gpt-neox-3.6b", "gpt-neox-tiny", "gpt2-1.3b", "gpt2-125m", "gpt2-300m", "gpt2-345m", "gpt2-6.7b", "gpt2-tiny", "gpt2-xl",
     ]  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def test_comments_are_true(name):
     stated = number(comment(name, "Parameters"))
     assert parameters(settings.model) == stated
     with torch.device("meta"):
-        model = GPT2LMHeadModel(gpt2_config(settings.model))
+        model = AutoModelForCausalLM.from_config(model_config(settings.model))
     assert sum(p.numel() for p in model.parameters()) == stated
 
     memory = comment(name, "Memory")

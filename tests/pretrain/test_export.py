@@ -14,13 +14,15 @@ from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import log
 from course_lib.pretrain.checkpoint import mark_complete
-from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.config import ModelConfig, PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.generate import Generator
+from course_lib.pretrain.memory import parameters
+from course_lib.pretrain.model import build_model
 from course_lib.pretrain.weights import read_weights
 from huggingface_hub import ModelCard
-from safetensors.torch import load_file
-from transformers import AutoConfig, GPT2LMHeadModel, pipeline
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, GPT2LMHeadModel, GPTNeoXForCausalLM, pipeline
 
 from tests.pretrain import make_checkpoints, models, ranks
 
@@ -243,6 +245,55 @@ def test_what_is_no_gpt2_is_refused(made: Path, words: Path, shape: Path, rows: 
         source = altered(made, tmp_path / str(number), **weights)
         with pytest.raises(CourseError, match=message):
             export(source, tmp_path / "model", config=shape, tokenizer=words)
+
+
+def test_a_gpt_neox_of_today_and_of_older_versions(words: Path, rows: int, tmp_path: Path) -> None:
+    """The head has another name in files; older ones also hold constants, and say the rotary share by another name."""
+    shape = ModelConfig(
+        "gpt-neox", rows, 16, 2, 2, max_position_embeddings=16, rotary_pct=0.5, use_parallel_residual=True
+    )
+    torch.manual_seed(0)
+    model = build_model(shape, 1, 2).eval()
+    old = tmp_path / "old" / "checkpoint-7"
+    model.save_pretrained(tmp_path / "checkpoint-7")
+    shutil.copytree(tmp_path / "checkpoint-7", old)
+    tensors = load_file(old / "model.safetensors")
+    constants = {
+        "attention.bias": torch.ones(1, 1, 16, 16),
+        "attention.masked_bias": torch.tensor(-1e9),
+        "attention.rotary_emb.inv_freq": torch.ones(2),
+    }
+    tensors |= {f"gpt_neox.layers.0.{name}": value for name, value in constants.items()}
+    save_file(tensors, old / "model.safetensors")
+    content = json.loads((old / "config.json").read_text())
+    del content["rope_parameters"]
+    (old / "config.json").write_text(json.dumps(content | {"rotary_pct": 0.5, "rotary_emb_base": 10000}))
+    ids = torch.randint(rows, (2, 16))
+    for source in (tmp_path / "checkpoint-7", old):
+        target = source.parent / "japanese-neox"
+        report = export(source, target, tokenizer=words)
+        loaded = GPTNeoXForCausalLM.from_pretrained(target)
+        assert torch.equal(loaded(ids).logits, model(ids).logits)
+        assert (report.step, report.parameters) == (7, parameters(shape))
+        written = json.loads((target / "config.json").read_text())
+        assert (
+            written["rotary_pct"],
+            written["rotary_emb_base"],
+            written["rope_parameters"]["partial_rotary_factor"],
+        ) == (0.5, 10000, 0.5)
+        assert (loaded.config.bos_token_id, loaded.config.pad_token_id, loaded.config.hidden_act) == (1, 2, "gelu")
+        assert (
+            loaded.generation_config.max_new_tokens == 8
+            and len(loaded.generation_config.suppress_tokens) == models.PADDING
+        )
+        card = ModelCard.load(target / "README.md")
+        assert (
+            f"A GPT-NeoX of {parameters(shape):,} parameters (2 layers of width 16, 2 heads, 16 positions" in card.text
+        )
+        assert "gpt_neox" in card.data.tags and "gpt2" not in card.data.tags
+    (old / "config.json").write_text(json.dumps(content | {"model_type": "llama"}))
+    with pytest.raises(CourseError, match="model_type 'llama', expected one of 'gpt2', 'gpt_neox'$"):
+        export(old, tmp_path / "model", tokenizer=words)
 
 
 class Evil:

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 import torch
+from course_lib import config
 from course_lib.errors import UsageError
-from course_lib.pretrain.config import ModelConfig, RateConfig
+from course_lib.pretrain.config import ModelConfig, PretrainConfig, RateConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
 
+ARCHITECTURES = ["gpt2", "gpt-neox"]
 
-def gradients(recompute: Any, attention: Any) -> list[torch.Tensor]:
-    shape = ModelConfig(vocab_size=50, hidden_size=32, num_layers=2, num_attention_heads=2, max_position_embeddings=16,
+
+def gradients(architecture: Any, recompute: Any, attention: Any) -> list[torch.Tensor]:
+    shape = ModelConfig(architecture, vocab_size=50, hidden_size=32, num_layers=2, num_attention_heads=2, max_position_embeddings=16,
                         recompute=recompute, attention=attention)  # fmt: skip
     torch.manual_seed(0)
     model = build_model(shape).train()
@@ -22,31 +25,117 @@ def gradients(recompute: Any, attention: Any) -> list[torch.Tensor]:
     return [parameter.grad for parameter in model.parameters()]
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("recompute", ["core_attn", "full_attn", "full"])
-def test_recomputing_changes_no_gradient(recompute, attention):
-    assert all(map(torch.equal, gradients("none", attention), gradients(recompute, attention)))
+def test_recomputing_changes_no_gradient(architecture, recompute, attention):
+    wanted = gradients(architecture, "none", attention)
+    assert all(map(torch.equal, wanted, gradients(architecture, recompute, attention)))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_each_architecture_computes_its_own_attention_again(attention):
+    """They live in one process: what recompute registers for one must not become the other's."""
+    models = [
+        build_model(ModelConfig(kind, 50, 32, 1, 2, recompute="core_attn", attention=attention))
+        for kind in ("gpt2", "gpt-neox")
+    ]  # type: ignore[arg-type]
+    assert len({model.config._attn_implementation for model in models}) == 2
 
 
 def test_only_matrices_and_embeddings_decay():
-    names = [
-        name
-        for name, _ in build_model(
-            ModelConfig(vocab_size=50, hidden_size=32, num_layers=1, num_attention_heads=2)
-        ).named_parameters()
-    ]
-    assert [name for name in names if decays(name)] == [
-        "transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.attn.c_attn.weight", "transformer.h.0.attn.c_proj.weight",
-        "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight",
-    ]  # fmt: skip
+    wanted = {
+        "gpt2": [
+            "transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.attn.c_attn.weight",
+            "transformer.h.0.attn.c_proj.weight", "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight",
+        ],
+        "gpt-neox": [
+            "gpt_neox.embed_in.weight", "gpt_neox.layers.0.attention.query_key_value.weight", "gpt_neox.layers.0.attention.dense.weight",
+            "gpt_neox.layers.0.mlp.dense_h_to_4h.weight", "gpt_neox.layers.0.mlp.dense_4h_to_h.weight", "lm_head.weight",
+        ],
+    }  # fmt: skip
+    for architecture in ARCHITECTURES:
+        shape = ModelConfig(architecture, vocab_size=50, hidden_size=32, num_layers=1, num_attention_heads=2)
+        names = [name for name, _ in build_model(shape).named_parameters()]
+        assert [name for name in names if decays(name)] == wanted[architecture]
 
 
-def test_the_model_starts_as_one_that_guesses():
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_model_starts_as_one_that_guesses(architecture):
     torch.manual_seed(0)
-    model = build_model(ModelConfig(vocab_size=500, hidden_size=64, num_layers=2, num_attention_heads=2)).eval()
+    model = build_model(
+        ModelConfig(architecture, vocab_size=500, hidden_size=64, num_layers=2, num_attention_heads=2)
+    ).eval()
     ids = torch.randint(500, (4, 65))
     loss = torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
     assert loss.item() == pytest.approx(math.log(500), abs=0.1)
+
+
+def test_both_start_alike():
+    """Standard deviations by kind of weight: those that write into the residual stream are smaller by √(2·layers)."""
+    shape = {"vocab_size": 400, "hidden_size": 128, "num_layers": 8, "num_attention_heads": 2, "initializer_range": 0.1}
+    torch.manual_seed(0)
+    gpt2, neox = (build_model(ModelConfig(architecture, **shape)) for architecture in ARCHITECTURES)
+    a, b = gpt2.transformer.h[-1], neox.gpt_neox.layers[-1]
+    for first, second, wanted in (
+        (gpt2.transformer.wte, neox.gpt_neox.embed_in, 0.1),
+        (gpt2.lm_head, neox.lm_head, 0.1),
+        (a.attn.c_attn, b.attention.query_key_value, 0.1),
+        (a.mlp.c_fc, b.mlp.dense_h_to_4h, 0.1),
+        (a.attn.c_proj, b.attention.dense, 0.1 / 4),
+        (a.mlp.c_proj, b.mlp.dense_4h_to_h, 0.1 / 4),
+    ):
+        assert [first.weight.std().item(), second.weight.std().item()] == pytest.approx([wanted] * 2, rel=0.03)
+    assert (
+        gpt2.lm_head.weight is gpt2.transformer.wte.weight and neox.lm_head.weight is not neox.gpt_neox.embed_in.weight
+    )
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_gpt_neox_is_the_one_of_its_paper(parallel):
+    """Against attention written out: rotary positions of base 10000 on the first half of each head, exact GELU, both residual styles."""
+    shape = ModelConfig("gpt-neox", 50, 32, 2, 2, max_position_embeddings=16, rotary_pct=0.5, use_parallel_residual=parallel,
+                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)  # fmt: skip
+    torch.manual_seed(0)
+    model = build_model(shape)
+    ids = torch.randint(50, (3, 16))
+    angle = torch.arange(16)[:, None] / 10_000 ** (torch.arange(0, 8, 2) / 8)
+    turn = torch.polar(torch.ones(16, 4), angle)
+
+    def rotate(x: torch.Tensor) -> torch.Tensor:
+        """Dimensions i and i + 4 of the first 8 are a complex number."""
+        turned = torch.complex(x[..., :4], x[..., 4:8]) * turn
+        return torch.cat([turned.real, turned.imag, x[..., 8:]], dim=-1)
+
+    x = model.gpt_neox.embed_in(ids)
+    for block in model.gpt_neox.layers:
+        qkv = block.attention.query_key_value(block.input_layernorm(x)).view(3, 16, 2, 48).transpose(1, 2)
+        q, k, v = qkv.split(16, dim=-1)
+        scores = rotate(q) @ rotate(k).transpose(-1, -2) / 4 + torch.full((16, 16), -torch.inf).triu(1)
+        attended = block.attention.dense((scores.softmax(-1) @ v).transpose(1, 2).reshape(3, 16, 32))
+        inner = block.mlp.dense_h_to_4h(block.post_attention_layernorm(x if parallel else x + attended))
+        exact = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        x = x + attended + block.mlp.dense_4h_to_h(exact)
+    wanted = model.lm_head(model.gpt_neox.final_layer_norm(x))
+    assert torch.allclose(model.train()(ids, use_cache=False).logits, wanted, atol=1e-4)
+
+
+def test_shapes_that_cannot_be_are_refused_in_a_line():
+    for overrides, words in {
+        ("model.rotary_pct=0.5",): "model.rotary_pct: 0.5 is not allowed: needs model.architecture gpt-neox",
+        ("model.use_parallel_residual=true",): "model.use_parallel_residual: True is not allowed: needs",
+        (
+            "model.architecture=gpt-neox",
+            "model.rotary_pct=0.3",
+        ): "rotary_pct: 0.3 is not allowed: turns 19 of a head's 64",
+        ("model.architecture=gpt-neox", "model.rotary_pct=0.01"): "turns 0 of a head's 64 dimensions",
+        (
+            "model.architecture=llama",
+        ): "model.architecture: 'llama' is not allowed: input should be 'gpt2' or 'gpt-neox'",
+    }.items():
+        with pytest.raises(UsageError, match=words) as caught:
+            config.build(PretrainConfig, {}, overrides)
+        assert "\n" not in str(caught.value)
 
 
 def test_the_schedule_is_fleetx():

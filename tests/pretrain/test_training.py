@@ -1,6 +1,7 @@
 """Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -16,9 +17,12 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import checkpoint, data, log
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
+from course_lib.pretrain.generate import Generator
+from course_lib.pretrain.generation import GenerateConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import pretrain
+from course_lib.pretrain.memory import parameters
 from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
 from course_lib.subword.folder import Preparation, save
@@ -278,3 +282,40 @@ def test_the_other_stages_train_and_export(place, tmp_path, stage):
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten())
     assert loss < losses[0] - 0.05
+
+
+def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
+    """In bf16, where rotary frequencies must not be rounded with the weights; the exported model is the one that was measured."""
+    shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
+    chosen = settings(place, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
+    run = pretrain(chosen)
+    losses, before = [entry["loss"] for entry in run.log if entry["kind"] == "train"], weights(run.folder)
+    assert losses[-1] < losses[0] - 0.2
+    shutil.rmtree(run.folder / "checkpoints" / "checkpoint-10")
+    again = pretrain(chosen, resume=True)
+    assert [entry["loss"] for entry in again.log if entry["kind"] == "train"] == losses
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(run.folder).items())
+
+    report = export(run.folder, run.folder / "model")
+    model = AutoModelForCausalLM.from_pretrained(run.folder / "model", dtype="auto")
+    assert (model.config.model_type, model.dtype, report.parameters) == (
+        "gpt_neox",
+        torch.bfloat16,
+        parameters(chosen.model),
+    )
+    assert all(
+        torch.equal(tensor, model.state_dict()[name.replace("embed_out", "lm_head")]) for name, tensor in before.items()
+    )
+    test = data.held_out_set(chosen, data.open_splits(chosen.data, VOCABULARY).test)
+    assert test
+    tokens = torch.from_numpy(np.stack([test[i] for i in range(len(test) // 4 * 4)]))
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(
+            model(tokens[:, :-1]).logits.float().flatten(0, 1), tokens[:, 1:].flatten()
+        )
+    (measured,) = (entry["loss"] for entry in again.log if entry["kind"] == "test")
+    assert loss.item() == pytest.approx(measured, abs=1e-5)
+    (written,) = Generator(run.folder / "model").generate(
+        "w5 w12", GenerateConfig("greedy", min_new_tokens=0, max_new_tokens=6)
+    )
+    assert len(written.continuation.split()) == 6

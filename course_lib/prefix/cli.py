@@ -1,0 +1,88 @@
+"""Verbs of chapter 6: `course prefix …`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from course_lib import config as configuration
+from course_lib import options
+from course_lib.pretrain.generation import GenerateConfig
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
+AnyBase = Annotated[bool, typer.Option("--any-base", help="take a prefix trained on other weights of the same shape")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this chapter's verbs to the `course` command."""
+    group = options.group("Prefix tuning: train, generate, convert and count small prefixes of a frozen model.")
+    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
+    group.command("convert")(convert)
+    group.command("report")(report)
+    app.add_typer(group, name="prefix")
+
+
+def generate(
+    model: Model,
+    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese text")],
+    prefixes: Annotated[
+        list[Path] | None,
+        typer.Option("--prefix", metavar="FILE", help="of the course, of rinna's form, or a peft folder; repeatable"),
+    ] = None,
+    any_base: AnyBase = False,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Let a model continue texts without a prefix and with each of some, side by side."""
+    from course_lib.prefix.files import read
+    from course_lib.prefix.generate import side_by_side
+
+    settings = (
+        configuration.load(GenerateConfig, config, overrides or ())
+        if config
+        else configuration.build(GenerateConfig, {}, overrides or ())
+    )
+    rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
+    for row in rows:
+        for found in row.texts:
+            print(f"[{row.task or 'no prefix'}] {found.text}" if prefixes else found.text)
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="a prefix file of any form, or a peft folder")],
+    output: options.Output,
+    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="of the product")] = "course",
+    base: Annotated[
+        Path | None,
+        typer.Option("--base", metavar="MODEL", help="the model it belongs to; checked, and named in the product"),
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="its name; default: as in the file")] = None,
+) -> None:
+    """Write a prefix in another form: the numbers stay, their names change."""
+    from dataclasses import replace
+
+    from course_lib.files import require_other
+    from course_lib.prefix.files import read, write
+
+    require_other(source, output)
+    prefix = read(source)
+    write(replace(prefix, task=task or prefix.task), output, form, base)
+    length, width = prefix.values.shape
+    print(f"{task or prefix.task}: {length} positions of {width} numbers, {form} form → {output}")
+
+
+def report(
+    model: Model,
+    length: Annotated[int, typer.Option("--length", min=1, help="positions of the prefix")] = 10,
+    input_dim: Annotated[int, typer.Option("--input-dim", min=1, help="width of the encoder's embedding")] = 10,
+    hidden_dim: Annotated[int, typer.Option("--hidden-dim", min=1, help="width inside the encoder")] = 10,
+    embedding: Annotated[bool, typer.Option("--embedding", help="the prefix itself is trained, no MLP")] = False,
+) -> None:
+    """Count the parameters of a prefix: trained, deployed, and their share of the base."""
+    from course_lib.prefix import report as reporter
+    from course_lib.prefix.base import read_config
+    from course_lib.prefix.cache import Shape
+
+    shape = Shape.of(read_config(model))
+    base = reporter.base_parameters(model)
+    print(reporter.count(shape, base, length, input_dim, hidden_dim, not embedding).summary())

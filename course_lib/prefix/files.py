@@ -1,0 +1,201 @@
+"""Prefixes in files: the course's own, rinna's, and Hugging Face peft's. All three hold the same numbers in the same order.
+
+course: one safetensors file with the tensor `prefix` and, as JSON, task, digest of the base, shape and settings.
+rinna: torch.save of the bare tensor [P, width] (prefix-tuning-gpt; also what its FasterTransformer examples read). It names no base.
+peft: a folder with adapter_config.json and adapter_model.safetensors. It names no digest; ours lies beside them in conversion.json.
+"""
+
+import json
+import pickle
+import warnings
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_folder, atomic_write, require_file
+from course_lib.prefix import base
+from course_lib.prefix.cache import Shape
+from course_lib.pretrain.safe_load import FORBIDDEN, safe_load
+
+Form = Literal["course", "rinna", "peft"]
+TENSOR, ABOUT = "prefix", "course_prefix"  # in our safetensors: the name of the tensor, the key of what is known of it
+CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"  # peft's names
+OURS = "conversion.json"  # beside them: what peft has no place for
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """What is deployed of a task. Where a file does not say, `base` is empty and `shape` None."""
+
+    values: Tensor  # fp32 [P, width]
+    task: str
+    base: str = ""  # digest of the weights it was trained on
+    shape: Shape | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def require(self, shape: Shape, base: str = "") -> None:
+        """Raises CourseError for a model of another shape, or another base where both are known."""
+        width = self.values.shape[1]
+        if width != shape.width or self.shape not in (None, shape):
+            own = f" ({self.shape})" if self.shape else ""
+            raise CourseError(
+                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
+            )
+        if self.base and base and self.base != base:
+            raise CourseError(
+                f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
+                "a prefix works with its own base only"
+            )
+
+
+def read(path: Path) -> Prefix:
+    """The prefix of a file of ours or of rinna's form, whatever its name, or of a peft folder. Nothing in a file is run.
+
+    Raises CourseError for a file that is something else or cut short, and for values that are not finite numbers [P, width].
+    """
+    if path.is_dir():
+        return _read_peft(path)
+    require_file(path)
+    with open(path, "rb") as file:
+        safetensors = file.read(9)[8:] == b"{"
+    return _read_course(path) if safetensors else _read_rinna(path)
+
+
+def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
+    """Writes a prefix, whole or not at all. `base_folder` is the model it belongs to: it must fit, and fills in what is not known.
+
+    Raises UsageError if the peft form lacks the shape, CourseError if the prefix does not fit the base.
+    """
+    if base_folder is not None:
+        prefix = on_base(prefix, base_folder)
+    if form == "peft":
+        _write_peft(prefix, path, base_folder)
+        return
+    values = prefix.values.detach().float().cpu().contiguous().clone()
+    with atomic_write(path) as file:
+        if form == "rinna":
+            torch.save(values, file)
+        else:
+            file.write(save({TENSOR: values}, {ABOUT: json.dumps(_about(prefix), ensure_ascii=False)}))
+
+
+def on_base(prefix: Prefix, folder: Path) -> Prefix:
+    """The prefix with the shape and the digest of its base. Raises CourseError if they do not fit."""
+    shape, digest = Shape.of(base.read_config(folder)), base.digest(folder)
+    prefix.require(shape, digest)
+    return replace(prefix, shape=shape, base=digest)
+
+
+def _about(prefix: Prefix) -> dict[str, Any]:
+    shape = asdict(prefix.shape) if prefix.shape else None
+    return {"task": prefix.task, "base": prefix.base, "shape": shape, "settings": prefix.settings}
+
+
+def _read_course(path: Path) -> Prefix:
+    try:
+        with safe_open(path, "pt") as file:
+            about, names = (file.metadata() or {}).get(ABOUT), list(file.keys())
+            if about is None or names != [TENSOR]:
+                hint = "; give the folder" if EMBEDDINGS in names else ""
+                raise CourseError(f"{path}: a safetensors file, but none of a prefix of the course{hint}")
+            values, known = file.get_tensor(TENSOR), json.loads(about)
+        shape = Shape(**known["shape"]) if known["shape"] else None
+        return _whole(path, Prefix(values, known["task"], known["base"], shape, known["settings"]))
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{path}: not a prefix of the course, or cut short") from error
+
+
+def _read_rinna(path: Path) -> Prefix:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # other pickle protocols
+            values = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        asks = FORBIDDEN.search(str(error))
+        why = f"not loaded, it asks for {asks[1]}, which could run code" if asks else "not a prefix file, or cut short"
+        raise CourseError(f"{path}: {why}") from error
+    except Exception as error:  # a damaged file can end in any error of the zip reader or of the unpickler
+        raise CourseError(f"{path}: not a prefix file, or cut short ({type(error).__name__})") from error
+    if not isinstance(values, Tensor):
+        raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
+    return _whole(path, Prefix(values, path.name.partition(".")[0]))
+
+
+def _read_peft(folder: Path) -> Prefix:
+    if not (folder / CONFIG).is_file():
+        raise CourseError(f"{folder}: a folder without {CONFIG}; expected a prefix file or a peft folder")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf8"))
+        kind = config["peft_type"], config["task_type"], config["num_transformer_submodules"]
+        heads = config["num_attention_heads"]
+        shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
+        ours = folder / OURS
+        known = json.loads(ours.read_text(encoding="utf8")) if ours.is_file() else {}
+        about = known.get("task") or folder.name, known.get("base", ""), known.get("settings", {})
+    except (ValueError, KeyError, AttributeError, TypeError, ZeroDivisionError) as error:
+        raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix of peft") from error
+    if kind != ("PREFIX_TUNING", "CAUSAL_LM", 1):
+        raise CourseError(f"{folder}: a {kind[0]} of peft for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM")
+    file, old = folder / WEIGHTS, folder / "adapter_model.bin"
+    try:
+        if file.is_file() or not old.is_file():
+            require_file(file)
+            with safe_open(file, "pt") as tensors:
+                values = tensors.get_tensor(EMBEDDINGS)
+        else:
+            values = safe_load(old)[EMBEDDINGS]
+    except (SafetensorError, KeyError) as error:
+        raise CourseError(f"{file}: holds no {EMBEDDINGS}, or is cut short") from error
+    return _whole(folder, Prefix(values, about[0], about[1], shape, about[2]))
+
+
+def _whole(path: Path, prefix: Prefix) -> Prefix:
+    """The prefix in fp32, free of any graph. Raises CourseError for values that cannot be one."""
+    values = prefix.values.detach()
+    if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
+        raise CourseError(
+            f"{path}: a tensor {list(values.shape)} of {values.dtype}, expected [length, 2·layers·hidden] of floats"
+        )
+    values = values.float().contiguous()
+    if broken := int((~values.isfinite()).sum()):
+        raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
+    if prefix.shape and prefix.shape.width != values.shape[1]:
+        raise CourseError(
+            f"{path}: {values.shape[1]} numbers per position, its own shape says {prefix.shape.width} ({prefix.shape})"
+        )
+    return replace(prefix, values=values)
+
+
+def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
+    shape = prefix.shape
+    if shape is None:
+        raise UsageError(
+            "--base: not set; the peft form names layers and heads, which the prefix does not: give its model's folder"
+        )
+    config = {
+        "base_model_name_or_path": str(base_folder) if base_folder else None,
+        "encoder_hidden_size": shape.heads * shape.head_size,
+        "inference_mode": True,
+        "num_attention_heads": shape.heads,
+        "num_layers": shape.layers,
+        "num_transformer_submodules": 1,
+        "num_virtual_tokens": len(prefix),
+        "peft_type": "PREFIX_TUNING",
+        "prefix_projection": False,
+        "task_type": "CAUSAL_LM",
+        "token_dim": shape.heads * shape.head_size,
+    }
+    with atomic_folder(folder) as place:
+        values = prefix.values.detach().float().cpu().contiguous()
+        (place / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
+        (place / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
+        (place / OURS).write_text(json.dumps(_about(prefix), ensure_ascii=False, indent=2) + "\n", encoding="utf8")

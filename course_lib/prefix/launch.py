@@ -1,0 +1,111 @@
+"""Trains a prefix under DeepSpeed's launcher, and writes what came of it: a prefix file, or for method `full` a Hugging Face folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_folder
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.task import PrefixTask
+from course_lib.pretrain import checkpoint, log, runfolder
+from course_lib.pretrain.follow import ALOUD, Say
+from course_lib.pretrain.launch import Run, absolute
+from course_lib.pretrain.launch import train as run_task
+from course_lib.pretrain.task import CONFIG
+
+if TYPE_CHECKING:
+    from course_lib.prefix.files import Prefix
+
+PREFIX, MODEL = "prefix.safetensors", "model"  # what `course prefix train` writes into the folder of a run
+Form = Literal["course", "rinna", "peft"]  # of a prefix file, as files.py
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run wrote."""
+
+    target: Path
+    step: int
+    what: str
+    loss: float | None  # last held-out loss up to this step [nats]
+
+    def summary(self) -> str:
+        """One line."""
+        loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
+        return f"step {self.step:,}, {self.what}{loss} → {self.target}"
+
+
+def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run:
+    """Trains the prefix of the settings; see course_lib.pretrain.launch.train."""
+    task = PrefixTask(absolute(settings))
+    say(task.data.summary())
+    return run_task(task, resume, say)
+
+
+def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
+    """Writes the prefix of a run's latest whole checkpoint: what the encoder gives, from the optimizer's fp32 weights.
+
+    Method `full` has no prefix: then `target` is a folder with the trained base and its tokenizer. Unset, `target` is in the run's folder.
+    Raises CourseError for a run without a whole checkpoint.
+    """
+    from course_lib.prefix.files import write
+    from course_lib.pretrain.weights import read_weights
+
+    found = checkpoint.whole_checkpoints(run)
+    if not found:
+        raise CourseError(f"{run}: the run has no whole checkpoint yet")
+    settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(found[0])
+    losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
+    held_out = losses[-1] if losses else None
+    tensors = {name: value.contiguous() for name, value in read_weights(found[0]).tensors.items()}
+    if settings.model.method == "full":
+        if form != "course":
+            raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
+        target = target or run / MODEL
+        _write_model(settings, run, tensors, target)
+        return Trained(target, step, "the whole base", held_out)
+    target = target or run / PREFIX
+    prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
+    write(prefix, target, form, settings.model.base if form == "peft" else None)
+    return Trained(target, step, f"task {settings.task_name}, {len(prefix)} positions", held_out)
+
+
+def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":
+    """The prefix that a trained encoder gives, with what the run knows of it."""
+    from course_lib.prefix.cache import Shape
+    from course_lib.prefix.files import Prefix
+    from course_lib.prefix.model import ENCODER, new_encoder
+
+    facts = orjson.loads((run / runfolder.DATA).read_bytes())
+    shape = Shape(**facts["shape"])
+    encoder = new_encoder(settings.model, shape)
+    encoder.load_state_dict({name.removeprefix(ENCODER): value.float() for name, value in tensors.items()})
+    chosen = config.to_dict(settings)
+    about |= {key: chosen[key] for key in ("data", "optimizer")}
+    about["model"] = {key: chosen["model"][key] for key in ("method", "length", "input_dim", "hidden_dim", "dropout")}
+    return Prefix(encoder.deployed(), settings.task_name, facts["base"], shape, about)
+
+
+def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], target: Path) -> None:
+    """The trained base as a Hugging Face folder, in the format its weights were stored in."""
+    import shutil
+
+    import torch
+
+    from course_lib.prefix import base as bases
+    from course_lib.pretrain.quiet import quiet
+
+    assert settings.model.base
+    model = bases.load(settings.model.base)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[f"base.{name}"])
+    with atomic_folder(target, ours=target.absolute() == run.absolute() / MODEL) as folder:
+        with quiet():
+            model.save_pretrained(folder)
+        for path in (run / "tokenizer").iterdir():
+            shutil.copyfile(path, folder / path.name)

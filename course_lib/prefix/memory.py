@@ -1,0 +1,112 @@
+"""What of a run of prefix tuning lies in memory and how much work it is, for the planner of chapter 4.
+
+Importing this module makes `course_lib.pretrain.memory.sizes` know the settings of `course prefix train`. Parameters are exact; activations
+and logits are formulas: tests/prefix/test_memory.py holds both against PyTorch. The gradients go through every block to its prefix, so that a
+frozen base keeps activations too; but no block keeps what only the gradients of its own weights would need.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from course_lib import config
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.prefix.config import ModelConfig, PrefixConfig
+from course_lib.pretrain.config import ModelConfig as Shape
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.memory import BYTES, LOGIT_BYTES, Sizes, sizes, tensors
+
+FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.json: its architecture, and ours for its names
+    "gpt2": (
+        "gpt2",
+        {"vocab_size": "vocab_size", "n_embd": "hidden_size", "n_layer": "num_layers", "n_head": "num_attention_heads",
+         "n_inner": "ffn_hidden_size", "n_positions": "max_position_embeddings", "resid_pdrop": "hidden_dropout_prob",
+         "attn_pdrop": "attention_probs_dropout_prob"},
+    ),
+    "gpt_neox": (
+        "gpt-neox",
+        {"vocab_size": "vocab_size", "hidden_size": "hidden_size", "num_hidden_layers": "num_layers",
+         "num_attention_heads": "num_attention_heads", "intermediate_size": "ffn_hidden_size",
+         "max_position_embeddings": "max_position_embeddings", "use_parallel_residual": "use_parallel_residual",
+         "hidden_dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
+    ),
+}  # fmt: skip
+
+
+def shape_of(settings: PrefixConfig) -> Shape:
+    """The shape of model.base, else of the run model.shape. Raises CourseError for a folder that holds neither a GPT-2 nor a GPT-NeoX."""
+    folder = settings.model.base
+    if folder is None:
+        return config.load(PretrainConfig, settings.model.shape).model
+    path = require_file(folder / "config.json")
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise CourseError(f"{path}: not readable as JSON: {error}") from None
+    family = content.get("model_type") if isinstance(content, dict) else None
+    if family not in FAMILIES:
+        raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(FAMILIES)}")
+    architecture, names = FAMILIES[family]
+    known = {ours: content[name] for name, ours in names.items() if content.get(name) is not None}
+    return config.build(Shape, known | {"architecture": architecture}, where=str(path))
+
+
+def encoder_tensors(model: ModelConfig, width: int) -> Iterator[tuple[int, bool]]:
+    """(elements, weight-decayed) of every parameter of the encoder in its order; `width`: numbers per position of the prefix."""
+    if model.method == "embedding":
+        yield model.length * width, True
+        return
+    yield model.length * model.input_dim, True
+    yield from [(model.input_dim * model.hidden_dim, True), (model.hidden_dim, False)]
+    yield from [(model.hidden_dim * width, True), (width, False)]
+
+
+@sizes.register
+def _(settings: PrefixConfig) -> Sizes:
+    model, length = settings.model, settings.data.max_length
+    shape = replace(shape_of(settings), recompute=model.recompute, attention=model.attention)
+    if model.method == "full":
+        values = {"model": config.to_dict(shape), "data": {"seq_length": length}}
+        values |= {part: config.to_dict(getattr(settings, part)) for part in ("batch", "precision")}
+        return sizes(config.build(PretrainConfig, values))
+    base = list(tensors(shape))
+    kept, again = _activations(settings, shape)
+    looked_up = shape.vocab_size * shape.hidden_size if shape.architecture == "gpt-neox" else 0
+    weights = sum(elements for elements, _ in base) - looked_up
+    return Sizes(
+        trained=tuple(encoder_tensors(model, 2 * shape.num_layers * shape.hidden_size)),
+        frozen=tuple(elements for elements, _ in base),
+        activations=kept,
+        logits=LOGIT_BYTES * settings.batch.micro_size * length * shape.vocab_size,
+        block=again,
+        # a frozen weight costs no gradient of its own: 4, not 6
+        flops_per_token=4.0 * weights + 12.0 * shape.num_layers * shape.hidden_size * (length + model.length),
+        length=length,
+    )
+
+
+def _activations(settings: PrefixConfig, shape: Shape) -> tuple[int, int]:
+    """What the forward pass keeps, and what one block needs in the backward pass besides [bytes].
+
+    A block keeps what its norms read, queries, keys and values (the prefix's too, copied for each row), what the GELU reads, and of the
+    attention its output, its mask and a number per row if fused, else its scores. A GPT-2's queries are a view that keeps all of QKV.
+    """
+    width, neox = BYTES[settings.precision.dtype], shape.architecture == "gpt-neox"
+    tokens = settings.batch.micro_size * settings.data.max_length
+    columns = settings.model.length + settings.data.max_length
+    stream, wide = width * tokens * shape.hidden_size, width * tokens * shape.ffn
+    rows = tokens * shape.num_attention_heads
+    kept = (1 if shape.use_parallel_residual else 2) * stream + wide
+    kept += 2 * stream * columns // settings.data.max_length
+    if shape.attention == "eager":
+        core = rows * columns * (width + (4 if neox and width < 4 else 0))  # GPT-NeoX's softmax is in fp32
+        kept += stream + core
+    else:
+        core = width * tokens * columns + 4 * rows
+        kept += (2 if neox else 4) * stream + core
+    prefix = 2 * width * settings.model.length * 2 * shape.num_layers * shape.hidden_size  # the rows, and their gradients
+    if shape.recompute == "full":
+        return shape.num_layers * stream + stream + prefix, kept - stream + max(2 * wide, core)
+    return shape.num_layers * kept + prefix, max(2 * wide, core)

@@ -1,0 +1,87 @@
+"""Products of chapter 6: a base, and a prefix for each task of the profile.
+
+Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
+"""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from course_lib import config, paths
+from course_lib.prefix.config import PrefixConfig, RecipeConfig
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.steps import TOKENIZER
+from course_lib.step import Step
+
+RUNS = "prefix/runs"  # a folder per run
+BASE, MODEL = "prefix/base", "model"
+FILE = "prefix.safetensors"  # in a task's product
+
+
+def steps() -> list[Step]:
+    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code), and a product of its name for each task."""
+    recipe = config.section("prefix.recipe", RecipeConfig)
+    if recipe.checkpoint:
+        base = Step(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
+    else:
+        settings = config.load(PretrainConfig, recipe.base)
+        base = Step(BASE, partial(_base, settings), settings, ("pretrain/tokens", TOKENIZER))
+    tasks = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
+    return [base, *(Step(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
+
+
+def with_data(settings: PrefixConfig) -> PrefixConfig:
+    """The settings, with the course's own samples of this name where no file is named. Raises UsageError if there are none."""
+    if settings.data.input:
+        return settings
+    return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
+
+
+def _inputs(settings: PrefixConfig) -> tuple[Path | str, ...]:
+    assert settings.data.input
+    return BASE, settings.data.input
+
+
+def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.pretrain.fetch import fetch
+
+    return fetch(checkpoint, folder / MODEL)
+
+
+def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.pretrain.steps import trained
+
+    return trained(settings, folder, inputs)
+
+
+def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.prefix.launch import export, train
+    from course_lib.pretrain import log
+
+    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
+    settings = replace(settings, engine=replace(settings.engine, output_dir=_run_folder(settings)))
+    run = train(settings, resume=True, say=lambda _: None)
+    export(run.folder, folder / FILE)
+    shutil.copy(run.folder / log.FILE, folder / log.FILE)
+    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+    return {"steps": run.steps} | ({"held-out loss": held_out[-1]} if held_out else {})
+
+
+def _content(settings: PrefixConfig) -> dict[str, Any]:
+    """What of the settings a prefix follows from, without places."""
+    content = config.to_dict(settings)
+    del content["launch"], content["engine"]["output_dir"], content["data"]["input"], content["model"]["base"]
+    return content
+
+
+def _run_folder(settings: PrefixConfig) -> Path:
+    """Where the run with these settings, samples and base lives: the same again after a kill."""
+    assert settings.data.input and settings.model.base
+    digest = sha256(repr(_content(settings)).encode())
+    for path in (settings.data.input, *sorted(settings.model.base.glob("*.safetensors"))):
+        with open(path, "rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
+    return paths.root() / RUNS / digest.hexdigest()[:12]

@@ -1,0 +1,142 @@
+"""Prefix tuning as a task of chapter 4's launcher."""
+
+import shutil
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import sha256
+from course_lib.prefix import data, memory
+from course_lib.prefix.config import PrefixConfig
+from course_lib.pretrain.config import ResolvedBatch
+from course_lib.pretrain.rates import warmup_steps
+from course_lib.pretrain.task import Task
+from course_lib.pretrain.tokenizer_files import NAMES
+
+if TYPE_CHECKING:
+    from course_lib.prefix.samples import Row
+    from course_lib.pretrain.text_codec import TextCodec
+    from course_lib.pretrain.trainer import RunTrainer
+
+__all__ = ["PrefixTask", "memory"]  # memory: tells the planner what a run of prefix tuning is made of
+
+
+class PrefixTask(Task):
+    """A prefix in front of model.base, or for comparison the whole base, trained on the texts of data.input."""
+
+    settings_class = PrefixConfig
+    settings: PrefixConfig
+
+    @property
+    def base(self) -> Path:
+        """The base's folder. Raises UsageError if none is named."""
+        if self.settings.model.base is None:
+            raise UsageError("model.base: not set; give the folder of a GPT-2 or GPT-NeoX")
+        return self.settings.model.base
+
+    @cached_property
+    def codec(self) -> "TextCodec":
+        """The base's tokenizer."""
+        from course_lib.pretrain import text_codec
+
+        return text_codec.load(self.base)
+
+    @cached_property
+    def data(self) -> data.TaskData:
+        """The samples of the file."""
+        return data.load(self.settings.data, self.codec)
+
+    def rows(self) -> tuple[list["Row"], list["Row"]]:
+        """Rows for training, and those held out. Raises UsageError for a tokenizer that cannot begin or end a text."""
+        from course_lib.prefix.samples import rows
+
+        begin, end = self.codec.tokenizer.bos_token_id, self.codec.tokenizer.eos_token_id
+        chosen = self.settings.data.begin
+        if end is None:
+            raise UsageError(f"model.base: {self.base}: its tokenizer names no end-of-text token (eos_token)")
+        if begin is None and chosen != "without":
+            raise UsageError(
+                f"data.begin: {chosen} is not allowed: the base's tokenizer names no begin-of-text token; allowed: without"
+            )
+        kind = (None if chosen == "without" else begin, chosen != "with", end)
+        return rows(self.data.train, *kind), rows(self.data.held_out, *kind)
+
+    @override
+    def copy_tokenizer(self, folder: Path) -> None:
+        for name in NAMES:
+            if (self.base / name).is_file():
+                shutil.copyfile(self.base / name, folder / name)
+
+    @override
+    def check(self) -> None:
+        from course_lib.prefix.base import read_config
+        from course_lib.prefix.cache import learned_positions
+
+        shape = read_config(self.base)
+        self.rows()
+        prefix = 0 if self.settings.model.method == "full" else self.settings.model.length
+        limit = learned_positions(shape)
+        for sample in (*self.data.train, *self.data.held_out):
+            length = prefix + 1 + len(sample.prompt) + len(sample.target)
+            where = f"{self.data.path}, line {sample.line}"
+            if limit and length > limit:
+                raise CourseError(
+                    f"{where}: {length} positions with the prefix and the begin of text, but the base has {limit}"
+                )
+            if max((*sample.prompt, *sample.target)) >= shape.vocab_size:
+                raise CourseError(f"{where}: the tokenizer gives ids beyond the {shape.vocab_size} of the base")
+
+    @override
+    def steps(self, batch: ResolvedBatch) -> int:
+        engine = self.settings.engine
+        rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
+        steps = engine.max_steps or rows // batch.total
+        if not steps:
+            raise CourseError(
+                f"{rows} rows of training are less than one step of {batch.total}; give more samples or epochs, or a smaller batch"
+            )
+        warmup_steps(self.settings.optimizer.lr, steps)
+        return steps
+
+    @override
+    def facts(self) -> dict[str, Any]:
+        from course_lib.prefix.base import digest, read_config
+        from course_lib.prefix.cache import Shape
+
+        path = self.data.path
+        return {
+            "inputs": {path.name: sha256(path)},
+            "base": digest(self.base),
+            "shape": asdict(Shape.of(read_config(self.base))),
+            "samples": len(self.data.train),
+            "held_out": len(self.data.held_out),
+            "overlong": self.data.overlong,
+            "unknown": self.data.unknown,
+        }
+
+    @override
+    def fixed(self, settings: PrefixConfig) -> dict[str, Any]:
+        values = config.to_dict(settings)
+        keys = [("model", key) for key in ("method", "length", "input_dim", "hidden_dim", "dropout")]
+        keys += [("data", key) for key in values["data"] if key != "input"]
+        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
+        keys += [("precision", "dtype"), ("zero", "stage"), ("engine", "seed")]
+        return {f"{part}.{key}": values[part][key] for part, key in keys}
+
+    @override
+    def length(self, settings: PrefixConfig) -> tuple[object, ...]:
+        return settings.engine.max_steps, settings.engine.num_train_epochs
+
+    @override
+    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+        from course_lib.prefix.model import build
+        from course_lib.prefix.trainer import PrefixTrainer
+        from course_lib.pretrain.trainer import begin
+
+        arguments = begin(self.settings, batch, self.steps(batch), reader_workers=0)
+        return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())

@@ -1,0 +1,1 @@
+"""Chapter 7: FasterTransformer weights, read back, and served by Triton."""

@@ -1,0 +1,162 @@
+"""GPT-2 and GPT-NeoX in the format of CTranslate2, an engine that is fast on CPUs; ct2_generate.py lets it write.
+
+CTranslate2's own converter does the work. Added here is what it lacks for models of transformers 5: the names of GPT-NeoX's rotary fraction
+and output layer, the base of the rotation, LayerNorm's epsilon, and a vocabulary with fewer entries than the model has rows.
+
+No prefixes: CTranslate2 takes no past keys and values. Each `Generator.generate_batch` begins with an empty state, and the only other one it
+can begin with is that of a `static_prompt`, which it computes from tokens (`DecoderReplica::run_generation`, src/models/language_model.cc
+of CTranslate2 4.8; its author says the same in https://github.com/OpenNMT/CTranslate2/issues/1409 and 1392). No tokens have a prefix
+for their state: models with prefixes are run by reader.py and engine.py.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, get_args
+
+import ctranslate2
+import numpy as np
+import torch
+from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, GPT2Loader, GPTNeoXLoader
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.prefix import base
+from course_lib.pretrain import text_codec
+from course_lib.pretrain.tokenizer_files import copy_tokenizer
+
+Quantization = Literal[
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
+]  # int8 alone leaves what is no matrix in the model's own format
+MARK = "conversion.json"
+NEVER = -65504.0  # logit of a row that is no token: the lowest number of float16
+
+
+@dataclass(frozen=True)
+class Ct2Report:
+    """What was exported."""
+
+    folder: Path
+    family: str
+    parameters: int
+    quantization: str
+    size: int  # of the weights [bytes]
+    unused: int  # rows of the vocabulary that are no token
+
+    def summary(self) -> str:
+        """One line."""
+        unused = f"; {self.unused} rows that are no token are never chosen" if self.unused else ""
+        return f"{self.family}, {self.parameters:,} parameters in {self.quantization}, {human_size(self.size)}{unused} → {self.folder}"
+
+
+def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Report:
+    """Writes the model of a Hugging Face folder, with its tokenizer, to the folder `target`, which appears whole or not at all.
+
+    The weights are in memory about twice. Raises CourseError for a model that CTranslate2 cannot compute, and UsageError.
+    """
+    if quantization not in get_args(Quantization):
+        raise UsageError(
+            f"--quantization: {quantization!r} is not allowed; allowed: {', '.join(get_args(Quantization))}"
+        )
+    require_other(source, target)
+    with atomic_folder(target) as folder:
+        model = base.load(source)
+        tokenizer = text_codec.load(source).tokenizer
+        config = model.config
+        if wrong := _impossible(config):
+            raise CourseError(f"{source}: {wrong} is not possible with CTranslate2")
+        names = _names(tokenizer, config.vocab_size)
+        if len(names) > config.vocab_size:
+            raise CourseError(
+                f"{source}: token {len(names) - 1} of the tokenizer, but the model has {config.vocab_size} rows"
+            )
+        spec = _spec(model, tokenizer, names)
+        spec.validate()
+        spec.optimize(quantization=quantization)
+        spec.save(str(folder))
+        copy_tokenizer(source, folder, config.max_position_embeddings)
+        report = Ct2Report(
+            target,
+            base.FAMILIES[config.model_type],
+            model.num_parameters(),
+            quantization,
+            size=(folder / "model.bin").stat().st_size,
+            unused=names.count(None),
+        )
+        mark = {
+            "format": f"CTranslate2 {ctranslate2.__version__}",
+            "quantization": quantization,
+            "source": str(source.absolute()),
+            "base": base.digest(source),
+        }
+        (folder / MARK).write_text(json.dumps(mark, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    return report
+
+
+def _impossible(config: Any) -> str | None:
+    """What a model of transformers can be and one of CTranslate2 cannot; None if this one has nothing of the kind."""
+    if config.model_type == "gpt_neox":
+        rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
+        found = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
+                 f"{rotated} rotated dimensions": rotated == 0 or rotated % 2}  # fmt: skip
+    else:
+        activation = config.activation_function
+        found = {"scale_attn_weights: false": not config.scale_attn_weights,
+                 "scale_attn_by_inverse_layer_idx: true": config.scale_attn_by_inverse_layer_idx}  # fmt: skip
+    found[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
+    return next((what for what, wrong in found.items() if wrong), None)
+
+
+def _names(tokenizer: Any, rows: int) -> list[str | None]:
+    """The token of each row, None for a row that is no token; longer than `rows` if the tokenizer has more."""
+    tokens = {number: token for token, number in tokenizer.get_vocab().items()}
+    return [tokens.get(number) for number in range(max(rows, max(tokens) + 1))]
+
+
+def _spec(model: Any, tokenizer: Any, names: list[str | None]) -> Any:
+    """The model as CTranslate2 stores it, not yet quantized."""
+    config = model.config
+    with torch.no_grad():
+        if config.model_type == "gpt_neox":
+            spec = GPTNeoXLoader().get_model_spec(_older(model))
+            for layer in spec.decoder.layer:
+                layer.self_attention.rotary_base = np.float32(config.rope_parameters["rope_theta"])
+            spec.config.layer_norm_epsilon = config.layer_norm_eps
+        else:
+            spec = GPT2Loader().get_model_spec(model)
+            spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+        if None in names:
+            spec.decoder.projection.bias = torch.tensor([NEVER * (name is None) for name in names], dtype=model.dtype)
+    spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
+    spec.config.eos_token = names[_end(model, tokenizer)]
+    for kind in ("bos_token", "unk_token"):
+        token = getattr(tokenizer, kind)
+        setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
+    spec.config.add_attribute("model_type", config.model_type)  # by which AutoTokenizer knows a folder's tokenizer
+    return spec
+
+
+def _older(model: Any) -> Any:
+    """A GPT-NeoX of transformers 5 under the names of transformers 4, which CTranslate2 4.8 reads."""
+    for layer in model.gpt_neox.layers:
+        linear = layer.attention.query_key_value
+        if linear.bias is None:  # attention_bias: false
+            linear.bias = torch.nn.Parameter(torch.zeros_like(linear.weight[:, 0]))
+    factor = model.config.rope_parameters["partial_rotary_factor"]
+    config = SimpleNamespace(**model.config.to_dict(), rotary_pct=factor)
+    return SimpleNamespace(config=config, gpt_neox=model.gpt_neox, embed_out=model.lm_head)
+
+
+def _rotated(config: Any) -> int:
+    """Rotated dimensions of a head."""
+    return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
+
+
+def _end(model: Any, tokenizer: Any) -> int:
+    """The id that ends a text, as `course generate` takes it."""
+    ends = model.generation_config.eos_token_id
+    ends = tokenizer.eos_token_id if ends is None else ends
+    if ends is None:
+        raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id)")
+    return int(ends[0] if isinstance(ends, list) else ends)

@@ -1,0 +1,64 @@
+"""Verbs of chapter 7: `course ct2 …`."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from course_lib import config as configuration
+from course_lib import options
+from course_lib.errors import CourseError
+from course_lib.pretrain.generation import GenerateConfig
+
+Quantization = Literal[
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
+]
+
+
+def register_ct2(app: typer.Typer) -> None:
+    """Adds these verbs to the `course` command."""
+    group = options.group("CTranslate2: a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
+    group.command("export")(export)
+    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
+    app.add_typer(group, name="ct2")
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face folder of a GPT-2 or GPT-NeoX")],
+    output: options.Output,
+    quantization: Annotated[
+        Quantization, typer.Option("--quantization", help="of the weights; float32 writes the same text as MODEL")
+    ] = "float32",
+) -> None:
+    """Write a model, with its tokenizer, in the format of CTranslate2."""
+    _require_installed()
+    from course_lib.serving import ct2
+
+    print(ct2.export(model, output, quantization).summary())
+
+
+def generate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="written by `course ct2 export`")],
+    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese texts: one batch")],
+    threads: Annotated[int, typer.Option("--threads", min=0, help="of the batch; 0: CTranslate2's choice")] = 0,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Let it continue texts. Settings are those of `course generate`, but for strategy=beam and the two against repetition."""
+    _require_installed()
+    from course_lib.serving.ct2_generate import Ct2Generator
+
+    settings = (
+        configuration.load(GenerateConfig, config, overrides or ())
+        if config
+        else configuration.build(GenerateConfig, {}, overrides or ())
+    )
+    for texts in Ct2Generator(folder, threads).generate(prompts, settings):
+        for found in texts:
+            print(found.text)
+
+
+def _require_installed() -> None:
+    if find_spec("ctranslate2") is None:
+        raise CourseError("ctranslate2: not installed; pip install 'ctranslate2>=4.8'")

@@ -1,0 +1,128 @@
+"""Text from a folder of ct2.py, as `course generate` writes it from a Hugging Face folder: raw Japanese in, raw Japanese out."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import require_file
+from course_lib.pretrain import text_codec
+from course_lib.pretrain.generate import Generated
+from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
+
+ANY_SEED = (1 << 32) - 1  # CTranslate2's value for "no seed"
+
+
+class Ct2Generator:
+    """A model loaded once."""
+
+    def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
+        """`threads` of a batch; 0: CTranslate2's choice. `compute`: how to compute, such as int8 or float32; default: as stored.
+
+        Raises CourseError for a folder that `course ct2 export` did not write.
+        """
+        try:
+            self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
+            end = json.loads(require_file(folder / "config.json").read_text(encoding="utf8"))["eos_token"]
+            self.end = self.tokens.index(end)
+        except (ValueError, KeyError) as error:
+            raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
+        self.folder = folder
+        self.codec = text_codec.load(folder)
+        self.positions = int(self.codec.tokenizer.model_max_length)
+        self.options = {"device": device, "compute_type": compute, "intra_threads": threads}
+        self._engine = self._open()
+        self._drawn = False  # whether the engine has its seed
+
+    def _open(self) -> Any:
+        try:
+            return ctranslate2.Generator(str(self.folder), **self.options)
+        except (RuntimeError, ValueError) as error:
+            raise CourseError(
+                f"{self.folder}: not readable by CTranslate2: {' '.join(str(error).split())[:300]}"
+            ) from error
+
+    def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
+        """`num_return_sequences` texts for every prompt; an empty prompt begins a document.
+
+        Strategies are greedy and sampling. Raises UsageError for other settings, and where a text does not fit the model's positions.
+        """
+        ids = [self.codec.encode(prompt) for prompt in prompts]
+        found = self.continue_ids([row or [self.end] for row in ids], settings)
+        return [
+            [Generated(self.codec.shown(prompt), self.codec.continuation(row, new)) for new in texts]
+            for prompt, row, texts in zip(prompts, ids, found, strict=True)
+        ]
+
+    def continue_ids(
+        self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
+    ) -> list[list[list[int]]]:
+        """New ids for each row of ids, as often as `num_return_sequences` says; without the end of text."""
+        settings = settings or GenerateConfig()
+        _require_possible(settings)
+        # A row of one id would make CTranslate2 repeat the prompts of all others of its batch
+        key = [(self._room(len(row), settings), len(row) == 1) for row in rows]
+        found: list[list[list[int]]] = [[]] * len(rows)
+        with self._seeded(settings):
+            for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
+                numbers = list(batch)
+                for number, texts in zip(numbers, self._batch([rows[n] for n in numbers], room, settings), strict=True):
+                    found[number] = texts
+        return found
+
+    def _batch(self, rows: Sequence[Sequence[int]], room: int, settings: GenerateConfig) -> list[list[list[int]]]:
+        sampling = settings.strategy == "sampling"
+        chosen = (
+            {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p,
+             "sampling_temperature": settings.temperature, "num_hypotheses": settings.num_return_sequences}
+            if sampling else {}
+        )  # fmt: skip
+        results = self._engine.generate_batch(
+            [[self.tokens[number] for number in row] for row in rows],
+            max_length=room,
+            min_length=settings.min_new_tokens,
+            include_prompt_in_result=False,
+            **chosen,
+        )
+        return [result.sequences_ids for result in results]
+
+    def _room(self, prompt: int, settings: GenerateConfig) -> int:
+        """Tokens of the longest continuation of a prompt of so many."""
+        left = self.positions - prompt
+        wanted = max(settings.max_new_tokens or 1, settings.min_new_tokens)
+        if wanted > left:
+            raise UsageError(
+                f"prompt: {prompt} tokens and {wanted} new ones are not allowed: the model has {self.positions} positions"
+            )
+        return settings.max_new_tokens or min(max(MAX_NEW_TOKENS, settings.min_new_tokens), left)
+
+    @contextmanager
+    def _seeded(self, settings: GenerateConfig) -> Iterator[None]:
+        """Same seed, same texts. CTranslate2 reads the seed when a thread first draws, so later seeds take a model opened anew."""
+        if settings.strategy != "sampling":
+            yield
+            return
+        if self._drawn:
+            self._engine = self._open()
+        self._drawn = True
+        ctranslate2.set_random_seed(ANY_SEED if settings.seed is None else settings.seed)
+        try:
+            yield
+        finally:
+            ctranslate2.set_random_seed(ANY_SEED)
+
+
+def _require_possible(settings: GenerateConfig) -> None:
+    """Raises UsageError for settings that CTranslate2 lacks, or understands otherwise than transformers."""
+    wrong = {
+        "strategy": settings.strategy == "beam",
+        "repetition_penalty": settings.repetition_penalty != 1,  # there of the new tokens only
+        "no_repeat_ngram_size": settings.no_repeat_ngram_size,
+    }
+    for name in (name for name, said in wrong.items() if said):
+        raise UsageError(f"{name}: {getattr(settings, name)} is not allowed here; `course generate` takes it")

@@ -1,0 +1,149 @@
+"""Runs an exported folder as FasterTransformer's backend would: rows of any length, task and sampling in one batch.
+
+A row is checked before anything runs: what is wrong with it is one line, and no other row suffers. Prefixes are those of the folder; this
+module knows nothing of files or of Triton.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from course_lib.errors import UsageError
+from course_lib.serving import beam, sampling
+from course_lib.serving.forward import Forward
+from course_lib.serving.row import MAX_BEAMS, Answer, Row
+from course_lib.serving.sampling import Text
+
+ROWS = 64  # most texts in one pass
+
+
+class Engine:
+    """The model and prefixes of a folder, ready to answer."""
+
+    def __init__(self, loaded: Any, max_length: int | None = None) -> None:
+        """`loaded` is what reader.load gives; `max_length` [tokens, prefix included] replaces a GPT-NeoX's limit and may lower a GPT-2's."""
+        self.model = loaded.model
+        self.prefixes = list(loaded.prefixes)
+        self.start_id, self.end_id = loaded.config.start_id, loaded.config.end_id
+        self.vocabulary: int = self.model.config.vocab_size
+        learned: int = self.model.config.max_position_embeddings
+        self.positions = max_length or learned
+        if self.model.config.model_type == "gpt2":
+            self.positions = min(self.positions, learned)
+
+    @torch.inference_mode()
+    def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
+        """The answers in the rows' order. Raises UsageError for the first row that cannot be run, before running any."""
+        for row in rows:
+            self.check(row)
+        answers: list[Answer] = [Answer([])] * len(rows)
+        for places in _batches(rows):
+            batch = [rows[place] for place in places]
+            texts = self._beams(batch) if batch[0].beam_width > 1 else self._sample(batch, log_probs)
+            for place, found in zip(places, texts, strict=True):
+                answers[place] = Answer([text.beam() for text in found])
+        return answers
+
+    def check(self, row: Row) -> None:
+        """Raises UsageError, naming the tensor of a request, for a row that cannot be run."""
+        for name, value, allowed in self._wrong(row):
+            raise UsageError(f"{name}: {value} is not allowed; {allowed}")
+
+    def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
+        """(tensor, value, what is allowed) for each thing wrong with a row."""
+        if row.task is not None and row.task >= len(self.prefixes):
+            there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
+            yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
+            return
+        prefix = self._prefix(row)
+        if not row.ids and prefix is not None:
+            yield "input_lengths", 0, "a task needs an input of at least one token"
+        if row.output_length < 1:
+            yield "request_output_len", row.output_length, "allowed: 1 or more"
+        front, tokens = 0 if prefix is None else len(prefix), len(self._input(row))
+        if front + tokens + row.output_length > self.positions:
+            behind = f" behind a prefix of {front}" if front else ""
+            yield (
+                "input_lengths",
+                f"{tokens} with {row.output_length} to write{behind}",
+                f"the model has {self.positions} positions",
+            )
+        for name, ids in (
+            ("input_ids" if row.ids else "start_id", self._input(row)),
+            ("bad_words_list", [token for word in row.bad_words for token in word]),
+            ("stop_words_list", [token for word in row.stop_words for token in word]),
+        ):
+            for token in ids:
+                if not 0 <= token < self.vocabulary:
+                    yield name, token, f"allowed: 0 to {self.vocabulary - 1}"
+        for name, value, good, allowed in (
+            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0 to 1"),
+            ("temperature", row.temperature, 0 < row.temperature < torch.inf, "above 0"),
+            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "above 0"),
+            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, "a number"),
+            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "above 0, up to 1"),
+            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "above 0, up to 1"),
+            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
+            ("beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0, "0: the original adds it by a candidate's place in memory"),
+        ):  # fmt: skip
+            if not good:
+                yield name, value, f"allowed: {allowed}"
+
+    def _prefix(self, row: Row) -> torch.Tensor | None:
+        return None if row.task is None else self.prefixes[row.task]
+
+    def _input(self, row: Row) -> tuple[int, ...]:
+        return row.ids or (self.start_id if row.start_id is None else row.start_id,)
+
+    def _begin(self, rows: list[Row]) -> tuple[Forward, list[Text]]:
+        room = max(row.output_length for row in rows)
+        texts = [Text(row, self.end_id if row.end_id is None else row.end_id) for row in rows]
+        forward = Forward(self.model, list(map(self._input, rows)), list(map(self._prefix, rows)), room)
+        return forward, texts
+
+    def _sample(self, rows: list[Row], log_probs: bool) -> list[list[Text]]:
+        forward, texts = self._begin(rows)
+        going = texts
+        while True:
+            sampling.write(forward.logits(), going, log_probs)
+            stay = [place for place, text in enumerate(going) if not text.finished]
+            if not stay:
+                return [[text] for text in texts]
+            if len(stay) <= len(going) // 2:  # what has ended is not worth computing any more
+                forward.select(stay)
+                going = [going[place] for place in stay]
+            forward.add([text.ids[-1] for text in going])
+
+    def _beams(self, rows: list[Row]) -> list[list[Text]]:
+        forward, texts = self._begin(rows)
+        beams = [[text] for text in texts]
+        going = list(range(len(rows)))  # rows with a beam that has not ended
+        while True:
+            grown, parents = beam.step(forward.logits(), [beams[place] for place in going])
+            kept: list[list[int]] = []
+            for place, found, lines in zip(going, grown, parents, strict=True):
+                beams[place] = found
+                if not all(text.finished for text in found):
+                    kept.append(lines)
+            going = [place for place in going if not all(text.finished for text in beams[place])]
+            if not going:
+                return beams
+            forward.select([line for lines in kept for line in lines])
+            forward.add([text.ids[-1] for place in going for text in beams[place]])
+
+
+def _batches(rows: Sequence[Row]) -> Iterator[list[int]]:
+    """Places of rows that run together: one beam width, at most ROWS texts, similar lengths."""
+    order = sorted(
+        range(len(rows)), key=lambda place: (rows[place].beam_width, len(rows[place].ids), rows[place].output_length)
+    )
+    batch: list[int] = []
+    for place in order:
+        width = rows[place].beam_width
+        if batch and (rows[batch[0]].beam_width != width or (len(batch) + 1) * width > ROWS):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

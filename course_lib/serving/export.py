@@ -1,0 +1,212 @@
+"""A Hugging Face folder of a GPT-NeoX or GPT-2, and prefixes, into a FasterTransformer folder for N ranks.
+
+    DIR/N-gpu/            the weights, as FasterTransformer's own converters write them
+    DIR/conversion.json   where it comes from, what was corrected, and what the format has no place for
+    DIR/tokenizer/        of the model
+
+One tensor at a time: memory holds a few of them, however large the model is. Nothing runs the weights here.
+"""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock, local
+
+import torch
+from torch import Tensor
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.pretrain.tokenizer_files import NAMES, copy_tokenizer
+from course_lib.progress import progress
+from course_lib.serving import ini, layout, parts, source, tasks
+from course_lib.serving.layout import CONFIG, CONVERSION, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
+from course_lib.serving.origin import Corrections, Origin, describe
+from course_lib.serving.parts import Piece
+from course_lib.serving.source import Weight
+from course_lib.serving.tasks import NamedPrefix
+
+TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+THREADS = 2  # one writes while the other reads and transposes
+DIVIDED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    folder: Path  # the one that the engine reads
+    config: FtConfig
+    files: int
+    size: int  # bytes
+    corrected: list[str]
+    notes: list[str]
+
+    def summary(self) -> str:
+        """One line, then one for each thing to know."""
+        ranks = f"{self.config.ranks} rank" + "s" * (self.config.ranks > 1)
+        names = f", tasks {', '.join(task.name for task in self.config.tasks)}" if self.config.tasks else ""
+        first = f"{self.files} files, {human_size(self.size)} in {self.config.dtype} for {ranks}{names} → {self.folder}"
+        return "\n".join(
+            [first, *(f"corrected: {line}" for line in self.corrected), *(f"note: {line}" for line in self.notes)]
+        )
+
+
+def export(
+    model: Path,
+    target: Path,
+    tensor_parallel: int = 1,
+    dtype: Dtype = "fp32",
+    prefixes: Sequence[NamedPrefix] = (),
+    corrections: Corrections = Corrections(),  # noqa: B008  # frozen
+    name: str | None = None,
+) -> Report:
+    """Writes the model to the folder `target`, which appears whole or not at all.
+
+    `name` is config.ini's model_name (default: the model folder's). Raises CourseError for a model that is damaged or that the format cannot
+    hold, and for prefixes of another width; UsageError for names that are not allowed and heads that N does not divide.
+    """
+    require_other(model, target)
+    origin = describe(model, tensor_parallel, dtype, name, corrections)
+    values = tasks.fitting(prefixes, origin.config)
+    config = replace(origin.config, tasks=tuple(Task(name, len(rows)) for name, rows in values.items()))
+    digest = tasks.same_base(prefixes, model)
+    with atomic_folder(target) as folder:
+        place = folder / f"{tensor_parallel}-gpu"
+        place.mkdir()
+        _Writer(place, replace(origin, config=config)).write(model, values)
+        written = config if corrections.ini or config.family != "gpt" else replace(config, inter_size=4 * config.hidden)
+        (place / CONFIG).write_text(ini.text(written), encoding="utf8")
+        if any((model / file).is_file() for file in NAMES):
+            (folder / TOKENIZER).mkdir()
+            copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
+        else:
+            origin.notes.append(f"{model} has no tokenizer: {target / TOKENIZER} is not written")
+        content = {
+            "source": str(model),
+            "sha256_of_weights": digest,
+            "tensor_parallel": tensor_parallel,
+            "dtype": dtype,
+            "biases_divided_by": origin.biases_divided_by,
+            "not_in_the_format": origin.lacks,
+            "corrected": origin.corrected,
+            "notes": origin.notes,
+        }
+        (folder / CONVERSION).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+        sizes = [file.stat().st_size for file in place.iterdir()]
+    return Report(target / place.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
+
+
+class _Memory(local):
+    """Two stretches of memory of a thread, used by turns: fresh memory costs a page fault every 4 kB, as much time as copying."""
+
+    def __init__(self) -> None:
+        self.first, self.second = torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.uint8)
+
+    def next(self, size: int) -> Tensor:
+        """The one that was not given out last, at least `size` bytes long."""
+        self.first, self.second = self.second, self.first
+        if len(self.first) < size:
+            self.first = torch.empty(0, dtype=torch.uint8)  # given back before more is asked for
+            self.first = torch.empty(size, dtype=torch.uint8)
+        return self.first
+
+    def copy(self, view: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The same numbers row by row, in `dtype`, in the other memory."""
+        dtype = dtype or view.dtype
+        place = self.next(view.numel() * dtype.itemsize)[: view.numel() * dtype.itemsize]
+        return place.view(dtype).view(view.shape).copy_(view)
+
+
+class _Writer:
+    """Writes the tensors of a model into a folder of weights."""
+
+    def __init__(self, folder: Path, origin: Origin) -> None:
+        self.folder, self.origin, self.config = folder, origin, origin.config
+        self.dtype = TORCH[self.config.dtype]
+        self.pieces = parts.pieces(self.config)
+        self.tied = (
+            "lm_head.weight" if origin.tied or not self.config.head else None
+        )  # as the model, heeds no such weight
+        self.memory, self.lock = _Memory(), Lock()
+        self.biases: dict[str, Tensor] = {}  # that parallel residual adds up
+
+    def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
+        """Every file. Raises CourseError if the weights are not those of the configuration."""
+        files = source.files(model)
+        names: set[str] = set()
+        total = sum(len(spec.files(self.config.ranks)) * spec.size(self.config) for spec in layout.tensors(self.config))
+        with progress(total, "B", "export") as bar, ThreadPoolExecutor(THREADS) as pool:
+            for path in files:
+                found = self._wanted(path, names)
+                for size in pool.map(self._weight, found):
+                    bar.update(size)
+        for name in self.pieces.keys() - names - {self.tied}:
+            if not (self.origin.zero_biases and name.endswith(("query_key_value.bias", "attention.dense.bias"))):
+                raise CourseError(f"{model}: lacks {name}, which its configuration asks for")
+            self._weight(_zeros(name, self.pieces[name], self.config))
+        self._sums()
+        for task, values in prefixes.items():
+            if len(values):
+                spec = layout.prefix(self.config, Task(task, len(values)))
+                self._files(spec, self._cast(parts.prefix_stored(values, self.config), spec.name))
+
+    def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
+        """The weights of a file that belong to the model; their short names are added to `names`."""
+        found = []
+        for weight in source.weights(path):
+            name = parts.short(weight.name)
+            if name is None or name == self.tied:
+                continue
+            if name not in self.pieces:
+                raise CourseError(f"{path}: {weight.name} is no weight that the format has a place for")
+            if weight.shape != (shape := parts.shape(self.pieces[name], self.config)):
+                raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, its configuration says {shape}")
+            if name in names:
+                raise CourseError(f"{path}: {weight.name} is there twice")
+            names.add(name)
+            found.append(replace(weight, name=name))
+        return found
+
+    def _weight(self, weight: Weight) -> int:
+        """Writes one weight; returns the bytes."""
+        piece = self.pieces[weight.name]
+        tensor = self._cast(weight.read(self.memory.next(weight.size)), weight.name)
+        if weight.name.endswith(DIVIDED) and self.origin.biases_divided_by > 1:
+            tensor = tensor / self.origin.biases_divided_by
+        if weight.name.endswith(DIVIDED) and self.config.parallel_residual:
+            with self.lock:
+                self.biases[weight.name] = tensor.clone()
+        tensor = parts.stored(tensor, piece, self.config, self.memory.copy)
+        size = self._files(piece.spec, tensor)
+        if weight.name == "embed_in.weight" and self.tied:
+            size += self._files(self.pieces[self.tied].spec, tensor)
+        return size
+
+    def _cast(self, tensor: Tensor, name: str) -> Tensor:
+        """In the folder's number format. Raises CourseError for what does not fit."""
+        if tensor.dtype == self.dtype:
+            return tensor
+        tensor = self.memory.copy(tensor, self.dtype)
+        if self.dtype == torch.float16 and any(torch.isinf(end) for end in torch.aminmax(tensor)):
+            raise CourseError(f"{name}: has numbers above 65504, too large for fp16; allowed: bf16, fp32")
+        return tensor
+
+    def _files(self, spec: TensorSpec, tensor: Tensor) -> int:
+        cut = parts.cut(tensor, spec, self.config.ranks)
+        for name, part in zip(spec.files(self.config.ranks), cut, strict=True):
+            part.contiguous().view(torch.uint8).numpy().tofile(self.folder / name)
+        return tensor.nbytes
+
+    def _sums(self) -> None:
+        """What the engine reads with parallel residual, as stored: the sum of the two biases."""
+        for layer in range(self.config.layers if self.config.parallel_residual else 0):
+            attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in DIVIDED)
+            self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
+
+
+def _zeros(name: str, piece: Piece, config: FtConfig) -> Weight:
+    shape = parts.shape(piece, config)
+    return Weight(name, shape, 0, lambda _: torch.zeros(shape))

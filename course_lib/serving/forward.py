@@ -1,0 +1,57 @@
+"""The model's passes over a batch of rows with prefixes and inputs of different lengths, its cache kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.prefix.cache import Shape, past, positions
+
+
+class Forward:
+    """A batch under way. Columns of the cache: prefixes, then inputs, both padded on the left, then what is written."""
+
+    def __init__(
+        self, model: Any, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None], room: int
+    ) -> None:
+        """`room` is the most tokens that will be written behind an input."""
+        self.model = model
+        self.device = model.device
+        self.cache, front = past(prefixes, Shape.of(model.config), model.dtype, self.device)
+        longest = max(map(len, inputs))
+        padded = [[0] * (longest - len(row)) + list(row) for row in inputs]
+        self.ids = torch.tensor(padded, device=self.device)
+        lengths = torch.tensor([len(row) for row in inputs], device=self.device)
+        text = (torch.arange(longest, device=self.device) >= longest - lengths[:, None]).long()
+        self.positions = positions(front.sum(-1), text)
+        self.mask = torch.cat([front, text, text.new_ones(len(inputs), room)], 1)
+        self.padded = not bool(self.mask.all())
+        self.columns = front.shape[1] + longest
+
+    def logits(self) -> Tensor:
+        """[N, V] behind the last token of each row."""
+        output = self.model(
+            self.ids,
+            attention_mask=self.mask[:, : self.columns] if self.padded else None,
+            position_ids=self.positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        found: Tensor = output.logits[:, -1]
+        return found
+
+    def add(self, tokens: list[int]) -> None:
+        """Sets the next token of each row."""
+        self.ids = torch.tensor(tokens, device=self.device)[:, None]
+        self.positions = self.positions[:, -1:] + 1
+        self.columns += 1
+
+    def select(self, rows: list[int]) -> None:
+        """Keeps these rows, in this order, one or several times; before `add`."""
+        if rows == list(range(len(self.mask))):
+            return
+        index = torch.tensor(rows, device=self.device)
+        self.cache.batch_select_indices(index)
+        self.mask, self.positions = self.mask[index], self.positions[index]

@@ -1,0 +1,180 @@
+"""config.ini of a FasterTransformer folder: written as the converters write it, read as the engine reads it.
+
+Where a key is missing or odd the engine takes a default, or drops a task, without a word. Each of these is told as a doubt.
+"""
+
+import configparser
+import re
+from io import StringIO
+from pathlib import Path
+
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.serving.layout import BYTES, CONFIG, Dtype, Family, FtConfig, Task
+
+FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
+PREFIX = 2  # prompt_learning_type: keys and values in front of the text
+ENGINE_EPS = 1e-6  # of a [gpt] that does not say
+PLAIN = {  # switches of the engine that this course leaves where they are
+    "layernorm_type": "pre_layernorm", "has_positional_encoding": "true", "has_pre_decoder_layernorm": "false",
+    "has_post_decoder_layernorm": "true", "use_attention_linear_bias": "false", "has_adapters": "false",
+}  # fmt: skip
+TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
+NAME = re.compile(r"\w[\w.+-]*")  # part of a file's name, and a value that every parser of config.ini takes as it is
+NAME_BYTES = 100  # the engine reads 199 bytes of a line, a file's name has 255
+
+
+def text(config: FtConfig) -> str:
+    """The file, keys in the converters' order."""
+    same = {"head_num": config.heads, "size_per_head": config.head_size, "inter_size": config.inter_size}
+    ids = {"vocab_size": config.vocab_size, "start_id": config.start_id, "end_id": config.end_id}
+    own: dict[str, object]
+    if config.family == "gptneox":
+        own = {**same, "num_layer": config.layers, "rotary_embedding": config.rotary, **ids}
+        own |= {"use_gptj_residual": int(config.parallel_residual), "weight_data_type": config.dtype}
+    else:
+        own = {**same, "max_pos_seq_len": config.positions, "num_layer": config.layers, **ids}
+        own |= {"weight_data_type": config.dtype, "tensor_para_size": config.ranks}
+        own |= {"layernorm_eps": config.layernorm_eps} if config.layernorm_eps is not None else {}
+        own |= {"activation_type": config.activation} if config.activation is not None else {}
+    if config.tasks:
+        own |= {"num_tasks": len(config.tasks), "prompt_learning_type": PREFIX}
+    written = configparser.RawConfigParser()
+    written[config.family] = {"model_name": config.model_name} | {key: str(value) for key, value in own.items()}
+    for index, task in enumerate(config.tasks):
+        written[f"task_{index}"] = {"task_name": task.name, "prompt_length": str(task.length)}
+    file = StringIO()
+    written.write(file)
+    return file.getvalue()
+
+
+def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
+    """The config of a folder of weights for N ranks, and the doubts.
+
+    Raises CourseError where the engine would stop, where a value cannot be, and for variants that this course does not know.
+    """
+    ini = _Ini(folder / CONFIG)
+    family, doubts = ini.family, ini.doubts
+    gpt = family == "gpt"
+    if gpt:
+        ini.require_plain()
+        if ini.number("tensor_para_size", default=ranks) != ranks:
+            doubts.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
+    elif ini.get("use_gptj_residual") is None:
+        doubts.append("use_gptj_residual is missing: the engine takes 1, parallel residual")
+    config = FtConfig(
+        family=family,
+        model_name=ini.text("model_name"),
+        heads=ini.number("head_num"),
+        head_size=ini.number("size_per_head"),
+        inter_size=ini.number("inter_size"),
+        layers=ini.number("num_layer"),
+        vocab_size=ini.number("vocab_size"),
+        start_id=ini.number("start_id", 0),
+        end_id=ini.number("end_id", 0),
+        dtype=ini.dtype(),
+        ranks=ranks,
+        rotary=0 if gpt else ini.number("rotary_embedding", 0),
+        parallel_residual=not gpt and ini.number("use_gptj_residual", 0, 1) != 0,
+        positions=ini.number("max_pos_seq_len") if gpt else 0,
+        layernorm_eps=ini.eps() if gpt else None,
+        activation=ini.get("activation_type") if gpt else None,
+        head=not gpt or (folder / "model.lm_head.weight.bin").is_file(),
+        tasks=ini.tasks(),
+    )
+    if config.rotary > config.head_size or config.rotary % 2:
+        raise CourseError(
+            f"{ini.path}: rotary_embedding = {config.rotary}: allowed: an even number up to {config.head_size}"
+        )
+    for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
+        if number >= config.vocab_size:
+            doubts.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
+    return config, doubts
+
+
+class _Ini:
+    """The parsed file, and its values by key with one clear line for what they cannot be."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.doubts: list[str] = []
+        self.parser = configparser.RawConfigParser(inline_comment_prefixes=(";",))
+        try:
+            self.parser.read_string(require_file(path).read_text(encoding="utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise CourseError(f"{path}: byte {error.start} is not UTF-8") from error
+        except configparser.Error as error:
+            raise CourseError(f"{path}: not readable: {' '.join(error.message.split())}") from error
+        found = [family for family in FAMILIES if self.parser.has_section(family)]
+        if len(found) != 1:
+            sections = ", ".join(self.parser.sections()) or "none"
+            raise CourseError(f"{path}: expected one section [gptneox] or [gpt], found: {sections}")
+        self.family: Family = found[0]
+
+    def get(self, key: str, section: str | None = None) -> str | None:
+        return self.parser.get(section or self.family, key, fallback=None)
+
+    def text(self, key: str, section: str | None = None) -> str:
+        value = self.get(key, section)
+        if value is None:
+            raise CourseError(f"{self.path}: [{section or self.family}] {key}: missing")
+        return value
+
+    def number(self, key: str, least: int = 1, default: int | None = None, section: str | None = None) -> int:
+        if default is not None and self.get(key, section) is None:
+            return default
+        value = self.text(key, section)
+        try:
+            number = int(value)
+        except ValueError:
+            number = -1
+        if not least <= number < 2**31:
+            where = f"{self.path}: [{section or self.family}] {key}"
+            raise CourseError(f"{where} = {value}: allowed: a whole number from {least} on")
+        return number
+
+    def dtype(self) -> Dtype:
+        value = self.text("weight_data_type")
+        for dtype in BYTES:
+            if dtype in value:
+                return dtype
+        self.doubts.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine takes fp32")
+        return "fp32"
+
+    def eps(self) -> float | None:
+        value = self.get("layernorm_eps")
+        if value is None:
+            self.doubts.append(f"layernorm_eps is missing: the engine takes {ENGINE_EPS:g}, GPT-2 has 1e-05")
+            return None
+        try:
+            eps = float(value)
+        except ValueError:
+            eps = -1.0
+        if not 0 < eps < 1:
+            raise CourseError(f"{self.path}: [gpt] layernorm_eps = {value}: allowed: a number above 0 and below 1")
+        return eps
+
+    def require_plain(self) -> None:
+        for key, plain in PLAIN.items():
+            value = (self.get(key) or plain).lower()
+            if TRUTH.get(value, value) != plain:
+                raise CourseError(f"{self.path}: [gpt] {key} = {value}: a variant that is no GPT-2; allowed: {plain}")
+
+    def tasks(self) -> tuple[Task, ...]:
+        count, kind = self.number("num_tasks", 0, 0), self.number("prompt_learning_type", 0, 0)
+        if kind not in (0, PREFIX):
+            raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
+        if (count > 0) != (kind == PREFIX):
+            self.doubts.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
+            return ()
+        found = []
+        for index in range(count):
+            name = self.text("task_name", f"task_{index}")
+            if not NAME.fullmatch(name):
+                raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
+            found.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
+        for index, task in enumerate(found):
+            first = next(number for number, other in enumerate(found) if other.name == task.name)
+            if first < index:
+                self.doubts.append(f"task_{first} and task_{index} are both named {task.name}: the engine drops one")
+        return tuple(found)

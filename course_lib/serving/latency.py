@@ -1,0 +1,128 @@
+"""How fast engines write: the same model, the same prompts, as many greedy tokens each, by turns on one thread.
+
+A writer takes rows of ids and a number of tokens and returns so many new ids for each row; an end of text is never chosen. Times are of
+the whole call, prompt included.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from course_lib.errors import CourseError
+from course_lib.pretrain.generation import GenerateConfig
+from course_lib.pretrain.quiet import quiet
+
+Rows = Sequence[Sequence[int]]
+Writer = Callable[[Rows, int], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """An engine's times for one batch size."""
+
+    engine: str
+    batch: int  # rows
+    new: int  # tokens written per row
+    seconds: tuple[float, ...]  # one per round
+
+    @property
+    def latency(self) -> float:
+        """Median seconds from a prompt to the end of its text."""
+        return statistics.median(self.seconds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all rows together."""
+        return self.batch * self.new / self.latency
+
+    def times(self, other: "Speed") -> float:
+        """How many times as fast as another: the median over rounds, in each of which both ran."""
+        return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
+
+
+def measure(
+    writers: Mapping[str, Writer], prompts: Rows, batches: Sequence[int] = (1, 8), new: int = 32, rounds: int = 5
+) -> list[Speed]:
+    """Times of every writer for the first prompts of each batch size, after one warm-up; PyTorch keeps to one thread meanwhile.
+
+    Raises CourseError if a writer writes fewer tokens than it was asked for.
+    """
+    speeds = list[Speed]()
+    with _one_thread():
+        for batch in batches:
+            seconds: dict[str, list[float]] = {name: [] for name in writers}
+            for turn in range(rounds + 1):
+                for name, write in writers.items():
+                    started = time.perf_counter()
+                    written = write(prompts[:batch], new)
+                    if turn:
+                        seconds[name].append(time.perf_counter() - started)
+                    if [len(row) for row in written] != [new] * batch:
+                        raise CourseError(f"{name}: wrote {[len(row) for row in written]} tokens, asked for {new} each")
+            speeds += [Speed(name, batch, new, tuple(times)) for name, times in seconds.items()]
+    return speeds
+
+
+def hugging_face(model: Any) -> Writer:
+    """`generate` of transformers."""
+
+    def write(rows: Rows, new: int) -> list[list[int]]:
+        longest = max(map(len, rows))
+        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+        end = model.generation_config.eos_token_id
+        settings = GenerationConfig(
+            do_sample=False, max_new_tokens=new, min_new_tokens=new, eos_token_id=end, pad_token_id=end
+        )
+        with torch.inference_mode(), quiet():
+            found: list[list[int]] = model.generate(padded, attention_mask=mask, generation_config=settings).tolist()
+        return [row[longest:] for row in found]
+
+    return write
+
+
+def ct2(folder: Path) -> Writer:
+    """A folder of `course ct2 export`."""
+    from course_lib.serving.ct2_generate import Ct2Generator
+
+    generator = Ct2Generator(folder, threads=1)
+
+    def write(rows: Rows, new: int) -> list[list[int]]:
+        settings = GenerateConfig(strategy="greedy", max_new_tokens=new, min_new_tokens=new)
+        return [texts[0] for texts in generator.continue_ids(rows, settings)]
+
+    return write
+
+
+def reader(loaded: Any, task: int | None = None) -> Writer:
+    """What reader.load gave, run by engine.py, with the prefix of a task or without."""
+    from course_lib.serving.engine import Engine
+    from course_lib.serving.row import Row
+
+    engine = Engine(loaded)
+
+    def write(rows: Rows, new: int) -> list[list[int]]:
+        asked = [
+            Row(tuple(row), new, task=task, top_k=1, bad_words=((engine.end_id,),), end_id=engine.vocabulary)
+            for row in rows
+        ]
+        return [answer.ids[len(row) :] for answer, row in zip(engine.run(asked), rows, strict=True)]
+
+    return write
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,83 @@
+"""The weights of a Hugging Face folder, file by file, each read when it is asked for.
+
+Safetensors are read into memory that the caller gives and uses again, not mapped: a mapped file counts as memory, and reading it costs a
+page fault every few kB.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.pretrain.safe_load import safe_load
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A tensor in a file. `read(memory)` returns it, perhaps in `memory`: uint8, at least `size` long."""
+
+    name: str
+    shape: tuple[int, ...]
+    size: int  # bytes
+    read: Callable[[Tensor], Tensor]
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that hold the weights. Raises CourseError if there are none."""
+    found = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    if found is None:
+        raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
+    if found.suffix != ".json":
+        return [found]
+    try:
+        names = set(json.loads(found.read_text(encoding="utf8"))["weight_map"].values())
+        return [require_file(folder / name) for name in sorted(names)]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CourseError(f"{found}: not an index of weight files") from error
+
+
+def weights(path: Path) -> list[Weight]:
+    """The tensors of one file. Raises CourseError for a damaged file."""
+    if require_file(path).suffix != ".safetensors":
+        tensors = safe_load(path)
+        return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
+    try:
+        with safe_open(path, "pt"):  # checks the header: every offset within the file, no gaps
+            pass
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CourseError(f"{path}: not a safetensors file, or cut short") from error
+    return [_in_file(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
+
+
+def _given(name: str, tensor: Tensor) -> Weight:
+    return Weight(name, tuple(tensor.shape), tensor.nbytes, lambda _: tensor.contiguous())
+
+
+def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
+    first, last = entry["data_offsets"]
+
+    def read(memory: Tensor) -> Tensor:
+        dtype = DTYPES.get(entry["dtype"])
+        if dtype is None:
+            raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(DTYPES)}")
+        place = memory[: last - first]
+        with open(path, "rb") as file:
+            file.seek(start + first)
+            if file.readinto(place.numpy().data) != last - first:
+                raise CourseError(f"{path}: cut short at {name}")
+        return place.view(dtype).view(entry["shape"])
+
+    return Weight(name, tuple(entry["shape"]), last - first, read)

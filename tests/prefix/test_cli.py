@@ -1,0 +1,63 @@
+"""The verbs that need no training, as a user calls them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from course_lib.errors import CourseError
+from course_lib.prefix import cli
+from course_lib.prefix.base import digest
+from course_lib.prefix.files import Prefix, read, write
+from typer.testing import CliRunner
+
+from tests.prefix import bases
+from tests.prefix.test_cache import prefix
+
+GREEDY = ["--set", "strategy=greedy", "--set", "max_new_tokens=4"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bases.folder(tmp_path_factory.mktemp("base"), "gpt_neox")
+
+
+def course(*words: object) -> str:
+    app = typer.Typer()
+    cli.register(app)
+    result = CliRunner().invoke(app, ["prefix", *map(str, words)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_generate_side_by_side(model: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "a.safetensors", tmp_path / "b.task0.weight"]
+    write(Prefix(prefix(3), "smile"), files[0], base_folder=model)
+    write(Prefix(prefix(7, 1), "plain"), files[1], "rinna")
+    shown = course("generate", model, "--prefix", files[0], "--prefix", files[1], "牛丼", "勉強", *GREEDY).splitlines()
+    heads = [line.split("]")[0] for line in shown if line.startswith("[")]
+    assert heads == ["[no prefix", "[smile", "[b"] * 2
+    assert course("generate", model, "牛丼", *GREEDY).startswith("牛丼")
+    with pytest.raises(CourseError, match="no such file"):
+        course("generate", model, "--prefix", tmp_path / "none", "牛丼")
+
+
+def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
+    start = tmp_path / "smile.task0.weight"
+    torch.save(prefix(5).half(), start)
+    course("convert", start, "-o", tmp_path / "a.safetensors", "--base", model, "--task", "smileys")
+    course("convert", tmp_path / "a.safetensors", "-o", tmp_path / "b", "--form", "peft")
+    said = course("convert", tmp_path / "b", "-o", tmp_path / "c.weight", "--form", "rinna")
+    assert said == f"smileys: 5 positions of 192 numbers, rinna form → {tmp_path / 'c.weight'}\n"
+    assert torch.equal(torch.load(tmp_path / "c.weight", weights_only=True), prefix(5).half().float())
+    assert (read(tmp_path / "b").task, read(tmp_path / "b").base) == ("smileys", digest(model))
+    with pytest.raises(CourseError, match="is the input itself"):
+        course("convert", start, "-o", start)
+
+
+def test_report(model: Path) -> None:
+    said = course("report", model, "--length", 7, "--input-dim", 5, "--hidden-dim", 3)
+    assert said.startswith("trained 821 (") and "deployed 1,344 (" in said
+    assert course("report", model, "--length", 7, "--embedding").startswith("trained 1,344 (")

@@ -1,0 +1,200 @@
+"""Files of prefixes: all three forms there and back, real peft on both ends, and files that are no prefix."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from course_lib.errors import CourseError, UsageError
+from course_lib.prefix import base as bases
+from course_lib.prefix.cache import Shape
+from course_lib.prefix.files import Form, Prefix, read, write
+from peft import PeftModel, PrefixTuningConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+
+from tests.prefix.bases import FAMILIES, base
+from tests.prefix.test_cache import ids, prefix, run
+
+SHAPE = Shape(3, 4, 8)
+FAMILY = pytest.mark.parametrize("family", FAMILIES)
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # of peft
+
+
+def some(length: int = 5) -> Prefix:
+    return Prefix(prefix(length), "笑顔", "ab" * 32, SHAPE, {"length": length, "suffix": " 😃"})
+
+
+def test_our_own_form_keeps_everything(tmp_path: Path) -> None:
+    file = tmp_path / "a.safetensors"
+    write(some(), file)
+    found = read(file)
+    assert torch.equal(found.values, some().values) and len(found) == 5
+    assert (found.task, found.base, found.shape, found.settings) == (some().task, some().base, SHAPE, some().settings)
+    first = file.read_bytes()
+    write(found, file)
+    assert file.read_bytes() == first
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rinnas_form(tmp_path: Path, dtype: torch.dtype) -> None:
+    """As prefix_tuning_example.py leaves it: one tensor, still in its graph, in the encoder's numbers."""
+    file = tmp_path / "smileface_suffix.task0.weight"
+    weight = torch.nn.Parameter(prefix(5).to(dtype))
+    torch.save(weight * 1.0, file)
+    found = read(file)
+    assert found.values.dtype == torch.float32 and not found.values.requires_grad
+    assert torch.equal(found.values, weight.detach().float())
+    assert (found.task, found.base, found.shape) == ("smileface_suffix", "", None)
+    torch.save(weight, file)
+    assert torch.equal(read(file).values, found.values)
+    write(found, file, "rinna")
+    bare = torch.load(file, weights_only=True)
+    assert torch.equal(bare, found.values) and bare.shape == (5, SHAPE.width) and not bare.requires_grad
+
+
+@FAMILY
+def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
+    base(family).save_pretrained(tmp_path / "base")
+    mine = Prefix(prefix(5), "task")
+    write(mine, tmp_path / "adapter", "peft", tmp_path / "base")
+    theirs = PeftModel.from_pretrained(base(family), str(tmp_path / "adapter")).eval()
+    text = ids(2, 7)
+    expected = theirs(text, attention_mask=torch.ones_like(text)).logits
+    torch.testing.assert_close(run(base(family), [mine.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
+    assert (run(base(family), [None] * 2, text) - expected).abs().max() > 0.1
+    found = read(tmp_path / "adapter")
+    assert (found.task, found.base, found.shape) == ("task", bases.digest(tmp_path / "base"), SHAPE)
+    write(mine, tmp_path / "adapter", "peft", tmp_path / "base")  # over its own product
+
+
+@FAMILY
+@pytest.mark.parametrize("projection", [False, True])
+@pytest.mark.parametrize("safe", [True, False])
+def test_we_read_what_peft_writes(family: str, projection: bool, safe: bool, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    how = PrefixTuningConfig(
+        task_type="CAUSAL_LM", num_virtual_tokens=5, prefix_projection=projection, encoder_hidden_size=7
+    )
+    theirs = get_peft_model(base(family), how).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    if not safe:  # as older versions wrote
+        file = tmp_path / "theirs/adapter_model.safetensors"
+        torch.save(load_file(file), file.with_suffix(".bin"))
+        file.unlink()
+    found = read(tmp_path / "theirs")
+    assert (found.task, found.base, found.shape) == ("theirs", "", SHAPE)
+    text = ids(2, 7)
+    expected = theirs(text, attention_mask=torch.ones_like(text)).logits
+    torch.testing.assert_close(run(base(family), [found.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_conversion_fills_in_the_base_and_checks_it(tmp_path: Path) -> None:
+    for name, seed in (("base", 0), ("other", 1)):
+        base("gpt2", seed=seed).save_pretrained(tmp_path / name)
+    write(Prefix(prefix(5), "task"), tmp_path / "a.safetensors", base_folder=tmp_path / "base")
+    found = read(tmp_path / "a.safetensors")
+    digest = bases.digest(tmp_path / "base")
+    assert (found.base, found.shape) == (digest, SHAPE)
+    with pytest.raises(
+        CourseError, match=f"weights {digest[:12]}, the model's are {bases.digest(tmp_path / 'other')[:12]}"
+    ):
+        write(found, tmp_path / "b.safetensors", base_folder=tmp_path / "other")
+    with pytest.raises(CourseError, match=r"144 numbers per position, the model takes 192 \(3 layers × 4 heads × 8\)"):
+        write(Prefix(prefix(5)[:, :144], "task"), tmp_path / "b", "peft", tmp_path / "base")
+    with pytest.raises(UsageError, match="--base: not set"):
+        write(Prefix(prefix(5), "task"), tmp_path / "b", "peft")
+    with pytest.raises(CourseError, match="2 layers × 6 heads × 8"):
+        Prefix(prefix(5), "task", shape=Shape(2, 6, 8)).require(SHAPE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.safetensors", "base", "other"]
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("ran"),)
+
+
+def broken(value: float) -> torch.Tensor:
+    values = prefix(5)
+    values[2, 7] = value
+    return values
+
+
+def saved(content: Any) -> Callable[[Path], object]:
+    return lambda path: torch.save(content, path)
+
+
+def cut(form: Form) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        write(some(), path, form)
+        path.write_bytes(path.read_bytes()[:-100])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (saved(broken(float("nan"))), "1 of its 960 values are not finite"),
+        (saved(broken(float("-inf"))), "1 of its 960 values are not finite"),
+        (saved({"model": prefix(5)}), "holds a dict, expected one bare tensor"),
+        (saved(torch.zeros(5, 191)), r"a tensor \[5, 191\]"),
+        (saved(torch.zeros(1, 5, 192)), r"a tensor \[1, 5, 192\]"),
+        (saved(torch.zeros(0, 192)), r"a tensor \[0, 192\]"),
+        (saved(torch.zeros(5, 192, dtype=torch.long)), "of torch.int64"),
+        (saved(Hostile()), "asks for getattr, which could run code"),
+        (lambda path: path.write_bytes(pickle.dumps(Hostile())), "could run code|cut short"),
+        (cut("course"), "not a prefix of the course, or cut short"),
+        (cut("rinna"), "not a prefix file, or cut short"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
+        (lambda path: path.write_text("これは文章です。"), "not a prefix file"),
+        (lambda path: save_file({"prefix": prefix(5)}, path), "none of a prefix of the course$"),
+        (lambda path: save_file({"prompt_embeddings": prefix(5)}, path), "none of a prefix of the course; give the folder"),
+        (lambda path: save_file({"prefix": prefix(5)}, path, {"course_prefix": "{}"}), "not a prefix of the course"),
+        (lambda path: write(Prefix(prefix(5), "t", shape=Shape(3, 4, 4)), path), "192 numbers per position"),
+        (lambda path: path.mkdir(), "a folder without adapter_config.json"),
+        (lambda path: None, "no such file"),
+    ],
+)  # fmt: skip
+def test_what_is_no_prefix_is_refused_in_one_line(
+    make: Callable[[Path], object], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "some.file"
+    make(path)
+    with pytest.raises(CourseError, match=line) as caught:
+        read(path)
+    assert "\n" not in str(caught.value) and ("some.file" in str(caught.value) or "per position" in line)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"peft_type": "LORA"}, "a LORA of peft for CAUSAL_LM; expected PREFIX_TUNING"),
+        ({"task_type": "SEQ_2_SEQ_LM", "num_transformer_submodules": 2}, "PREFIX_TUNING of peft for SEQ_2_SEQ_LM"),
+        ({"num_attention_heads": 0}, "not the configuration of a prefix"),
+        ({"num_layers": "three"}, "not the configuration of a prefix"),
+        ({"num_layers": 4}, "192 numbers per position"),
+    ],
+)
+def test_peft_folders_of_something_else(change: dict[str, Any], line: str, tmp_path: Path) -> None:
+    write(some(), tmp_path / "a", "peft")
+    config = tmp_path / "a/adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(CourseError, match=line):
+        read(tmp_path / "a")
+
+
+def test_a_write_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.safetensors"
+    write(some(), file)
+    with pytest.raises(TypeError):
+        write(Prefix(prefix(5), "task", settings={"not": object()}), file)
+    assert read(file).task == some().task and [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("kept")
+    with pytest.raises(UsageError, match="holds other files"):
+        write(some(), tmp_path / "mine", "peft")

@@ -1,0 +1,313 @@
+"""CTranslate2: logits and greedy text of the Hugging Face model, smaller formats, padded vocabularies, drawing, and refusals."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import pytest
+import torch
+import typer
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain.generate import Generator
+from course_lib.pretrain.generation import GenerateConfig
+from course_lib.serving import ct2
+from course_lib.serving.ct2_cli import register_ct2
+from course_lib.serving.ct2_generate import Ct2Generator
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+)
+from typer.testing import CliRunner
+
+from tests.pretrain import models
+from tests.pretrain.models import SENTENCE
+
+GREEDY = GenerateConfig(strategy="greedy", max_new_tokens=12)
+PROMPT = "早稲田大学で Deep"
+NEOX = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.tokenizer(tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture(scope="module")
+def memorized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.memorized(tmp_path_factory.mktemp("memorized"))
+
+
+def random_model(words: Path, folder: Path, family: str, **changes: Any) -> Path:
+    """A model whose greedy texts have some variety, and whose rows that are no token would often be chosen."""
+    shutil.copytree(words, folder, ignore=shutil.ignore_patterns("config.json", "model.safetensors"))
+    rows = len(AutoTokenizer.from_pretrained(folder)) + models.PADDING
+    torch.manual_seed(0)
+    ends = {"vocab_size": rows, "bos_token_id": 2, "eos_token_id": 2}
+    model: Any
+    if family == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(n_positions=40, n_embd=32, n_layer=2, n_head=2, **ends | changes))
+    else:
+        model = GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX | ends | changes))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.copy_(torch.randn_like(weight) * 0.3 + ("norm" in name or ".ln_" in name) * name.endswith("weight"))
+        model.get_output_embeddings().weight[-models.PADDING :] *= 8
+    model.save_pretrained(folder)
+    return folder
+
+
+def rope(fraction: float, theta: float = 10000.0) -> dict[str, Any]:
+    return {"rope_type": "default", "partial_rotary_factor": fraction, "rope_theta": theta}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("gpt2", {}),
+        ("gpt2", {"layer_norm_epsilon": 0.1, "tie_word_embeddings": False, "activation_function": "relu"}),
+        ("neox", {"rope_parameters": rope(0.25), "use_parallel_residual": True}),
+        ("neox", {"rope_parameters": rope(0.25), "use_parallel_residual": False, "layer_norm_eps": 0.1}),
+        ("neox", {"rope_parameters": rope(1.0), "use_parallel_residual": True, "attention_bias": False}),
+        ("neox", {"rope_parameters": rope(1.0, 30.0), "use_parallel_residual": False, "tie_word_embeddings": True}),
+    ],
+)
+def test_logits_and_greedy_texts_are_those_of_hugging_face(
+    family: str, changes: dict[str, Any], words: Path, tmp_path: Path
+) -> None:
+    source = random_model(words, tmp_path / "model", family, **changes)
+    report = ct2.export(source, tmp_path / "ct2")
+    assert report.unused == models.PADDING
+    hugging_face, ours = Generator(source), Ct2Generator(tmp_path / "ct2", threads=1)
+
+    rows = [[5, 9, 260, 7, 30], [11, 12, 13, 14, 15]]
+    with torch.inference_mode():
+        expected = hugging_face.model(torch.tensor(rows)).logits.numpy()
+    found = np.asarray(ours._engine.forward_batch([[ours.tokens[number] for number in row] for row in rows]))
+    known = len(hugging_face.codec)
+    np.testing.assert_allclose(found[..., :known], expected[..., :known], atol=2e-4)
+    assert expected.argmax(-1).max() >= known > found.argmax(-1).max()
+
+    rows = [[2], [7], *rows, list(range(40, 60))]
+    arguments = hugging_face._arguments(GREEDY, 12)
+    texts = [hugging_face.model.generate(torch.tensor([row]), arguments)[0, len(row) :].tolist() for row in rows]
+    texts = [text[: text.index(2)] if 2 in text else text for text in texts]
+    assert len({tuple(text) for text in texts}) > 3
+    assert [new for (new,) in ours.continue_ids(rows, GREEDY)] == texts
+    assert [ours.continue_ids([row], GREEDY)[0][0] for row in rows] == texts
+    assert ours.generate([PROMPT], GREEDY) == [hugging_face.generate(PROMPT, GREEDY)]
+
+
+@pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int8", "int8_float32", "int16"])
+def test_smaller_formats(quantization: Any, memorized: Path, tmp_path: Path) -> None:
+    whole = ct2.export(memorized, tmp_path / "float32")
+    report = ct2.export(memorized, tmp_path / "small", quantization)
+    assert report.size < whole.size * (0.36 if "int8" in quantization else 0.55)
+    assert quantization in report.summary()
+    ours = Ct2Generator(tmp_path / "small")
+    assert [texts[0].text for texts in ours.generate(["", "早稲田大学"], GREEDY)] == [SENTENCE] * 2
+
+
+def test_a_model_in_half_precision_and_computing_otherwise_than_stored(memorized: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(memorized, half)
+    AutoModelForCausalLM.from_pretrained(memorized).bfloat16().save_pretrained(half)
+    assert ct2.export(half, tmp_path / "a", "float32").size == ct2.export(memorized, tmp_path / "b").size
+    ct2.export(half, tmp_path / "c", "int8")
+    for folder, compute in (("a", "int8"), ("c", "float32")):
+        assert Ct2Generator(tmp_path / folder, compute=compute).generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
+
+
+def test_the_folder_says_what_it_is_and_is_replaced_whole(memorized: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    ct2.export(memorized, target)
+    mark = json.loads((target / ct2.MARK).read_text())
+    assert mark["quantization"] == "float32" and len(mark["base"]) == 64
+    ct2.export(memorized, target, "int8")
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+    broken = tmp_path / "broken"
+    shutil.copytree(memorized, broken)
+    (broken / "tokenizer.json").write_text("{")
+    with pytest.raises(CourseError, match="broken: not readable as a tokenizer"):
+        ct2.export(broken, target)
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "out"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "novel.txt").write_text("吾輩は猫である。")
+    with pytest.raises(UsageError, match="holds other files"):
+        ct2.export(memorized, tmp_path / "mine")
+    with pytest.raises(UsageError, match="is the input itself"):
+        ct2.export(memorized, memorized)
+
+
+def test_ids_that_the_tokenizer_leaves_out(memorized: Path, tmp_path: Path) -> None:
+    """An id without a token in the middle must not shift the tokens behind it."""
+    source = tmp_path / "gap"
+    shutil.copytree(memorized, source)
+    content = json.loads((source / "tokenizer.json").read_text())
+    gone = next(token for token, number in content["model"]["vocab"].items() if number == 8)
+    content["model"]["vocab"].pop(gone)
+    (source / "tokenizer.json").write_text(json.dumps(content))
+    assert ct2.export(source, tmp_path / "out").unused == models.PADDING + 1
+    ours = Ct2Generator(tmp_path / "out")
+    assert ours.generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
+    assert ours.tokens[9] == AutoTokenizer.from_pretrained(memorized).convert_ids_to_tokens(9)
+
+
+def test_a_tokenizer_of_more_tokens_than_rows(words: Path, tmp_path: Path) -> None:
+    source = random_model(words, tmp_path / "model", "gpt2")
+    GPT2LMHeadModel(GPT2Config(vocab_size=100, n_positions=40, n_embd=8, n_layer=1, n_head=1)).save_pretrained(source)
+    with pytest.raises(CourseError, match=r"token 299 of the tokenizer, but the model has 100 rows"):
+        ct2.export(source, tmp_path / "out")
+
+
+def test_a_tokenizer_without_a_class_of_its_own(memorized: Path, tmp_path: Path) -> None:
+    """AutoTokenizer goes by the model's family then, which CTranslate2's config.json does not name."""
+    source = tmp_path / "model"
+    shutil.copytree(memorized, source)
+    content = json.loads((source / "tokenizer_config.json").read_text())
+    del content["tokenizer_class"]
+    (source / "tokenizer_config.json").write_text(json.dumps(content))
+    ct2.export(source, tmp_path / "out")
+    assert Ct2Generator(tmp_path / "out").generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
+
+
+@pytest.fixture(scope="module")
+def flat(memorized: Path, tmp_path_factory: pytest.TempPathFactory) -> Ct2Generator:
+    """Whatever came before: 大 with probability 0.4, 学 0.3, 強 0.2, 。 0.1."""
+    place = tmp_path_factory.mktemp("flat")
+    shutil.copytree(memorized, place / "model")
+    tokenizer = AutoTokenizer.from_pretrained(memorized)
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=len(tokenizer), n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.transformer.ln_f.bias[0] = 1
+        model.transformer.wte.weight[:, 0] = -30.0
+        for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
+            model.transformer.wte.weight[tokenizer.convert_tokens_to_ids(word), 0] = np.log(share)
+    model.save_pretrained(place / "model")
+    ct2.export(place / "model", place / "ct2")
+    return Ct2Generator(place / "ct2", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shares"),
+    [
+        ({"top_k": 0}, [0.4, 0.3, 0.2, 0.1]),
+        ({"top_k": 2}, [4 / 7, 3 / 7]),
+        ({"top_k": 0, "top_p": 0.65}, [4 / 7, 3 / 7]),
+        ({"top_k": 2, "top_p": 0.5}, [1.0]),  # of the top_k's shares, 4/7 alone is above 0.5
+        ({"top_k": 0, "temperature": 0.5}, [16 / 30, 9 / 30, 4 / 30, 1 / 30]),
+        ({"top_k": 5000}, [0.4, 0.3, 0.2, 0.1]),
+    ],
+)  # fmt: skip
+def test_drawing(flat: Ct2Generator, settings: dict[str, Any], shares: list[float]) -> None:
+    (texts,) = flat.generate(
+        ["早"], GenerateConfig(**{"top_p": 1.0, "num_return_sequences": 600, "max_new_tokens": 1} | settings)
+    )
+    counts = Counter(text.continuation for text in texts)
+    assert [count / 600 for _, count in counts.most_common()] == pytest.approx(shares, abs=0.07)
+
+
+def test_same_seed_same_texts(flat: Ct2Generator) -> None:
+    def draw(seed: int | None) -> Any:
+        settings = GenerateConfig(top_p=1.0, max_new_tokens=20, num_return_sequences=2, seed=seed)
+        return flat.generate(["早", "早稲田"], settings)
+
+    first = draw(5)
+    assert draw(5) == first
+    assert len({text.continuation for texts in first for text in texts}) == 4
+    assert draw(6) != first
+    assert draw(None) != draw(None)
+
+
+def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:
+    ct2.export(memorized, tmp_path / "ct2")
+    ours = Ct2Generator(tmp_path / "ct2")
+    ((short,),) = ours.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=1))
+    assert SENTENCE.startswith(short.text) and short.text != SENTENCE
+    ((long,),) = ours.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=30, min_new_tokens=30))
+    assert len(long.text) > len(SENTENCE)
+    with pytest.raises(
+        UsageError, match=r"^prompt: 39 tokens and 2 new ones are not allowed: the model has 40 positions$"
+    ):
+        ours.continue_ids([[2] * 39], GenerateConfig(max_new_tokens=2))
+    with pytest.raises(UsageError, match="40 tokens and 1 new"):
+        ours.continue_ids([[2] * 40])
+    unset = flat.continue_ids([[5], [5] * 30, [5] * 39], GenerateConfig(strategy="greedy"))
+    assert [len(new) for (new,) in unset] == [39, 10, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strategy": "beam"}, "strategy: beam is not allowed here; `course generate` takes it"),
+        ({"repetition_penalty": 1.2}, "repetition_penalty: 1.2 is not"),
+        ({"no_repeat_ngram_size": 2}, "no_repeat_ngram_size: 2 is not"),
+    ],
+)
+def test_settings_of_another_engine(flat: Ct2Generator, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        flat.generate(["早"], GenerateConfig(**settings))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: true is not possible"),
+        ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights: false is not possible"),
+        ("gpt2", {"activation_function": "tanh"}, "activation 'tanh' is not possible"),
+        ("neox", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type 'linear' is not possible"),
+        ("neox", {"rope_parameters": rope(0.01)}, "0 rotated dimensions"),
+    ],
+)
+def test_models_of_another_kind(
+    family: str, changes: dict[str, Any], message: str, words: Path, tmp_path: Path
+) -> None:
+    source = random_model(words, tmp_path / "model", family)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(CourseError, match=message):
+        ct2.export(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_that_are_none(memorized: Path, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="vocabulary.json: no such file"):
+        Ct2Generator(memorized)
+    with pytest.raises(UsageError, match=r"--quantization: 'int4' is not allowed; allowed: float32, "):
+        ct2.export(memorized, tmp_path / "out", "int4")  # type: ignore[arg-type]
+    ct2.export(memorized, tmp_path / "out")
+    weights = tmp_path / "out" / "model.bin"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    with pytest.raises(CourseError, match="out: not readable by CTranslate2: ") as caught:
+        Ct2Generator(tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_verbs(memorized: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register_ct2(app)
+    runner, folder = CliRunner(), str(tmp_path / "out")
+    done = runner.invoke(app, ["ct2", "export", str(memorized), "-o", folder, "--quantization", "int8"])
+    assert done.exit_code == 0 and done.output.startswith("GPT-2, ") and "in int8" in done.output
+    done = runner.invoke(app, ["ct2", "generate", folder, "早稲田", "", "--set", "strategy=greedy"])
+    assert done.output.splitlines() == [SENTENCE] * 2
+    assert ctranslate2.contains_model(folder)

@@ -1,0 +1,244 @@
+"""The real Triton server of the nvidia-pytriton wheel, on loopback, with our reader behind it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from course_lib.errors import CourseError
+from course_lib.serving import client, reader, server
+from course_lib.serving.client import Client
+from course_lib.serving.engine import Engine
+from course_lib.serving.row import Row
+
+from tests.serving import tiny
+
+try:
+    server.find()
+except CourseError as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+for protocol in ("grpc", "http"):
+    pytest.importorskip(f"tritonclient.{protocol}")
+
+MODEL = "/v2/models/fastertransformer"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Engine:
+    return Engine(reader.load(folder))
+
+
+@pytest.fixture(scope="module")
+def triton(folder: Path) -> Iterator[server.Server]:
+    with server.running(folder) as running:
+        yield running
+
+
+@pytest.fixture(params=["grpc", "http"])
+def asked(request: pytest.FixtureRequest, triton: server.Server) -> Iterator[Client]:
+    found = Client(getattr(triton, request.param), request.param)
+    yield found
+    found.close()
+
+
+def needed(*inputs: list[int], length: int = 8) -> dict[str, object]:
+    """The three tensors that every request has."""
+    longest = max(map(len, inputs))
+    padded = [[*row, *[0] * (longest - len(row))] for row in inputs]
+    return {"input_ids": padded, "input_lengths": [[len(row)] for row in inputs], "request_output_len": length}
+
+
+def texts(found: dict[str, np.ndarray]) -> list[list[int]]:
+    return [row[:length].tolist() for row, length in zip(found["output_ids"][:, 0], found["sequence_length"][:, 0])]
+
+
+def test_tasks_of_one_batch_are_answered_each_its_own_way(asked: Client, engine: Engine) -> None:
+    rows = [Row((5, 6, 7), 8, task=0), Row((5, 6, 7), 8, task=1), Row((9, 8, 7, 6), 8, task=0)]
+    found = asked.infer(
+        needed([5, 6, 7], [5, 6, 7], [9, 8, 7, 6]) | {"prompt_learning_task_name_ids": [[0], [1], [0]]}
+    )
+    assert texts(found) == [answer.ids for answer in engine.run(rows)]
+    assert texts(found)[0] != texts(found)[1]
+    assert found["output_ids"].shape == (3, 1, 4 + 8) and found["output_ids"].dtype == np.uint32
+    assert found["output_ids"][0, 0, -1] == tiny.END  # the shorter row is padded
+    assert set(found) == {"output_ids", "sequence_length"}
+
+
+def test_without_optional_tensors_the_model_goes_on_greedily_without_a_prefix(asked: Client, engine: Engine) -> None:
+    assert texts(asked.infer(needed([5, 6, 7]))) == [engine.run([Row((5, 6, 7), 8)])[0].ids]
+
+
+def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine) -> None:
+    words = {"bad_words": ((44,), (3, 4)), "stop_words": ((31, 18),)}
+    row = Row((5, 6), 20, 1, 9, 0.9, 0.8, 1.2, 2**63 + 5, start_id=3, end_id=17, top_p_decay=0.9, top_p_min=0.2, top_p_reset_id=8, **words)
+    sent = {
+        "start_id": 3, "end_id": 17, "runtime_top_k": 9, "runtime_top_p": 0.9, "temperature": 0.8, "repetition_penalty": 1.2,
+        "random_seed": 2**63 + 5, "prompt_learning_task_name_ids": 1, "top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_ids": 8,
+        "beam_width": 1, "len_penalty": 0, "beam_search_diversity_rate": 0, "is_return_log_probs": True,
+        "bad_words_list": client.word_list([row.bad_words]), "stop_words_list": client.word_list([row.stop_words]),
+    }  # fmt: skip
+    found, expected = asked.infer(needed([5, 6], length=20) | sent), engine.run([row], log_probs=True)[0].beams[0]
+    assert texts(found) == [expected.ids]
+    written = len(expected.log_probs)
+    np.testing.assert_allclose(found["output_log_probs"][0, 0, :written], expected.log_probs, rtol=1e-4)
+    np.testing.assert_allclose(found["cum_log_probs"][0, 0], expected.cum_log_prob, rtol=1e-4)
+    assert found["output_log_probs"].shape == (1, 1, 20)
+
+
+def test_beams_come_best_first(asked: Client, engine: Engine) -> None:
+    found = asked.infer(needed([5, 6], [7]) | {"beam_width": 3, "is_return_log_probs": True})
+    assert found["output_ids"].shape == (2, 3, 2 + 8)
+    for row, answer in zip(found["output_ids"], engine.run([Row((5, 6), 8, beam_width=3), Row((7,), 8, beam_width=3)])):
+        assert [line[: beam.length].tolist() for line, beam in zip(row, answer.beams)] == [beam.ids for beam in answer.beams]
+    assert (np.diff(found["cum_log_probs"]) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prompt_learning_task_name_ids": 3}, "prompt_learning_task_name_ids: 3 is not allowed; allowed: 0 to 2"),
+        ({"request_output_len": 62}, "input_lengths: 3 with 62 to write is not allowed; the model has 64 positions"),
+        ({"request_output_len": 0}, "request_output_len: 0 is not allowed"),
+        ({"input_ids": [[5, 60, 7]]}, "input_ids: 60 is not allowed; allowed: 0 to 59"),
+        ({"input_lengths": 4}, "input_lengths: 4 is not allowed; input_ids has 3 columns"),
+        ({"input_lengths": 0, "prompt_learning_task_name_ids": 0}, "a task needs an input of at least one token"),
+        ({"temperature": 0}, "temperature: 0.0 is not allowed; allowed: above 0"),
+        ({"beam_search_diversity_rate": 0.5, "beam_width": 2}, "beam_search_diversity_rate: 0.5 is not allowed"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(asked: Client, changed: dict[str, object], said: str) -> None:
+    with pytest.raises(CourseError) as error:
+        asked.infer(needed([5, 6, 7]) | changed)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_200_requests_at_once_get_each_its_own_answer(triton: server.Server, engine: Engine) -> None:
+    dice = random.Random(5)
+    rows = []
+    for number in range(200):
+        ids = tuple(dice.randrange(3, 60) for _ in range(dice.randint(1, 20)))
+        sampling = {"top_k": dice.choice([1, 5]), "top_p": dice.choice([0.0, 0.8]), "seed": number}
+        rows.append(Row(ids, dice.randint(1, 30), dice.choice([None, 0, 1, 2]), **sampling))
+    rows[17] = Row((5,), 8, task=7)  # among the others, one that fails
+    local = threading.local()
+
+    def ask(row: Row) -> list[int] | str:
+        if not hasattr(local, "client"):
+            local.client = Client(triton.grpc)
+        task = {} if row.task is None else {"prompt_learning_task_name_ids": row.task}
+        sampling = {"runtime_top_k": row.top_k, "runtime_top_p": row.top_p, "random_seed": row.seed}
+        try:
+            return texts(local.client.infer(needed(list(row.ids), length=row.output_length) | sampling | task))[0]
+        except CourseError as error:
+            return str(error)
+
+    before = statistics(triton)
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(ask, rows))
+    assert "prompt_learning_task_name_ids: 7 is not allowed" in str(found.pop(17))
+    del rows[17]
+    assert found == [answer.ids for answer in engine.run(rows)]
+    requests, passes = (after - start for after, start in zip(statistics(triton), before))
+    assert requests == 199 and passes < 100  # requests shared their batches
+
+
+def statistics(triton: server.Server) -> tuple[int, int]:
+    """(answered requests, passes of the model) so far."""
+    found = httpx.get(f"http://{triton.http}{MODEL}/stats").json()["model_stats"][0]
+    return found["inference_count"], found["execution_count"]
+
+
+def test_it_listens_on_loopback_only(triton: server.Server) -> None:
+    listening = [each.laddr.ip for each in psutil.Process(triton.process.pid).net_connections("inet") if each.status == "LISTEN"]
+    assert len(listening) >= 2 and set(listening) == {"127.0.0.1"}
+
+
+def test_nothing_is_left_behind(folder: Path, triton: server.Server) -> None:
+    before = set(server.SHARED.iterdir())
+    with pytest.raises(KeyError), server.running(folder) as other:
+        family = tree(other.process.pid)
+        own = set(server.SHARED.iterdir()) - before
+        assert len(family) >= 2 and own  # the server and the model's process, and where they meet
+        raise KeyError
+    assert gone(family) and not own & set(server.SHARED.iterdir())
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, ending: signal.Signals) -> None:
+    with server.socket.socket() as probe, server.socket.socket() as other:
+        ports = [place.bind(("127.0.0.1", 0)) or str(place.getsockname()[1]) for place in (probe, other)]
+    code = "from course_lib.serving.cli import register; from course_lib import options; app = options.group(''); register(app); app()"
+    serving = subprocess.Popen(
+        [sys.executable, "-c", code, "serve", str(folder), "--http-port", ports[0], "--grpc-port", ports[1]],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    before = set(server.SHARED.iterdir())
+    assert serving.stdout and f"http://127.0.0.1:{ports[0]}" in serving.stdout.readline()
+    family = tree(serving.pid)[1:]
+    assert len(family) >= 2
+    serving.send_signal(ending)
+    said = serving.communicate(timeout=30)[0]
+    assert gone(family)
+    assert not {path for path in server.SHARED.iterdir() if path.name.startswith(f"course_{serving.pid}_")}, before
+    if ending == signal.SIGTERM:
+        assert (serving.returncode, said) == (0, "stopped\n")
+
+
+def tree(process: int) -> list[psutil.Process]:
+    found = psutil.Process(process)
+    return [found, *found.children(recursive=True)]
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=20)[1]
+
+
+def test_a_folder_that_cannot_be_loaded_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
+    damaged = tiny.write(tmp_path / "damaged")
+    (damaged / "1-gpu" / "model.wte.bin").write_bytes(b"12")
+    with pytest.raises(CourseError, match=r"model\.wte\.bin") as error, server.running(damaged):
+        pass
+    assert "\n" not in str(error.value)
+
+
+def test_a_port_that_is_taken_is_told(folder: Path, triton: server.Server) -> None:
+    port = int(triton.http.rpartition(":")[2])
+    with pytest.raises(CourseError, match=f"127.0.0.1:{port}: Address already in use"), server.running(folder, port):
+        pass
+
+
+def test_a_start_that_takes_too_long_is_given_up(folder: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(CourseError, match="not ready after 1 s"), server.running(folder, timeout=1):
+        pass
+    assert time.monotonic() - started < 30
+
+
+def test_texts_go_in_and_come_out(folder: Path, triton: server.Server, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from course_lib.serving import serve_cli
+
+    assert os.environ.get("TRITON_URL") is None
+    serve_cli.ask(["あいう", "か"], folder, task="plain", url=triton.grpc, output_length=5)
+    by_name = capsys.readouterr().out.splitlines()
+    serve_cli.ask(["あいう", "か"], folder, task="1", url=triton.http, protocol="http", output_length=5)
+    assert capsys.readouterr().out.splitlines() == by_name
+    assert [line[:1] for line in by_name] == ["あ", "か"] and 3 < len(by_name[0]) <= 8
+    serve_cli.ask(["あいう"], None, folder / "tokenizer", url=triton.grpc, overrides=["beam_width=2"])
+    beams = capsys.readouterr().out.splitlines()
+    assert len(beams) == 2 and beams[0] != beams[1] and beams[0] != by_name[0]
