@@ -25,7 +25,7 @@ def memory(
 ) -> None:
     """Plan the memory of a run per GPU, for every ZeRO stage and recompute choice, and say which cards it fits.
 
-    The file is one of `course pretrain` or of `course gptsan train`.
+    The file is one of `course pretrain`, `course gptsan train` or `course prefix train`.
     """
     from course_lib.pretrain import planner
 
@@ -35,21 +35,25 @@ def memory(
 
 
 def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
-    """The settings of a run, GPTSAN's where the file has a key that only these have; the planner knows them afterwards."""
-    if file is None or not _is_gptsan(file):
-        return run_settings(file, overrides)
-    from course_lib.gptsan.config import GptsanConfig
+    """The settings of a run: of the chapter that alone has a key of the file. The planner knows its model afterwards."""
+    keys = _keys(file) if file else set()
+    if file and keys & {"task_name", "model.base", "model.method", "model.length"}:
+        from course_lib.prefix.config import PrefixConfig
 
-    import_module("course_lib.gptsan.memory")  # tells the planner what a GPTSAN is made of
-    return configuration.load(GptsanConfig, file, overrides or ())
+        import_module("course_lib.prefix.memory")  # tells the planner what a prefix and its base are made of
+        return configuration.load(PrefixConfig, file, overrides or ())
+    if file and keys & {"spout", "loss", "model.checkpoint", "model.shape", "model.ignore"}:
+        from course_lib.gptsan.config import GptsanConfig
+
+        import_module("course_lib.gptsan.memory")
+        return configuration.load(GptsanConfig, file, overrides or ())
+    return run_settings(file, overrides)
 
 
-def _is_gptsan(file: Path) -> bool:
-    """Whether a settings file, given as a path or by the name of a bundled one, is of GPTSAN."""
+def _keys(file: Path) -> set[str]:
+    """The keys of a settings file, given as a path or by the name of a bundled one, and those of its model as model.…"""
     places = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
     found = next((path for path in places if path.is_file()), None)
     content = configuration.read_yaml(found) if found else {}
     model = content.get("model")
-    return not content.keys().isdisjoint({"spout", "loss"}) or (
-        isinstance(model, dict) and not model.keys().isdisjoint({"checkpoint", "shape", "ignore"})
-    )
+    return content.keys() | {f"model.{key}" for key in (model if isinstance(model, dict) else ())}

@@ -1,5 +1,6 @@
 """Verbs of chapter 6: `course prefix …`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
+from course_lib.prefix.config import PrefixConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
@@ -16,10 +18,57 @@ AnyBase = Annotated[bool, typer.Option("--any-base", help="take a prefix trained
 def register(app: typer.Typer) -> None:
     """Adds this chapter's verbs to the `course` command."""
     group = options.group("Prefix tuning: train, generate, convert and count small prefixes of a frozen model.")
+    group.command("train", epilog=options.epilog(PrefixConfig))(train)
+    group.command("export")(export)
     group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
     group.command("convert")(convert)
     group.command("report")(report)
     app.add_typer(group, name="prefix")
+
+
+def train(
+    config: options.Config = None,
+    overrides: options.Set = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
+) -> None:
+    """Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder.
+
+    What a file leaves open (base, samples) is the profile's own base and the course's samples of task_name.
+    """
+    from course_lib.prefix import launch
+
+    settings = run_settings(config, overrides)
+    if output:
+        settings = replace(settings, engine=replace(settings.engine, output_dir=output))
+    run = launch.train(settings, resume)
+    print(launch.export(run.folder).summary())
+
+
+def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig:
+    """The settings in -c FILE, else those of the profile's first task; then every --set; then the profile's products for what is open."""
+    from course_lib import workspace
+    from course_lib.prefix import steps
+
+    recipe = configuration.section("prefix.recipe", RecipeConfig)
+    settings = steps.with_data(configuration.load(PrefixConfig, file or recipe.tasks[0], overrides or ()))
+    if settings.model.base is None:
+        base = workspace.product(steps.BASE) / steps.MODEL
+        settings = replace(settings, model=replace(settings.model, base=base))
+    return settings
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
+    output: options.Output,
+    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="of the prefix file")] = "course",
+) -> None:
+    """Write the prefix of a run's latest whole checkpoint; of a run with method `full` the model as a Hugging Face folder."""
+    from course_lib.prefix import launch
+
+    print(launch.export(run, output, form).summary())
 
 
 def generate(
@@ -59,8 +108,6 @@ def convert(
     task: Annotated[str | None, typer.Option("--task", help="its name; default: as in the file")] = None,
 ) -> None:
     """Write a prefix in another form: the numbers stay, their names change."""
-    from dataclasses import replace
-
     from course_lib.files import require_other
     from course_lib.prefix.files import read, write
 

@@ -122,16 +122,3 @@ class RecipeConfig:
     tasks: tuple[str, ...] = setting(
         ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"), "runs that train a prefix each: likewise"
     )
-
-
-@dataclass(frozen=True, config=STRICT)
-class RecipeConfig:
-    """What a profile says of this chapter."""
-
-    checkpoint: str | None = setting(
-        None, "a ready base: a folder, or a name on the Hugging Face Hub; unset: one is trained on the corpus"
-    )
-    base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
-    tasks: tuple[str, ...] = setting(
-        ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"), "runs that train a prefix each: files as above"
-    )

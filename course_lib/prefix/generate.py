@@ -15,7 +15,7 @@ from course_lib.errors import UsageError
 from course_lib.prefix import base
 from course_lib.prefix.cache import Shape, learned_positions, past, positions
 from course_lib.prefix.files import Prefix
-from course_lib.pretrain.generate import Generated, Generator, _seeded
+from course_lib.pretrain.generate import Generated, Generator, seeded
 from course_lib.pretrain.generation import GenerateConfig
 from course_lib.pretrain.quiet import quiet
 
@@ -71,7 +71,7 @@ class PrefixGenerator(Generator):
         for row in rows:
             batches.setdefault((row.room, len(row.ids) if looks_back else 0), []).append(row)
         answers: list[list[Generated]] = [[] for _ in rows]
-        with torch.inference_mode(), quiet(), _seeded(settings.seed, self.device):
+        with torch.inference_mode(), quiet(), seeded(settings.seed, self.device):
             for batch in batches.values():
                 for row, answer in zip(batch, self._run(batch, settings), strict=True):
                     answers[row.place] = answer
@@ -89,7 +89,7 @@ class PrefixGenerator(Generator):
     def _run(self, rows: list[_Row], settings: GenerateConfig) -> list[list[Generated]]:
         """One batch, padded on the left."""
         count = settings.num_return_sequences
-        prompts = [row.ids or [self.end] for row in rows]
+        prompts = [row.ids or [self.begin] for row in rows]
         width = max(map(len, prompts))
         inputs = torch.tensor([[self.end] * (width - len(ids)) + ids for ids in prompts], device=self.device)
         mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=self.device)

@@ -42,6 +42,7 @@ class Trained:
 def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run:
     """Trains the prefix of the settings; see course_lib.pretrain.launch.train."""
     task = PrefixTask(absolute(settings))
+    task.check()
     say(task.data.summary())
     return run_task(task, resume, say)
 

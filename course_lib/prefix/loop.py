@@ -16,6 +16,7 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.trainer import decays
 from course_lib.pretrain import planner
+from course_lib.pretrain.quiet import quiet
 from course_lib.pretrain.rates import learning_rate
 
 
@@ -53,7 +54,8 @@ def train(settings: PrefixConfig) -> Result:
     samples = Samples(train, steps * batch.total, settings.engine.seed)
     gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
     model = build(settings).to("cuda" if gpu else "cpu")
-    warm_start(model, settings.model)
+    with quiet():  # transformers remarks that ids of padding occur
+        warm_start(model, settings.model)
     optimizer = _optimizer(model, settings)
     losses = []
     for step in range(1, steps + 1):

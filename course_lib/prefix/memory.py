@@ -68,7 +68,8 @@ def _(settings: PrefixConfig) -> Sizes:
     model, length = settings.model, settings.data.max_length
     shape = replace(shape_of(settings), recompute=model.recompute, attention=model.attention)
     if model.method == "full":
-        values = {"model": config.to_dict(shape), "data": {"seq_length": length}}
+        places = min(length, shape.max_position_embeddings)
+        values = {"model": config.to_dict(shape), "data": {"seq_length": places}}
         values |= {part: config.to_dict(getattr(settings, part)) for part in ("batch", "precision")}
         return sizes(config.build(PretrainConfig, values))
     base = list(tensors(shape))
@@ -106,7 +107,8 @@ def _activations(settings: PrefixConfig, shape: Shape) -> tuple[int, int]:
     else:
         core = width * tokens * columns + 4 * rows
         kept += (2 if neox else 4) * stream + core
-    prefix = 2 * width * settings.model.length * 2 * shape.num_layers * shape.hidden_size  # the rows, and their gradients
+    # the prefix itself, and its gradients
+    prefix = 2 * width * settings.model.length * 2 * shape.num_layers * shape.hidden_size
     if shape.recompute == "full":
         return shape.num_layers * stream + stream + prefix, kept - stream + max(2 * wide, core)
     return shape.num_layers * kept + prefix, max(2 * wide, core)

@@ -83,7 +83,9 @@ def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
         return []
     with _gathered(model.base):
         target = cache_values(model.base, settings.length)
-    return fit(model.encoder, target, settings.warm_start_steps, settings.warm_start_lr)
+    errors = fit(model.encoder, target, settings.warm_start_steps, settings.warm_start_lr)
+    model.zero_grad()  # the fit's last gradients are none of the first step's
+    return errors
 
 
 @contextmanager
@@ -92,7 +94,7 @@ def _gathered(base: nn.Module) -> Iterator[None]:
     if not any(hasattr(parameter, "ds_id") for parameter in base.parameters()):
         yield
         return
-    from deepspeed.zero import GatheredParameters
+    from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
     handles = []
     for part in base.modules():

@@ -1,5 +1,8 @@
 """Products of chapter 6: a base, and a prefix for each task of the profile.
 
+The base of a profile that trains its own reads chapter 4's tokens and data/chat.jsonl: short messages, so that it has seen emoji and line
+breaks. A frozen model can hardly be led to write tokens that it never saw.
+
 Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
 """
 
@@ -11,26 +14,47 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config, paths
+from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.steps import TOKENIZER
 from course_lib.step import Step
 
 RUNS = "prefix/runs"  # a folder per run
-BASE, MODEL = "prefix/base", "model"
+CHAT, BASE, MODEL = "prefix/chat", "prefix/base", "model"
 FILE = "prefix.safetensors"  # in a task's product
 
 
 def steps() -> list[Step]:
-    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code), and a product of its name for each task."""
+    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code, then after chat), and a product of its name for each task."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
-        base = Step(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
+        base = [Step(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())]
     else:
-        settings = config.load(PretrainConfig, recipe.base)
-        base = Step(BASE, partial(_base, settings), settings, ("pretrain/tokens", TOKENIZER))
-    tasks = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
-    return [base, *(Step(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
+        settings, chat = config.load(PretrainConfig, recipe.base), paths.data("chat.jsonl")
+        base = [
+            Step(CHAT, _chat, {}, (chat, TOKENIZER), ("pretrain/encode.py",)),
+            Step(BASE, partial(_base, settings), settings, ("pretrain/tokens", CHAT, TOKENIZER)),
+        ]
+    tasks = task_settings().values()
+    return [*base, *(Step(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
+
+
+def task_settings() -> dict[str, PrefixConfig]:
+    """The runs that train the profile's prefixes, by task."""
+    recipe = config.section("prefix.recipe", RecipeConfig)
+    found = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
+    return {settings.task_name: settings for settings in found}
+
+
+def run_settings(task: str, *overrides: str) -> PrefixConfig:
+    """The run of one of these tasks on the profile's own base, with `key=value` overrides. Raises UsageError for another task."""
+    found = task_settings()
+    if task not in found:
+        raise UsageError(f"task {task!r} is none of this profile; allowed: {', '.join(found)}")
+    values = config.to_dict(found[task])
+    values["model"]["base"] = str(paths.root() / BASE / MODEL)
+    return config.build(PrefixConfig, values, overrides)
 
 
 def with_data(settings: PrefixConfig) -> PrefixConfig:
@@ -49,6 +73,13 @@ def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.pretrain.fetch import fetch
 
     return fetch(checkpoint, folder / MODEL)
+
+
+def _chat(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.pretrain.encode import tokenize
+
+    report = tokenize([inputs[0]], inputs[1], folder / "chat", append_eod=True)
+    return {"documents": report.documents, "tokens": report.tokens}
 
 
 def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

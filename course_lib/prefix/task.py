@@ -55,7 +55,7 @@ class PrefixTask(Task):
         """Rows for training, and those held out. Raises UsageError for a tokenizer that cannot begin or end a text."""
         from course_lib.prefix.samples import rows
 
-        begin, end = self.codec.tokenizer.bos_token_id, self.codec.tokenizer.eos_token_id
+        begin, end = self.codec.begin, self.codec.tokenizer.eos_token_id
         chosen = self.settings.data.begin
         if end is None:
             raise UsageError(f"model.base: {self.base}: its tokenizer names no end-of-text token (eos_token)")
@@ -80,15 +80,14 @@ class PrefixTask(Task):
         shape = read_config(self.base)
         self.rows()
         prefix = 0 if self.settings.model.method == "full" else self.settings.model.length
-        limit = learned_positions(shape)
+        begin, limit = self.settings.data.begin != "without", learned_positions(shape)
         for sample in (*self.data.train, *self.data.held_out):
-            length = prefix + 1 + len(sample.prompt) + len(sample.target)
+            ids = [*sample.prompt, *sample.target]
+            places = prefix + (begin and not sample.prompt) + len(ids)
             where = f"{self.data.path}, line {sample.line}"
-            if limit and length > limit:
-                raise CourseError(
-                    f"{where}: {length} positions with the prefix and the begin of text, but the base has {limit}"
-                )
-            if max((*sample.prompt, *sample.target)) >= shape.vocab_size:
+            if limit and places > limit:
+                raise CourseError(f"{where}: needs {places} positions with the prefix, the base has {limit}")
+            if max(ids) >= shape.vocab_size:
                 raise CourseError(f"{where}: the tokenizer gives ids beyond the {shape.vocab_size} of the base")
 
     @override

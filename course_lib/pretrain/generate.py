@@ -48,6 +48,7 @@ class Generator:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device).eval()
         self.end = self._end()
+        self.begin = self.end if self.codec.begin is None else self.codec.begin
         # What the folder recommends must not fill in what our settings leave out.
         self.model.generation_config = GenerationConfig(eos_token_id=self.end, pad_token_id=self.end)
 
@@ -74,8 +75,8 @@ class Generator:
         settings = settings or GenerateConfig()
         ids = self.codec.encode(prompt)
         arguments = self._arguments(settings, self._room(len(ids) or 1, settings))
-        inputs = torch.tensor([ids or [self.end]], device=self.device)
-        with torch.inference_mode(), quiet(), _seeded(settings.seed, self.device):
+        inputs = torch.tensor([ids or [self.begin]], device=self.device)
+        with torch.inference_mode(), quiet(), seeded(settings.seed, self.device):
             outputs = self.model.generate(inputs, attention_mask=torch.ones_like(inputs), generation_config=arguments)
         shown = self.codec.shown(prompt)
         return [Generated(shown, self._continuation(ids, row[inputs.shape[1] :])) for row in outputs.tolist()]
@@ -125,7 +126,7 @@ class Generator:
 
 
 @contextmanager
-def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
+def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     """Random numbers from `seed`, or from anywhere; the caller's generator goes on as if nothing had been drawn."""
     with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
         if seed is None:

@@ -89,7 +89,8 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
                 "resume it as it was, or begin anew in another engine.output_dir"
             )
     before = orjson.loads((folder / DATA).read_bytes())
-    for key, name in {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore"}.items():
+    names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
+    for key, name in names.items():
         if before.get(key) != facts.get(key):
             raise UsageError(
                 f"{name}: not what the run in {folder} was trained with; resume it with that, or begin anew in another engine.output_dir"

@@ -47,17 +47,18 @@ def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
     return counts
 
 
-def with_products(settings: PretrainConfig, tokens: Path, tokenizer: Path) -> PretrainConfig:
-    """The settings, with the profile's own tokens and tokenizer where none are named."""
+def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
+    """The settings, with the profile's own products where none are named: folders of token files, and last a tokenizer."""
     if settings.data.input or settings.data.tokenizer:
         raise UsageError("data.input, data.tokenizer: only one is set; give both, or neither for the profile's own")
-    inputs = tuple(path.with_suffix("") for path in sorted(tokens.glob("*.idx")))
-    data = replace(settings.data, input=inputs, tokenizer=tokenizer)
+    *tokens, tokenizer = inputs
+    found = tuple(path.with_suffix("") for folder in tokens for path in sorted(folder.glob("*.idx")))
+    data = replace(settings.data, input=found, tokenizer=tokenizer)
     return replace(settings, data=data)
 
 
 def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Fills a product's folder: model/, and the log of the run that trained it on `inputs` (tokens, tokenizer)."""
+    """Fills a product's folder: model/, and the log of the run that trained it on `inputs`, those of with_products."""
     from course_lib.pretrain.export import export
     from course_lib.pretrain.launch import pretrain
     from course_lib.pretrain.log import FILE

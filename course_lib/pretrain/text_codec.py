@@ -28,6 +28,12 @@ class TextCodec:
         """Entries; a model may have more rows."""
         return len(self.tokenizer)
 
+    @property
+    def begin(self) -> int | None:
+        """The id behind which a text begins. Ours begin behind the end of another: training has never seen another beginning."""
+        found: int | None = self.tokenizer.eos_token_id if self.codec else self.tokenizer.bos_token_id
+        return found
+
     def shown(self, text: str) -> str:
         """The text in the form that decoding gives back."""
         return normalize(text) if self.codec else text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +17,13 @@ from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.row import Word
 
+if TYPE_CHECKING:  # it brings transformers with it
+    from course_lib.pretrain.text_codec import TextCodec
+
 Wire = Literal["grpc", "http"]
 PORTS: dict[Wire, int] = {"grpc": 8001, "http": 8000}
 DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": np.float32, "BOOL": np.bool_}
 PROBABILITIES = ("cum_log_probs", "output_log_probs")
-
-
-class Codec(Protocol):
-    """What stands between text and tokens; pretrain.text_codec has one for every tokenizer folder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Text to ids."""
-
-    def shown(self, text: str) -> str:
-        """The text in the form that decoding gives back."""
-
-    def continuation(self, prompt: list[int], new: list[int]) -> str:
-        """The text of new ids behind a prompt's."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,7 @@ class Client:
             yield
         except InferenceServerException as error:
             said, status = str(error.message()), str(error.status())
-            if "UNAVAILABLE" in status and "not ready" not in said:
+            if "UNAVAILABLE" in status and "connect" in said:
                 raise self._nobody() from error
             if "DEADLINE" in status:
                 raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
@@ -118,20 +108,26 @@ class Client:
 
 
 def ask(
-    client: Client, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
+    client: Client, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
-    """Lets the served model continue texts, all in one request, with the prefix of a task or none. Raises CourseError as `infer` does."""
-    ids = [codec.encode(prompt) for prompt in prompts]
-    found = client.infer(tensors(ids, codec, settings, task))
-    replies = []
-    for place, (prompt, row) in enumerate(zip(prompts, ids, strict=True)):
-        ends = found["sequence_length"][place].tolist()
-        texts = [beam[len(row) : end].tolist() for beam, end in zip(found["output_ids"][place], ends, strict=True)]
-        replies.append(Reply(codec.shown(prompt), [codec.continuation(row, new) for new in texts]))
+    """Lets the served model continue texts, all in one request, with the prefix of a task or none. Raises CourseError as `infer` does.
+
+    The continuations stop before the tokenizer's end token.
+    """
+    rows = [codec.encode(prompt) for prompt in prompts]
+    found = client.infer(tensors(rows, codec, settings, task))
+    replies, end = [], codec.tokenizer.eos_token_id
+    for place, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
+        lengths = found["sequence_length"][place].tolist()
+        news = [
+            ids[len(row) : length].tolist() for ids, length in zip(found["output_ids"][place], lengths, strict=True)
+        ]
+        texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
+        replies.append(Reply(codec.shown(prompt), texts))
     return replies
 
 
-def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, task: int | None) -> dict[str, Any]:
+def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
     """The request for a batch of prompts; inputs are padded on the right, as the backend wants them."""
     longest = max(map(len, ids))
     found: dict[str, Any] = {

@@ -5,15 +5,15 @@ and output layer, the base of the rotation, LayerNorm's epsilon, and a vocabular
 
 No prefixes: CTranslate2 takes no past keys and values. Each `Generator.generate_batch` begins with an empty state, and the only other one it
 can begin with is that of a `static_prompt`, which it computes from tokens (`DecoderReplica::run_generation`, src/models/language_model.cc
-of CTranslate2 4.8; its author says the same in https://github.com/OpenNMT/CTranslate2/issues/1409 and 1392). No tokens have a prefix
-for their state: models with prefixes are run by reader.py and engine.py.
+of CTranslate2 4.8; its maintainer says the same in https://github.com/OpenNMT/CTranslate2/issues/1409). No tokens have a prefix for their
+state: models with prefixes are run by reader.py and engine.py.
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import ctranslate2
 import numpy as np
@@ -25,10 +25,8 @@ from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.prefix import base
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.tokenizer_files import copy_tokenizer
+from course_lib.serving.ct2_config import Quantization
 
-Quantization = Literal[
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
-]  # int8 alone leaves what is no matrix in the model's own format
 MARK = "conversion.json"
 NEVER = -65504.0  # logit of a row that is no token: the lowest number of float16
 
@@ -87,8 +85,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
-            "source": str(source.absolute()),
-            "base": base.digest(source),
+            "source": str(source),
+            "sha256_of_weights": base.digest(source),
         }
         (folder / MARK).write_text(json.dumps(mark, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
     return report
@@ -129,7 +127,7 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None]) -> Any:
         if None in names:
             spec.decoder.projection.bias = torch.tensor([NEVER * (name is None) for name in names], dtype=model.dtype)
     spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
-    spec.config.eos_token = names[_end(model, tokenizer)]
+    spec.config.eos_token = _end(model, tokenizer, names)
     for kind in ("bos_token", "unk_token"):
         token = getattr(tokenizer, kind)
         setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
@@ -153,10 +151,12 @@ def _rotated(config: Any) -> int:
     return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
 
 
-def _end(model: Any, tokenizer: Any) -> int:
-    """The id that ends a text, as `course generate` takes it."""
+def _end(model: Any, tokenizer: Any, names: list[str | None]) -> str:
+    """The token that ends a text, as `course generate` takes it. Raises CourseError if there is none."""
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
-    if ends is None:
-        raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id)")
-    return int(ends[0] if isinstance(ends, list) else ends)
+    end = ends[0] if isinstance(ends, list) else ends
+    token = names[end] if end is not None and end < len(names) else None
+    if token is None:
+        raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id {end})")
+    return token

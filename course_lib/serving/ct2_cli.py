@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -10,10 +10,7 @@ from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import CourseError
 from course_lib.pretrain.generation import GenerateConfig
-
-Quantization = Literal[
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
-]
+from course_lib.serving.ct2_config import Quantization
 
 
 def register_ct2(app: typer.Typer) -> None:
@@ -45,7 +42,7 @@ def generate(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let it continue texts. Settings are those of `course generate`, but for strategy=beam and the two against repetition."""
+    """Continue texts with CTranslate2: the settings of `course generate`, less strategy=beam and the two against repetition."""
     _require_installed()
     from course_lib.serving.ct2_generate import Ct2Generator
 

@@ -30,7 +30,7 @@ class Ct2Generator:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
             end = json.loads(require_file(folder / "config.json").read_text(encoding="utf8"))["eos_token"]
             self.end = self.tokens.index(end)
-        except (ValueError, KeyError) as error:
+        except (CourseError, ValueError, KeyError) as error:
             raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
         self.folder = folder
         self.codec = text_codec.load(folder)

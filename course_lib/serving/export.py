@@ -11,9 +11,12 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
-from threading import Lock, local
+from threading import local
+from typing import BinaryIO
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +32,10 @@ from course_lib.serving.source import Weight
 from course_lib.serving.tasks import NamedPrefix
 
 TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
+PIECE = (
+    1 << 16
+)  # bytes written at a time; for larger ones Linux looks for large stretches of free memory, five times as slow
 THREADS = 2  # one writes while the other reads and transposes
 DIVIDED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
 
@@ -99,27 +106,6 @@ def export(
     return Report(target / place.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
 
 
-class _Memory(local):
-    """Two stretches of memory of a thread, used by turns: fresh memory costs a page fault every 4 kB, as much time as copying."""
-
-    def __init__(self) -> None:
-        self.first, self.second = torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.uint8)
-
-    def next(self, size: int) -> Tensor:
-        """The one that was not given out last, at least `size` bytes long."""
-        self.first, self.second = self.second, self.first
-        if len(self.first) < size:
-            self.first = torch.empty(0, dtype=torch.uint8)  # given back before more is asked for
-            self.first = torch.empty(size, dtype=torch.uint8)
-        return self.first
-
-    def copy(self, view: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """The same numbers row by row, in `dtype`, in the other memory."""
-        dtype = dtype or view.dtype
-        place = self.next(view.numel() * dtype.itemsize)[: view.numel() * dtype.itemsize]
-        return place.view(dtype).view(view.shape).copy_(view)
-
-
 class _Writer:
     """Writes the tensors of a model into a folder of weights."""
 
@@ -130,7 +116,7 @@ class _Writer:
         self.tied = (
             "lm_head.weight" if origin.tied or not self.config.head else None
         )  # as the model, heeds no such weight
-        self.memory, self.lock = _Memory(), Lock()
+        self.memory = _Memory()
         self.biases: dict[str, Tensor] = {}  # that parallel residual adds up
 
     def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
@@ -172,33 +158,51 @@ class _Writer:
 
     def _weight(self, weight: Weight) -> int:
         """Writes one weight; returns the bytes."""
-        piece = self.pieces[weight.name]
-        tensor = self._cast(weight.read(self.memory.next(weight.size)), weight.name)
-        if weight.name.endswith(DIVIDED) and self.origin.biases_divided_by > 1:
-            tensor = tensor / self.origin.biases_divided_by
-        if weight.name.endswith(DIVIDED) and self.config.parallel_residual:
-            with self.lock:
-                self.biases[weight.name] = tensor.clone()
-        tensor = parts.stored(tensor, piece, self.config, self.memory.copy)
-        size = self._files(piece.spec, tensor)
+        specs = [self.pieces[weight.name].spec]
         if weight.name == "embed_in.weight" and self.tied:
-            size += self._files(self.pieces[self.tied].spec, tensor)
+            specs.append(self.pieces[self.tied].spec)
+        if parts.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(DIVIDED):
+            return sum(self._through(weight, self.folder / f"{spec.files(1)[0]}") for spec in specs)
+        return self._rearranged(weight, self.pieces[weight.name])
+
+    def _through(self, weight: Weight, path: Path) -> int:
+        """Writes a weight that is stored as it is: nothing but a chunk is in memory."""
+        count = prod(weight.shape)
+        whole, rest = divmod(count, CHUNK)
+        with open(path, "wb") as file:
+            for chunk in weight.chunks([CHUNK] * whole + [rest] * (rest > 0)):
+                _write(file, self._cast(chunk, weight.name))
+        return count * self.dtype.itemsize
+
+    def _rearranged(self, weight: Weight, piece: Piece) -> int:
+        size = prod(weight.shape) * self.dtype.itemsize
+        whole = self.memory.room(size).view(self.dtype).view(piece.spec.shape)
+        slots = parts.slots(whole, piece, self.config)
+        for slot, chunk in zip(slots, weight.chunks([slot.numel() for slot in slots]), strict=True):
+            rows = self._cast(chunk, weight.name).view(slot.shape)
+            if slot.dim() == 2 and slot.stride(0) == 1:  # transposed in the cache first: up to twice as fast
+                slot.t().copy_(rows.t().contiguous())
+            else:
+                slot.copy_(rows)
+        if weight.name.endswith(DIVIDED):
+            whole /= self.origin.biases_divided_by
+            self.biases[weight.name] = whole.clone()
+        self._files(piece.spec, whole)
         return size
 
     def _cast(self, tensor: Tensor, name: str) -> Tensor:
         """In the folder's number format. Raises CourseError for what does not fit."""
         if tensor.dtype == self.dtype:
             return tensor
-        tensor = self.memory.copy(tensor, self.dtype)
+        tensor = tensor.to(self.dtype)
         if self.dtype == torch.float16 and any(torch.isinf(end) for end in torch.aminmax(tensor)):
             raise CourseError(f"{name}: has numbers above 65504, too large for fp16; allowed: bf16, fp32")
         return tensor
 
-    def _files(self, spec: TensorSpec, tensor: Tensor) -> int:
-        cut = parts.cut(tensor, spec, self.config.ranks)
-        for name, part in zip(spec.files(self.config.ranks), cut, strict=True):
-            part.contiguous().view(torch.uint8).numpy().tofile(self.folder / name)
-        return tensor.nbytes
+    def _files(self, spec: TensorSpec, whole: Tensor) -> None:
+        for name, part in zip(spec.files(self.config.ranks), parts.cut(whole, spec, self.config.ranks), strict=True):
+            with open(self.folder / name, "wb") as file:
+                _write(file, part.contiguous())
 
     def _sums(self) -> None:
         """What the engine reads with parallel residual, as stored: the sum of the two biases."""
@@ -207,6 +211,24 @@ class _Writer:
             self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
 
 
+def _write(file: BinaryIO, tensor: Tensor) -> None:
+    data = tensor.flatten().view(torch.uint8).numpy().data
+    for start in range(0, len(data), PIECE):
+        file.write(data[start : start + PIECE])
+
+
+class _Memory(local):
+    """Memory of a thread that is used again: fresh memory costs a page fault every 4 kB, as much time as copying."""
+
+    def __init__(self) -> None:
+        self.bytes = torch.empty(0, dtype=torch.uint8)
+
+    def room(self, size: int) -> Tensor:
+        """So many bytes, whatever is in them."""
+        if len(self.bytes) < size:
+            self.bytes = torch.from_numpy(np.empty(size, np.uint8))  # NumPy asks for large pages, torch does not
+        return self.bytes[:size]
+
+
 def _zeros(name: str, piece: Piece, config: FtConfig) -> Weight:
-    shape = parts.shape(piece, config)
-    return Weight(name, shape, 0, lambda _: torch.zeros(shape))
+    return Weight(name, parts.shape(piece, config), lambda counts: (torch.zeros(count) for count in counts))

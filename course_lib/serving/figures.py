@@ -8,17 +8,22 @@ from course_lib.serving.latency import Speed
 
 
 def latency(speeds: Sequence[Speed]) -> Any:
-    """Tokens a second of each engine, a panel per batch size; behind the bars how many times as fast as the first engine."""
+    """Tokens a second of each engine, a panel per batch size; behind each bar how many times as fast as the first engine."""
     batches = list(dict.fromkeys(speed.batch for speed in speeds))
-    figure, axes = subplots(len(batches), 0.9 + 0.45 * len(speeds) / len(batches), 9.0, sharey=True)
-    for axis, batch in zip(axes if len(batches) > 1 else [axes], batches, strict=True):
+    names = list(dict.fromkeys(speed.engine for speed in speeds))
+    figure, axes = subplots(len(batches), 1.1 + 0.4 * len(names), 9.5, sharey=True)
+    axes = list(axes) if len(batches) > 1 else [axes]
+    for axis, batch in zip(axes, batches, strict=True):
         rows = [speed for speed in speeds if speed.batch == batch]
         bars = axis.barh(
             [row.engine for row in rows], [row.tokens_per_second for row in rows], color=COLOURS[: len(rows)]
         )
-        words = [f"{row.tokens_per_second:,.0f}   {row.times(rows[0]):.1f} ×" for row in rows]
+        words = [
+            f"{row.tokens_per_second:,.0f}   {row.tokens_per_second / rows[0].tokens_per_second:.1f} ×" for row in rows
+        ]
         axis.bar_label(bars, words, padding=3, fontsize=8)
         axis.margins(x=0.35)
+        axis.locator_params(axis="x", nbins=4)
         axis.set(title=f"batch {batch}", xlabel="tokens per second")
-        axis.invert_yaxis() if axis.yaxis_inverted() is False else None
+    axes[0].invert_yaxis()
     return figure

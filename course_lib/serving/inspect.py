@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.files import human_size
@@ -18,6 +19,7 @@ from course_lib.serving import ini, layout
 from course_lib.serving.layout import BYTES, CONFIG, CONVERSION, FtConfig, TensorSpec
 from course_lib.serving.reader import TORCH, read_conversion
 
+SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
 LAYER = re.compile(r"model\.layers\.\d+\.")
 
 
@@ -88,7 +90,7 @@ def inspect(folder: Path, values: bool = False) -> Inspection:
     files = list(_sizes(place, specs, config))
     findings += _compare(files, specs, config)
     if values:
-        findings += _values(place, files, specs, config)
+        findings += _values(place, files, config)
     return Inspection(place, config, files, findings)
 
 
@@ -102,40 +104,47 @@ def _sizes(place: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Itera
 
 
 def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
-    known = [file for file in files if file.expected is not None and file.actual is not None]
-    for factor, other in ((2, "fp32"), (0.5, "fp16 or bf16")):
-        if known and all(file.actual == factor * (file.expected or 0) for file in known):
-            said = f"every file has {'twice' if factor == 2 else 'half'} the bytes: {other}, but config.ini says {config.dtype}"
-            yield Finding("dtype", CONFIG, said)
-            known = []
+    twice = BYTES[config.dtype] == 2
+    other = "twice the bytes: fp32" if twice else "half the bytes: fp16 or bf16"
+
+    def mistyped(file: FileSize) -> bool:
+        sizes = (file.actual or 0, file.expected or 0)
+        return min(sizes) > 0 and sizes[0] * (1 if twice else 2) == sizes[1] * (2 if twice else 1)
+
+    there = [file for file in files if file.expected is not None and file.actual is not None]
+    all_mistyped = bool(there) and all(map(mistyped, there))
+    if all_mistyped:
+        yield Finding("dtype", CONFIG, f"every file has {other}, but config.ini says {config.dtype}")
     for file in files:
         if file.expected is None:
             yield Finding("unexpected", file.name, "config.ini asks for no such file")
         elif file.actual is None:
             yield Finding("missing", file.name, f"expected {file.expected:,} bytes")
-        elif file.actual != file.expected and known:
-            yield _wrong_size(file.name, file.expected, file.actual, specs[file.name], config)
+        elif file.actual != file.expected and not all_mistyped:
+            kind = "dtype" if mistyped(file) else "short" if file.actual < file.expected else "long"
+            shape = list(specs[file.name].part(config.ranks))
+            said = f"{file.actual:,} bytes, expected {file.expected:,} ({shape} of {config.dtype})"
+            yield Finding(kind, file.name, f"{said}: {other}?" if kind == "dtype" else said)
 
 
-def _wrong_size(name: str, expected: int, actual: int, spec: TensorSpec, config: FtConfig) -> Finding:
-    kind = "short" if actual < expected else "long"
-    said = f"{actual:,} bytes, expected {expected:,} ({list(spec.part(config.ranks))} of {config.dtype})"
-    if actual * 2 == expected or actual == expected * 2:
-        kind = "dtype"
-        said += (
-            f": {'half' if actual < expected else 'twice'}, as if in {'16' if BYTES[config.dtype] == 4 else '32'} bits"
-        )
-    return Finding(kind, name, said)
-
-
-def _values(place: Path, files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
-    whole = [file for file in files if file.expected is not None and file.actual == file.expected]
-    dtype = TORCH[config.dtype]
-    with progress(sum(file.actual or 0 for file in whole), "B", "values") as bar:
-        for file in whole:
-            numbers = torch.from_numpy(np.fromfile(place / file.name, np.uint8)).view(dtype)
+def _values(place: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
+    whole = {
+        file.name: file.actual or 0 for file in files if file.expected is not None and file.actual == file.expected
+    }
+    with progress(sum(whole.values()), "B", "values") as bar:
+        for name in whole:
+            numbers = _read(place / name, config)
             bar.update(numbers.nbytes)
-            low, high = (float(end) for end in torch.aminmax(numbers))
-            if not np.isfinite(low + high):
+            if not all(map(torch.isfinite, torch.aminmax(numbers))):
                 count = int((~torch.isfinite(numbers)).sum())
-                yield Finding("values", file.name, f"{count:,} of {len(numbers):,} numbers are NaN or infinite")
+                yield Finding("values", name, f"{count:,} of {len(numbers):,} numbers are NaN or infinite")
+    for layer in range(config.layers if config.parallel_residual else 0):
+        names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
+        if whole.keys() >= set(names):
+            total, attention, mlp = (_read(place / name, config) for name in names)
+            if not torch.equal(total, attention + mlp):
+                yield Finding("values", names[0], f"is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
+
+
+def _read(path: Path, config: FtConfig) -> Tensor:
+    return torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[config.dtype])

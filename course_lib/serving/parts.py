@@ -5,7 +5,6 @@ value come in this order, then head; GPT-NeoX stores head by head. Ranks get equ
 """
 
 import re
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from course_lib.serving.layout import Family, FtConfig, TensorSpec, tensors
 
 Kind = Literal["plain", "linear", "qkv"]
-Copy = Callable[[Tensor], Tensor]
+ROWS = 128  # of a weight that are moved at a time: they fit in a processor's cache
 
 GLOBAL: dict[Family, dict[str, str]] = {
     "gptneox": {"embed_in": "wte", "final_layer_norm": "final_layernorm", "lm_head": "lm_head"},
@@ -78,40 +77,36 @@ def shape(piece: Piece, config: FtConfig) -> tuple[int, ...]:
     return sizes[::-1] if _transposed(piece, config) else sizes
 
 
-def stored(tensor: Tensor, piece: Piece, config: FtConfig, copy: Copy = Tensor.contiguous) -> Tensor:
-    """A weight in the order and shape in which it is stored, before it is cut. `copy` lays out a view anew."""
-    if piece.kind == "qkv" and config.family == "gptneox":
-        tensor = copy(_swapped(tensor, config.heads, 3, config)).view(tensor.shape)
-    if _transposed(piece, config):
-        tensor = copy(tensor.t())
-    return tensor.view(piece.spec.shape)
+def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
+    """A stored tensor, not cut, as views in which the model's rows lie in their order: what is written there is stored in its place."""
+    rows = (
+        whole.view(shape(piece, config)[::-1]).t() if _transposed(piece, config) else whole.view(shape(piece, config))
+    )
+    if config.family == "gptneox" and piece.kind == "qkv":
+        blocks = rows.split(config.head_size)  # type: ignore[no-untyped-call]
+        return [blocks[part * config.heads + head] for head in range(config.heads) for part in range(3)]
+    return list(rows.split(ROWS))  # type: ignore[no-untyped-call]
 
 
-def cut(tensor: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
+def as_is(piece: Piece, config: FtConfig) -> bool:
+    """Whether a single file holds the weight as the model has it."""
+    moved = _transposed(piece, config) or (config.family == "gptneox" and piece.kind == "qkv")
+    return not moved and (piece.spec.axis is None or config.ranks == 1)
+
+
+def cut(whole: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
     """What goes into each file: views, not all contiguous."""
-    return (tensor,) if spec.axis is None else tensor.chunk(ranks, spec.axis)
+    return (whole,) if spec.axis is None else whole.chunk(ranks, spec.axis)
 
 
 def restored(parts: list[Tensor], piece: Piece, config: FtConfig) -> Tensor:
     """The weight again, of what its files hold."""
-    spec = piece.spec
-    tensor = parts[0] if spec.axis is None else torch.cat(parts, spec.axis)
-    if piece.kind == "qkv":
-        tensor = tensor.flatten(-2)
-    if _transposed(piece, config):
-        tensor = tensor.t()
-    if piece.kind == "qkv" and config.family == "gptneox":
-        tensor = _swapped(tensor, 3, config.heads, config).reshape(tensor.shape)
-    return tensor.contiguous()
+    whole = parts[0] if piece.spec.axis is None else torch.cat(parts, piece.spec.axis)
+    return torch.cat(slots(whole, piece, config))
 
 
 def _transposed(piece: Piece, config: FtConfig) -> bool:
     return config.family == "gptneox" and piece.kind != "plain" and piece.spec.name.endswith(".weight")
-
-
-def _swapped(tensor: Tensor, outer: int, inner: int, config: FtConfig) -> Tensor:
-    """A view of rows that lie (outer, inner, d) as (inner, outer, d)."""
-    return tensor.view(outer, inner, config.head_size, *tensor.shape[1:]).transpose(0, 1)
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:

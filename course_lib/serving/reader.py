@@ -84,10 +84,11 @@ def read_conversion(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
         raise CourseError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("not_in_the_format", {}), dict):
+    known = isinstance(content, dict) and isinstance(content.get("not_in_the_format", {}), dict)
+    if not known or not isinstance(content.get("biases_divided_by", 1), int):
         raise CourseError(f"{path}: not written by `course ft export`")
     return content
 

@@ -16,7 +16,6 @@ from course_lib.serving.layout import FtConfig
 Backend = Literal["python", "fastertransformer"]
 MODEL = "fastertransformer"  # the model's name in requests
 MAX_BATCH = 1024
-QUEUE = 2000  # microseconds that a request waits for others to share its batch
 FOLDER = "model_checkpoint_path"  # parameter: where the server finds the weights
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
@@ -97,7 +96,7 @@ def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
     parts.append(f'default_model_filename: "{"model.py" if ours else "weights"}"')
     parts.append("model_transaction_policy { decoupled: false }")
     if ours:
-        parts.append(f"dynamic_batching {{ max_queue_delay_microseconds: {QUEUE} }}")
+        parts.append("dynamic_batching { }")
     parts += [_tensor("input", tensor, ragged=ours and not tensor.scalar) for tensor in INPUTS]
     parts += [_tensor("output", tensor) for tensor in OUTPUTS]
     parts.append("instance_group [ { count: 1, kind: KIND_CPU } ]")
@@ -132,7 +131,7 @@ def _tensor(kind: str, tensor: Tensor, ragged: bool = False) -> str:
         f"dims: [ {', '.join(map(str, tensor.dims))} ]",
     ]
     lines += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional
-    lines += ["allow_ragged_batch: true"] * ragged  # requests of different lengths may share a batch
+    lines += ["allow_ragged_batch: true"] * ragged  # requests of different lengths may come together
     return f"{kind} [ {{ {', '.join(lines)} }} ]"
 
 

@@ -62,7 +62,7 @@ def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
     found = []
     for ids, ends in tensor.tolist():
         ends = [end for end in ends if end >= 0]
-        starts = [0, *ends[:-1]]
+        starts = [0, *ends][: len(ends)]
         if any(not start < end <= len(ids) for start, end in zip(starts, ends, strict=True)):
             raise UsageError(f"{name}: ends {ends} are not allowed; allowed: rising, from 1 to {len(ids)}")
         found.append(tuple(tuple(ids[start:end]) for start, end in zip(starts, ends, strict=True)))

@@ -26,6 +26,7 @@ def serve(
     grpc_port: Annotated[int, typer.Option("--grpc-port", min=1, max=65535)] = 8001,
     address: Annotated[str, typer.Option("--address", help="0.0.0.0 lets other machines in; there is no password")] = "127.0.0.1",
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="longest start [s]")] = 300,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="of the model; default: the cores of this machine")] = None,
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="what Triton says; default: shown if it fails")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="REPO", help="only write a Triton model repository")] = None,
     backend: Annotated[Literal["python", "fastertransformer"], typer.Option("--backend", help="of the repository: this course's reader, or the original")] = "python",
@@ -44,7 +45,7 @@ def serve(
     elif backend != "python" or weights:
         raise UsageError("--backend and --weights: need -o REPO; here the folder is served by the Python backend")
     else:
-        server.serve(folder, http_port, grpc_port, address, timeout, log)
+        server.serve(folder, http_port, grpc_port, address, timeout, log, threads)
 
 
 def ask(

@@ -6,6 +6,7 @@
 import contextlib
 import importlib.util
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -30,7 +31,10 @@ from course_lib.serving import layout, lifeline, repository
 LOOPBACK = "127.0.0.1"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
 SHARED = Path("/dev/shm")  # where Triton and the model's process meet
-GRACE = 10  # seconds that requests under way get when the server is stopped
+GRACE = 10  # seconds for requests under way when the server is stopped
+MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
+LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")  # of an error in the log: date, time, process
+COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
 NEEDS = f"pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), or the container {IMAGE}: `course serve DIR --print`"
 
 
@@ -95,10 +99,12 @@ def running(
     address: str = LOOPBACK,
     timeout: float = 300,
     log: Path | None = None,
+    threads: int | None = None,
 ) -> Iterator[Server]:
-    """Serves an exported folder while the block runs; ports that are not given are free ones.
+    """Serves an exported folder while the block runs; ports that are not given are free ones. `threads` are the model's (default: cores).
 
-    The server ends with the block, and with this process or thread if that is killed. Raises CourseError if the wheel is not there, the
+    The server ends with the block, and with this process or thread if that is killed (all that stays then is a folder of links and the log,
+    where temporary files are). Raises CourseError if the wheel is not there, the
     folder cannot be served, a port is taken, or the server is not ready within `timeout` seconds; its words are in the error.
     """
     installed = find()
@@ -117,7 +123,7 @@ def running(
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=_environment(installed),
+                env=_environment(installed, threads),
                 start_new_session=True,
             )
         server = Server(f"{address}:{ports[0]}", f"{address}:{ports[1]}", words, process)
@@ -137,12 +143,13 @@ def serve(
     address: str = LOOPBACK,
     timeout: float = 300,
     log: Path | None = None,
+    threads: int | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serves until SIGINT or SIGTERM. Raises CourseError as `running` does, and if the server ends by itself."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with running(folder, http_port, grpc_port, address, timeout, log) as server:
+        with running(folder, http_port, grpc_port, address, timeout, log, threads) as server:
             say(
                 f"serving {folder} as {repository.MODEL!r}: http://{server.http}, grpc://{server.grpc}; Ctrl-C stops it"
             )
@@ -170,11 +177,13 @@ def container_command(folder: Path, models: Path) -> str:
     return "\n".join([shlex.join(write), shlex.join([*run, IMAGE, "sh", "-c", inside])])
 
 
-def tail(log: Path, lines: int = 3) -> str:
-    """What the server complained of last, in one line."""
-    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    complaints = [line for line in said if line.startswith("E1") or "error:" in line.lower() or "Error" in line]
-    return " | ".join((complaints or said)[-lines:]) or "(it said nothing)"
+def tail(log: Path) -> str:
+    """Why the server or the model gave up, in one line."""
+    said = log.read_text(errors="replace")
+    if found := MODEL_FAILED.search(said):
+        return found[1]
+    lines = [LINE_START.sub("", line).strip() for line in said.splitlines() if COMPLAINT.match(line)]
+    return " | ".join((lines or said.split("\n"))[-3:]).strip() or "it said nothing"
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -192,15 +201,12 @@ def _link(installed: Installation, target: Path) -> None:
         (target / part.name).symlink_to(part)
 
 
-def _environment(installed: Installation) -> dict[str, str]:
+def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
     """The interpreter inside the stub takes the environment whose python3 comes first on PATH."""
-    libraries = [
-        str(installed.libraries),
-        sysconfig.get_config_var("LIBDIR") or "",
-        os.environ.get("LD_LIBRARY_PATH", ""),
-    ]
-    paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    return os.environ | {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
+    libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
+    paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
+    found = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
+    return os.environ | found | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
 def _command(

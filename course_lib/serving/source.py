@@ -1,15 +1,15 @@
-"""The weights of a Hugging Face folder, file by file, each read when it is asked for.
+"""The weights of a Hugging Face folder, file by file, read in chunks when they are asked for.
 
-Safetensors are read into memory that the caller gives and uses again, not mapped: a mapped file counts as memory, and reading it costs a
-page fault every few kB.
+Safetensors are read, not mapped: what was read of a mapped file counts as memory until it is closed.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -24,12 +24,11 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF1
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor in a file. `read(memory)` returns it, perhaps in `memory`: uint8, at least `size` long."""
+    """A tensor in a file. `chunks(counts)` yields its numbers in order, so many at a time; each chunk is lost with the next."""
 
     name: str
     shape: tuple[int, ...]
-    size: int  # bytes
-    read: Callable[[Tensor], Tensor]
+    chunks: Callable[[Sequence[int]], Iterator[Tensor]]
 
 
 def files(folder: Path) -> list[Path]:
@@ -63,21 +62,22 @@ def weights(path: Path) -> list[Weight]:
 
 
 def _given(name: str, tensor: Tensor) -> Weight:
-    return Weight(name, tuple(tensor.shape), tensor.nbytes, lambda _: tensor.contiguous())
+    return Weight(name, tuple(tensor.shape), lambda counts: iter(torch.split(tensor.flatten(), list(counts))))
 
 
 def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
-    first, last = entry["data_offsets"]
+    dtype = DTYPES.get(entry["dtype"])
+    if dtype is None:
+        raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(DTYPES)}")
 
-    def read(memory: Tensor) -> Tensor:
-        dtype = DTYPES.get(entry["dtype"])
-        if dtype is None:
-            raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(DTYPES)}")
-        place = memory[: last - first]
-        with open(path, "rb") as file:
-            file.seek(start + first)
-            if file.readinto(place.numpy().data) != last - first:
-                raise CourseError(f"{path}: cut short at {name}")
-        return place.view(dtype).view(entry["shape"])
+    def chunks(counts: Sequence[int]) -> Iterator[Tensor]:
+        memory = np.empty(max(counts) * dtype.itemsize, np.uint8)
+        with open(path, "rb", buffering=0) as file:
+            file.seek(start + entry["data_offsets"][0])
+            for count in counts:
+                place = memory[: count * dtype.itemsize]
+                if file.readinto(place.data) != len(place):
+                    raise CourseError(f"{path}: cut short at {name}")
+                yield torch.from_numpy(place).view(dtype)
 
-    return Weight(name, tuple(entry["shape"]), last - first, read)
+    return Weight(name, tuple(entry["shape"]), chunks)

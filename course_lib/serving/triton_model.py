@@ -1,12 +1,17 @@
 """The model that Triton's Python backend runs: an exported folder under our engine. Imported by the server only.
 
 Tensors cross by DLPack: with numpy 2, the backend's own numpy conversions give wrong values without an error.
+
+Triton's batcher does not put requests with different optional tensors into one batch. So `execute` only takes requests in, and a thread runs
+all that have arrived meanwhile as one batch of the engine.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import torch.utils.dlpack
@@ -20,14 +25,19 @@ from course_lib.serving.repository import FOLDER
 from course_lib.serving.row import Row
 
 
-@dataclass
-class _Asked:
-    """A request with its rows, or what is wrong with it."""
+@dataclass(frozen=True)
+class Asked:
+    """A request that waits for its answer."""
 
-    request: Any
-    tensors: dict[str, Tensor]
+    sender: Any
+    outputs: frozenset[str]  # that the client wants
+    tensors: Mapping[str, Tensor]
     rows: list[Row]
-    error: str | None = None
+
+    def answer(self, tensors: Mapping[str, Tensor]) -> None:
+        """Sends the tensors that the client wants."""
+        sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in tensors.items() if name in self.outputs]
+        _send(self.sender, pb_utils.InferenceResponse(sent))
 
 
 class TritonPythonModel:
@@ -37,52 +47,74 @@ class TritonPythonModel:
         """Loads the folder that the model's config names."""
         folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
         try:
-            self.engine = Engine(reader.load(folder))
+            self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
         except CourseError as error:
             raise pb_utils.TritonModelException(str(error)) from error
+        self.waiting: SimpleQueue[Asked | None] = SimpleQueue()
+        self.worker = Thread(target=self._work)
+        self.worker.start()
 
-    def execute(self, arrived: Sequence[Any]) -> list[Any]:
-        """Runs the requests that arrived together as one batch, and answers each by itself."""
-        asked = [self._read(request) for request in arrived]
-        good = [one for one in asked if one.error is None]
-        try:
-            found = self._run(good)
-        except Exception:  # such as too little memory for all: each by itself, so that none fails for another
-            found = {}
-            for one in good:
-                try:
-                    found |= self._run([one])
-                except Exception as error:
-                    one.error = f"{type(error).__name__}: {error}"
-        return [found[id(one)] if one.error is None else _failed(one.error) for one in asked]
+    def execute(self, arrived: Sequence[Any]) -> None:
+        """Takes requests in; what is wrong with one is answered at once."""
+        for request in arrived:
+            sender = request.get_response_sender()
+            try:
+                self.waiting.put(self._read(request, sender))
+            except Exception as error:
+                _fail(sender, error)
 
-    def _read(self, request: Any) -> _Asked:
-        tensors: dict[str, Tensor] = {}
-        try:
-            for name in requests.NAMES:
-                tensor = pb_utils.get_input_tensor_by_name(request, name)
-                if tensor is not None:
-                    tensors[name] = torch.utils.dlpack.from_dlpack(tensor.to_dlpack())
-            rows = requests.rows(tensors)
-            for row in rows:
-                self.engine.check(row)
-        except Exception as error:
-            return _Asked(request, tensors, [], str(error))
-        return _Asked(request, tensors, rows)
+    def finalize(self) -> None:
+        """Answers what has arrived, and ends."""
+        self.waiting.put(None)
+        self.worker.join()
 
-    def _run(self, asked: Sequence[_Asked]) -> dict[int, Any]:
-        """The responses by the id of what was asked."""
-        rows = [row for one in asked for row in one.rows]
-        answers = iter(self.engine.run(rows, any(requests.wants_log_probs(one.tensors) for one in asked)))
-        found = {}
-        for one in asked:
-            own = [next(answers) for _ in one.rows]
-            tensors = requests.outputs(one.tensors, one.rows, own, self.engine.end_id)
-            wanted = one.request.requested_output_names()
-            sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in tensors.items() if name in wanted]
-            found[id(one)] = pb_utils.InferenceResponse(sent)
-        return found
+    def _read(self, request: Any, sender: Any) -> Asked:
+        """Raises UsageError for a request that cannot be run."""
+        tensors = {}
+        for name in requests.NAMES:
+            tensor = pb_utils.get_input_tensor_by_name(request, name)
+            if tensor is not None:
+                tensors[name] = torch.utils.dlpack.from_dlpack(tensor.to_dlpack()).clone()
+        rows = requests.rows(tensors)
+        for row in rows:
+            self.engine.check(row)
+        return Asked(sender, frozenset(request.requested_output_names()), tensors, rows)
+
+    def _work(self) -> None:
+        while (first := self.waiting.get()) is not None:
+            batch = [first]
+            while not self.waiting.empty():
+                another = self.waiting.get()
+                if another is None:
+                    self.waiting.put(None)
+                    break
+                batch.append(another)
+            try:
+                answers = self._run(batch)
+            except Exception:  # such as too little memory for all: each by itself, so that none fails for another
+                for one in batch:
+                    try:
+                        one.answer(self._run([one])[0])
+                    except Exception as error:
+                        _fail(one.sender, error)
+            else:
+                for one, tensors in zip(batch, answers, strict=True):
+                    one.answer(tensors)
+
+    def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
+        """The output tensors of each request."""
+        log_probs = any(requests.wants_log_probs(one.tensors) for one in batch)
+        answers = iter(self.engine.run([row for one in batch for row in one.rows], log_probs))
+        return [
+            requests.outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id)
+            for one in batch
+        ]
 
 
-def _failed(message: str) -> Any:
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+def _send(sender: Any, response: Any) -> None:
+    sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+def _fail(sender: Any, error: Exception) -> None:
+    said = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
+    _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(said)))

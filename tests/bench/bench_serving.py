@@ -3,12 +3,13 @@
     OMP_NUM_THREADS=1 python -m tests.bench.bench_serving [--new 64] [--rounds 3]
 
 Random weights, batches of 1 and 8, prompts of 32 tokens, no GPU: GPT-2 small, and GPT-NeoX in the shape of rinna/japanese-gpt-neox-small.
-Times are of the whole call, prompt included; a ratio is the median over rounds in each of which all engines ran. The texts of the fp32
+Times are CPU seconds of the whole call, prompt included; a ratio is the median over rounds in each of which all engines ran. The texts of the fp32
 engines are compared.
 """
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def main() -> None:
             texts = [write(prompts, arguments.new) for engine, write in writers.items() if "int8" not in engine]
             same = "the same" if all(text == texts[0] for text in texts) else "DIFFERENT"
             print(f"{name}: fp32 texts are {same}")
-            speeds = latency.measure(writers, prompts, BATCHES, arguments.new, arguments.rounds)
+            speeds = latency.measure(writers, prompts, BATCHES, arguments.new, arguments.rounds, time.process_time)
         for speed in speeds:
             first = next(other for other in speeds if other.batch == speed.batch)
             print(

@@ -9,7 +9,7 @@ from course_lib.gptsan.config import GptsanConfig
 from course_lib.pretrain.memory import plan, sizes
 
 RUNS = sorted(path.name for path in CONFIGS.glob("gptsan-*.yaml"))
-README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## GPTSAN")[1].split("## From")[0]
+README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## GPTSAN")[1].split("\n## ")[0]
 
 
 def spaced(value: int) -> str:

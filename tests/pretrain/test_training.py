@@ -261,12 +261,13 @@ def test_a_tracker_that_is_missing_is_named_before_anything_starts(place, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("stage", [0, 3])
-def test_the_other_stages_train_and_export(place, tmp_path, stage):
+@pytest.mark.parametrize(("stage", "architecture"), [(0, "gpt2"), (3, "gpt2"), (3, "gpt-neox")])
+def test_the_other_stages_train_and_export(place, tmp_path, stage, architecture):
     chosen = settings(
         place,
         tmp_path / "run",
         f"zero.stage={stage}",
+        f"model.architecture={architecture}",
         "engine.max_steps=6",
         "engine.eval_freq=0",
         "engine.test_iters=0",

@@ -17,6 +17,7 @@ from course_lib.pretrain.generation import GenerateConfig
 from course_lib.serving import ct2
 from course_lib.serving.ct2_cli import register_ct2
 from course_lib.serving.ct2_generate import Ct2Generator
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -135,7 +136,7 @@ def test_the_folder_says_what_it_is_and_is_replaced_whole(memorized: Path, tmp_p
     target = tmp_path / "out"
     ct2.export(memorized, target)
     mark = json.loads((target / ct2.MARK).read_text())
-    assert mark["quantization"] == "float32" and len(mark["base"]) == 64
+    assert mark["quantization"] == "float32" and len(mark["sha256_of_weights"]) == 64
     ct2.export(memorized, target, "int8")
     before = {path.name: path.read_bytes() for path in target.iterdir()}
     broken = tmp_path / "broken"
@@ -174,15 +175,19 @@ def test_a_tokenizer_of_more_tokens_than_rows(words: Path, tmp_path: Path) -> No
         ct2.export(source, tmp_path / "out")
 
 
-def test_a_tokenizer_without_a_class_of_its_own(memorized: Path, tmp_path: Path) -> None:
-    """AutoTokenizer goes by the model's family then, which CTranslate2's config.json does not name."""
+def test_a_tokenizer_without_a_class_of_its_own(tmp_path: Path) -> None:
+    """AutoTokenizer goes by the model's family then, which CTranslate2's own config.json does not name."""
     source = tmp_path / "model"
-    shutil.copytree(memorized, source)
-    content = json.loads((source / "tokenizer_config.json").read_text())
-    del content["tokenizer_class"]
-    (source / "tokenizer_config.json").write_text(json.dumps(content))
-    ct2.export(source, tmp_path / "out")
-    assert Ct2Generator(tmp_path / "out").generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
+    torch.manual_seed(0)
+    ends = {"bos_token_id": 256, "eos_token_id": 256}
+    GPT2LMHeadModel(GPT2Config(vocab_size=257, n_positions=40, n_embd=8, n_layer=1, n_head=1, **ends)).save_pretrained(
+        source
+    )
+    tokens = [*sorted(ByteLevel.alphabet()), "<|endoftext|>"]
+    (source / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+    (source / "merges.txt").write_text("#version: 0.2\n")
+    assert ct2.export(source, tmp_path / "out").unused == 0
+    assert Ct2Generator(tmp_path / "out").generate(["猫"], GREEDY) == [Generator(source).generate("猫", GREEDY)]
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +259,16 @@ def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:
     assert [len(new) for (new,) in unset] == [39, 10, 1]
 
 
+def test_an_end_of_text_that_is_no_token(memorized: Path, tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    shutil.copytree(memorized, source)
+    content = json.loads((source / "generation_config.json").read_text())
+    for end in (304, 50256):  # a row that is no token; no row
+        (source / "generation_config.json").write_text(json.dumps(content | {"eos_token_id": end}))
+        with pytest.raises(CourseError, match=rf"model: names no end-of-text token \(eos_token_id {end}\)"):
+            ct2.export(source, tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -289,7 +304,7 @@ def test_models_of_another_kind(
 
 
 def test_folders_that_are_none(memorized: Path, tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="vocabulary.json: no such file"):
+    with pytest.raises(CourseError, match="not a folder of `course ct2 export`: .*vocabulary.json: no such file"):
         Ct2Generator(memorized)
     with pytest.raises(UsageError, match=r"--quantization: 'int4' is not allowed; allowed: float32, "):
         ct2.export(memorized, tmp_path / "out", "int4")  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""Figures of chapter 6."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from course_lib.figures import AFTER, COLOURS, subplots
+from course_lib.prefix.loop import Case
+
+
+def visibility(tokens: Sequence[str], length: int) -> Any:
+    """The attention mask behind a prefix of `length` positions: what a token (row) sees (columns)."""
+    from matplotlib.patches import Rectangle
+
+    names = [*(f"prefix {place}" for place in range(1, length + 1)), *tokens]
+    figure, axis = subplots(height=1.3 + 0.32 * len(tokens), width=2.2 + 0.32 * len(names))
+    for row in range(len(tokens)):
+        for column in range(length + row + 1):
+            colour = COLOURS[1] if column < length else AFTER
+            axis.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour))
+    axis.axvline(length - 0.5, color="black", linewidth=1)
+    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), aspect="equal")
+    axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(tokens)), tokens, fontsize=8)
+    axis.set(title="trained │ the text: frozen model, causal", ylabel="a token sees …")
+    return figure
+
+
+def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
+    """The loss [nats] of each task's run by its log: in training as a line, held out as points."""
+    figure, axis = subplots(height=3.0)
+    for (task, entries), colour in zip(logs.items(), COLOURS, strict=False):
+        for kind, style in (
+            ("train", {"label": f"{task}, training"}),
+            ("eval", {"label": f"{task}, held out", "marker": "o", "linestyle": ""}),
+        ):
+            points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
+            axis.plot(*zip(*points, strict=True), color=colour, **style)
+    axis.set(xlabel="step", ylabel="loss [nats per token]")
+    axis.legend(frameon=False)
+    return figure
+
+
+def length_against_loss(cases: Mapping[int, Case]) -> Any:
+    """Held-out loss [nats] for each length of the prefix."""
+    figure, axis = subplots(height=3.0)
+    axis.plot(list(cases), [case.held_out for case in cases.values()], color=AFTER, marker="o")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(list(cases), [str(length) for length in cases])
+    axis.set(xlabel="positions of the prefix", ylabel="held-out loss [nats per token]")
+    return figure
+
+
+def methods(cases: Mapping[str, Case]) -> Any:
+    """Ways to train side by side, a bar each: trained parameters, held-out loss [nats], memory as planned [MB] by part."""
+    figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
+    places = range(len(cases))
+    trained = [case.trained for case in cases.values()]
+    held_out = [case.held_out or 0.0 for case in cases.values()]
+    axes[0].barh(places, trained, color=AFTER)
+    axes[0].set(
+        xscale="log",
+        xlim=(min(trained) / 4, max(trained) * 30),
+        xlabel="trained parameters",
+        yticks=places,
+        yticklabels=list(cases),
+    )
+    axes[1].barh(places, held_out, color=AFTER)
+    axes[1].set(xlim=(0, 1.25 * max(held_out)), xlabel="held-out loss [nats per token]")
+    left = [0.0] * len(cases)
+    for part, colour in zip(next(iter(cases.values())).memory, COLOURS * 2, strict=False):
+        sizes = [case.memory[part] / 1e6 for case in cases.values()]
+        axes[2].barh(places, sizes, left=left, color=colour, label=part)
+        left = [begin + size for begin, size in zip(left, sizes, strict=True)]
+    axes[2].set(xlabel="memory [MB]")
+    figure.legend(*axes[2].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+    axes[0].invert_yaxis()
+    for place in places:
+        axes[0].text(trained[place], place, f" {trained[place]:,.0f}", va="center", fontsize=8)
+        axes[1].text(held_out[place], place, f" {held_out[place]:.2f}", va="center", fontsize=8)
+    return figure

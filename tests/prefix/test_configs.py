@@ -1,0 +1,66 @@
+"""The bundled runs of prefix tuning: each loads, its comments are true, and configs/README.md lists every knob and every flag of the original."""
+
+import re
+
+import pytest
+from course_lib import memory_cli
+from course_lib.config import CONFIGS, describe, load
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.memory import shape_of
+from course_lib.pretrain.memory import plan, sizes
+from course_lib.pretrain.rates import learning_rate
+
+RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
+README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## Prefix tuning")[1].split("\n## ")[0]
+FLAGS = """model_type pretrained_model_dir prefix_seq_len prefix_input_dim prefix_hidden_dim seed batch_size n_training_steps n_epochs n_warmup_steps
+n_accum_steps adam_beta1 adam_beta2 adam_eps weight_decay min_lr max_lr grad_clip data_filepath train_data_size dev_data_size checkpoint_path
+resume_training save_log save_model save_name log_every_n_steps filename_note fp16 bf16 deepspeed deepspeed_config zero_stage offload"""
+
+
+def spaced(value: int) -> str:
+    return f"{value:,}".replace(",", " ")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_comments_are_true(name):
+    text, settings = (CONFIGS / name).read_text(encoding="utf8"), load(PrefixConfig, name)
+    assert memory_cli.settings_of(CONFIGS / name, None) == settings
+    assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
+    stated = re.search(r"^# Parameters: ([\d ]+), of which trained: ([\d ]+), deployed: ([\d ]+)$", text, re.MULTILINE)
+    assert stated
+    found, shape = sizes(settings), shape_of(settings)
+    trained = sum(elements for elements, _ in found.trained)
+    deployed = settings.model.length * 2 * shape.num_layers * shape.hidden_size
+    assert stated.groups() == (spaced(found.parameters), spaced(trained), spaced(deployed))
+    assert f"# Memory: {plan(settings, settings.launch.ranks)}\n" in text
+    row = next(line for line in README.splitlines() if line.startswith(f"| `{name}`"))
+    model = settings.model
+    assert f"| {model.length}, {model.input_dim}, {model.hidden_dim} | {' | '.join(stated.groups())} |" in row
+    assert settings.optimizer.beta2 == 0.99 and settings.optimizer.weight_decay == 0.01
+
+
+def test_the_example_of_the_guide():
+    settings = load(PrefixConfig, "prefix-neox-3.6b.yaml")
+    batch, model = settings.batch.resolve(2), settings.model
+    assert (model.length, model.input_dim, model.hidden_dim) == (20, 64, 64)
+    assert (batch.micro, batch.accumulation, settings.engine.num_train_epochs) == (2, 8, 5)
+    assert (settings.precision.dtype, settings.zero.stage, settings.zero.offload_optimizer) == ("fp16", 2, True)
+    rates = [learning_rate(settings.optimizer.lr, step, 300) for step in (50, 100, 200, 300)]
+    assert rates == pytest.approx([0.5e-4, 1e-4, 0.5e-4, 0])
+
+
+def test_readme_lists_every_knob():
+    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", README, re.MULTILINE)
+    own = [row for row in describe(PrefixConfig) if row[0].split(".")[0] in ("task_name", "model", "data")]
+    assert [row for row in rows if not row[0].endswith(".yaml")] == [
+        (key, kind.replace("|", "/"), default, what) for key, kind, default, what in own
+    ]
+
+
+def test_every_flag_of_the_original_has_a_home():
+    table = [line.split(" | ") for line in README.splitlines() if line.startswith("| `--")]
+    flags = [flag for row in table for flag in re.findall(r"`--(\w+)`", row[0])]
+    assert sorted(flags) == sorted(FLAGS.split())
+    ours = {key for row in table for key in re.findall(r"`([\w.]+)`", row[1])}
+    assert ours <= {key for key, *_ in describe(PrefixConfig)}
+    assert all(re.search(r"`[\w.]+`", row[1]) or row[1] == "–" for row in table)

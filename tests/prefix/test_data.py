@@ -1,0 +1,180 @@
+"""From JSON lines to rows and batches: nothing lost, nothing doubled, the loss where it belongs."""
+
+import json
+
+import pytest
+import torch
+from course_lib.config import build
+from course_lib.errors import CourseError, UsageError
+from course_lib.prefix import data
+from course_lib.prefix.config import DataConfig, PrefixConfig
+from course_lib.prefix.samples import IGNORED, Row, Samples, collate, loss, rows
+from course_lib.prefix.task import PrefixTask
+from course_lib.pretrain import text_codec
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
+
+from tests.prefix import bases
+from tests.pretrain.models import tokenizer
+
+BEGIN, END = 1, 2
+
+
+def characters(text: str) -> list[int]:
+    """A codec of a character each."""
+    return [ord(letter) for letter in text]
+
+
+def write(path, documents):
+    path.write_text("\n".join(json.dumps(each, ensure_ascii=False) for each in documents) + "\n", encoding="utf8")
+    return path
+
+
+def config(path, **settings):
+    return build(DataConfig, {"input": str(path), "dev_size": 0} | settings)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    return text_codec.load(tokenizer(tmp_path_factory.mktemp("ours")))
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """A tokenizer that adds an end of text itself, as T5's does, and knows few characters."""
+    folder = tmp_path_factory.mktemp("foreign")
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2, "今": 3, "日": 4, "は": 5, "雨": 6, "晴": 7, " ": 8}
+    found = Tokenizer(models.WordLevel(words, "<unk>"))
+    found.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    found.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    PreTrainedTokenizerFast(tokenizer_object=found, **names).save_pretrained(folder)
+    return text_codec.load(folder)
+
+
+@given(st.lists(st.text("あいう \n", max_size=30), min_size=1, max_size=4), st.integers(3, 20))
+def test_pieces_hold_every_line_once_and_fit(texts, limit):
+    for text in texts:
+        pieces = list(data.pack(text, "*", limit, characters))
+        found = ["".join(map(chr, piece)) for piece in pieces]
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert "\n".join(found) == "\n".join(line + "*" for line in lines)  # tails too, no newline before the first
+        for piece, follower in zip(found, [*found[1:], None]):
+            assert len(piece) <= limit or "\n" not in piece  # longer: a line by itself, whole
+            if follower:  # greedy
+                assert len(piece) + 1 + len(follower.split("\n")[0]) > limit
+
+
+def test_lines_are_prepared_as_the_base_was_trained(tmp_path, ours):
+    path = write(tmp_path / "t.jsonl", [{"text": "早稲田大学で\r\n\r\n勉強している。"}])
+    found = data.load(config(path), ours)
+    assert [ours.decode(sample.target) for sample in found.train] == ["早稲田大学で😃\n勉強している。😃"]  # normalized
+    assert [len(sample.target) <= 15 for sample in data.load(config(path, max_length=15), ours).train] == [True, True]
+    kept = data.load(config(path, max_length=5), ours)
+    assert len(kept.train) == kept.overlong == 2 and "2 of a line longer than data.max_length" in kept.summary()
+
+
+def test_a_foreign_tokenizer_takes_the_text_as_it_stands_and_doubles_no_end(tmp_path, foreign):
+    assert foreign.tokenizer("今日").input_ids == [3, 4, END]
+    path = write(tmp_path / "t.jsonl", [{"text": "今日は雨"}, {"text": "今日は晴</s>"}, {"text": "本"}])
+    found = data.load(config(path, form="samples"), foreign)
+    assert [sample.target for sample in found.train] == [[3, 4, 5, 6], [3, 4, 5, 7], [0]] and found.unknown == 1
+    assert [row.ids.count(END) for row in rows(found.train, BEGIN, True, END)] == [1] * 6
+
+
+def test_rows_with_and_without_begin():
+    sample = data.Sample([], [7, 8, 9], 1)
+    both = [Row([1, 7, 8, 9, 2], 1), Row([7, 8, 9, 2], 1)]
+    assert rows([sample], BEGIN, True, END) == both
+    assert rows([sample], BEGIN, False, END) == both[:1] and rows([sample], None, True, END) == both[1:]
+    assert rows([data.Sample([5, 6], [7, 8], 1)], BEGIN, True, END) == [Row([5, 6, 7, 8, 2], 2)]
+
+
+def test_labels_are_shifted_once_and_only_targets_count():
+    batch = collate([Row([5, 6, 7, 8, 2], 2), Row([1, 9, 2], 1)])
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [1, 9, 2, 0]]
+    assert batch["labels"].tolist() == [[IGNORED, 7, 8, 2], [9, 2, IGNORED, IGNORED]]
+    logits = torch.randn(2, 4, 10)
+    wanted = [logits[0, 1, 7], logits[0, 2, 8], logits[0, 3, 2], logits[1, 0, 9], logits[1, 1, 2]]
+    parts = [logits[0, 1:4], logits[1, :2]]
+    expected = (torch.cat(parts).logsumexp(-1).sum() - sum(wanted)) / 5
+    assert loss(logits, batch["labels"]).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
+    held = [Row([number, 2], 1) for number in range(20)]
+    samples = Samples(held, 50, seed=3)
+    seen = [samples[index].ids[0] for index in range(50)]
+    assert sorted(seen[:20]) == sorted(seen[20:40]) == list(range(20)) and seen[:20] != seen[20:40]
+    assert [Samples(held, 50, seed=3)[index].ids[0] for index in range(50)] == seen
+    with pytest.raises(IndexError):
+        samples[50]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "train", "held_out"),
+    [({"dev_size": 0}, 10, 0), ({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2), ({"train_size": 0.5}, 5, 1)],
+)  # fmt: skip
+def test_first_samples_are_trained_on_last_ones_held_out(tmp_path, sizes, train, held_out):
+    samples = [data.Sample([], [number], number) for number in range(10)]
+    first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path)} | sizes))
+    assert [s.line for s in first] == list(range(train)) and [s.line for s in last] == list(range(10 - held_out, 10))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"train_size": 0}, "data.train_size: 0 is not allowed"),
+        ({"dev_size": 1.5}, "data.dev_size: 1.5 is not allowed: a number of samples, or a share below 1"),
+        ({"dev_size": -1}, "data.dev_size: -1"),
+    ],
+)
+def test_impossible_sizes(settings, words):
+    with pytest.raises(UsageError, match=words):
+        build(PrefixConfig, {"data": settings})
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "words"),
+    [
+        ('{"text": "今日"}\n\n{"text": 3}\n', {}, 'line 3: expected a string "text", found'),
+        ('{"text": "今日"}\n{"text": "今\n', {}, "line 2: not readable as JSON"),
+        ('["今日"]\n', {}, "line 1: expected an object"),
+        ('{"text": "今日"}\n{"text": " \\n"}\n', {}, "line 2: nothing to learn: the text is empty"),
+        ('{"text": ""}\n', {"form": "samples"}, "line 1: nothing to learn"),
+        ('{"prompt": "今", "text": "日"}\n', {"form": "pairs"}, 'line 1: expected a string "target"'),
+        ('{"prompt": "今", "target": ""}\n', {"form": "pairs"}, "line 1: nothing to learn"),
+        ('{"text": "今日"}\n', {"train_size": 2}, r"data.train_size, data.dev_size: 2, 0 are not allowed: .* has 1 samples"),
+        ("", {}, "the file is empty"),
+    ],
+)  # fmt: skip
+def test_bad_lines_are_named(tmp_path, ours, lines, settings, words):
+    (tmp_path / "t.jsonl").write_text(lines, encoding="utf8")
+    with pytest.raises(CourseError, match=words):
+        data.load(config(tmp_path / "t.jsonl", **settings), ours)
+
+
+def test_a_prompt_may_be_empty(tmp_path, ours):
+    path = write(tmp_path / "t.jsonl", [{"prompt": "", "target": "勉強"}, {"prompt": "牛丼を", "target": "食べた。"}])
+    samples = data.load(config(path, form="pairs"), ours).train
+    assert [bool(sample.prompt) for sample in samples] == [False, True]
+    assert len(rows(samples, BEGIN, True, END)) == 3
+
+
+def test_what_does_not_fit_the_base(tmp_path):
+    words = bases.folder(tmp_path, "gpt2")
+    path = write(tmp_path / "t.jsonl", [{"text": "勉強"}, {"text": "勉強している。" * 10}])
+    values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "samples", "dev_size": 0}}
+    with pytest.raises(CourseError, match=r"line 2: needs \d+ positions with the prefix, the base has 48"):
+        PrefixTask(build(PrefixConfig, values)).check()
+    (words / "preparation.json").unlink()  # ours begin behind the end of another text
+    settings = json.loads((words / "tokenizer_config.json").read_text()) | {"bos_token": None}
+    (words / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UsageError, match="data.begin: both is not allowed: .* allowed: without"):
+        PrefixTask(build(PrefixConfig, values)).rows()
+    PrefixTask(build(PrefixConfig, values, ["data.begin=without"])).rows()
+    with pytest.raises(UsageError, match="model.base: not set"):
+        PrefixTask(build(PrefixConfig, {})).check()

@@ -1,0 +1,122 @@
+"""The planner's prefix against the model: parameters to the last one, allocations of PyTorch, and what the verb says."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+from course_lib.cli import main
+from course_lib.config import build
+from course_lib.errors import CourseError
+from course_lib.prefix import memory
+from course_lib.prefix.cache import Shape
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.encoder import PrefixEncoder
+from course_lib.prefix.model import DTYPES, PrefixModel, new_encoder, recompute
+from course_lib.prefix.samples import loss
+from course_lib.pretrain import planner
+from course_lib.pretrain.memory import sizes
+from course_lib.pretrain.model import model_config
+from transformers import AutoModelForCausalLM
+
+from tests.prefix import bases
+from tests.pretrain.test_planner import allocated
+
+ROWS, LENGTH, PREFIX, VOCABULARY = 4, 128, 16, 1500
+ARCHITECTURES = ("gpt2", "gpt-neox")
+
+
+def settings(place, architecture, *overrides, width=64):
+    shape = {
+        "architecture": architecture, "vocab_size": VOCABULARY, "hidden_size": width, "num_layers": 3, "num_attention_heads": 4,
+        "max_position_embeddings": 256, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    (place / "run.yaml").write_text(yaml.safe_dump({"model": shape, "data": {"seq_length": LENGTH}}))
+    values = {
+        "model": {"shape": str(place / "run.yaml"), "length": PREFIX},
+        "data": {"max_length": LENGTH}, "batch": {"micro_size": ROWS}, "precision": {"dtype": "fp32"},
+    }  # fmt: skip
+    return build(PrefixConfig, values, overrides)
+
+
+def model_of(given):
+    config = model_config(memory.shape_of(given))
+    base = AutoModelForCausalLM.from_config(
+        config, attn_implementation=given.model.attention, dtype=DTYPES[given.precision.dtype]
+    )
+    if given.model.recompute == "full":
+        recompute(base)
+    if given.model.method == "full":
+        return PrefixModel(base, None).train()
+    encoder = new_encoder(given.model, Shape.of(config)).to(base.dtype)
+    return PrefixModel(base.requires_grad_(False), encoder).train()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("method", ["mlp", "embedding", "full"])
+def test_parameters(tmp_path, architecture, method):
+    given = settings(tmp_path, architecture, f"model.method={method}")
+    model, found = model_of(given), sizes(given)
+    assert [size for size, _ in found.trained] == [p.numel() for p in model.parameters() if p.requires_grad]
+    assert list(found.frozen) == [p.numel() for p in model.parameters() if not p.requires_grad]
+
+
+def test_the_seed_run_and_its_memory():
+    found = sizes(build(PrefixConfig, {"model": {"length": 20, "input_dim": 64, "hidden_dim": 64}}))
+    assert sum(size for size, _ in found.trained) == 13_184_320 and sum(found.frozen) == 3_607_245_312
+    with torch.device("meta"):
+        encoder = PrefixEncoder(20, 2 * 36 * 2816, 64, 64)
+    assert sum(p.numel() for p in encoder.parameters()) == 13_184_320
+    assert [decayed for _, decayed in found.trained] == [
+        not name.endswith("bias") for name, _ in encoder.named_parameters()
+    ]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize(("again", "dtype"), [("none", "fp32"), ("none", "bf16"), ("full", "bf16")])
+def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architecture, attention, again, dtype):
+    given = settings(
+        tmp_path, architecture, f"model.attention={attention}", f"model.recompute={again}", f"precision.dtype={dtype}"
+    )
+    model, planned = model_of(given), sizes(given)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
+    kept, _, found = allocated(lambda: loss(model(ids), ids))
+    del found
+    assert kept == pytest.approx(planned.activations + planned.logits / 3, rel=0.08)  # the log-softmax stays
+    _, peak, _ = allocated(lambda: loss(model(ids), ids).backward())
+    assert peak == pytest.approx(planned.activations + max(planned.logits, planned.block), rel=0.05)
+
+
+def test_a_frozen_base_needs_less_than_a_trained_one(tmp_path):
+    frozen, whole = (
+        planner.plan(settings(tmp_path, "gpt-neox", f"model.method={m}"), 1).parts for m in ("mlp", "full")
+    )
+    assert frozen["optimizer"] < 0.1 * whole["optimizer"] and frozen["activations"] < whole["activations"]
+
+
+@pytest.mark.parametrize("family", bases.FAMILIES)
+def test_the_shape_of_a_base(tmp_path, family):
+    base = bases.base(family)
+    base.config.save_pretrained(tmp_path)
+    given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
+    assert list(sizes(given).frozen) == [p.numel() for p in base.parameters()]
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(CourseError, match="a bert model cannot take a prefix; allowed: gpt2, gpt_neox"):
+        sizes(given)
+
+
+def test_the_verb(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["memory", "-c", "prefix-neox-3.6b.yaml"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0 and "(13,184,320 trained, 3,607,245,312 frozen), 2 GPUs, fp16" in said
+    assert "  16 GB: fits" in said
+
+
+def test_needs_no_torch():
+    code = "import sys; from course_lib.prefix import memory, config; memory.sizes(config.PrefixConfig()); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

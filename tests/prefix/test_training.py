@@ -1,0 +1,269 @@
+"""Real runs under DeepSpeed on CPU ranks: held against plain PyTorch, killed, resumed, sharded, and refused where it makes no sense."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from course_lib import config
+from course_lib.cli import main
+from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan.freeze import digests
+from course_lib.prefix import base as bases_of
+from course_lib.prefix import launch, loop
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.encoder import PrefixEncoder
+from course_lib.prefix.files import read
+from course_lib.prefix.model import build, warm_start
+from course_lib.prefix.trainer import decays
+from course_lib.prefix.warm_start import cache_values
+from course_lib.pretrain import checkpoint, log
+from course_lib.pretrain.rates import learning_rate
+from course_lib.pretrain.weights import read_module, read_weights
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.prefix import bases
+
+STEPS = 8
+TEXTS = (
+    "早稲田大学で勉強している。\n牛丼を食べた。",
+    "吉野家で牛丼を食べた。",
+    "Deep Learningを勉強している。\n大学で食べた。",
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A GPT-NeoX with random weights, and texts to learn."""
+    folder = tmp_path_factory.mktemp("prefix")
+    bases.folder(folder, "gpt_neox")
+    lines = [json.dumps({"text": TEXTS[number % 3]}, ensure_ascii=False) for number in range(24)]
+    (folder / "texts.jsonl").write_text("\n".join(lines), encoding="utf8")
+    return folder
+
+
+def settings(place: Path, run: Path, *overrides: str) -> PrefixConfig:
+    values = {
+        "task_name": "smile",
+        "model": {"base": str(place / "tokenizer"), "length": 5, "input_dim": 8, "hidden_dim": 16, "warm_start_steps": 20},
+        "data": {"input": str(place / "texts.jsonl"), "dev_size": 6},
+        "batch": {"local_size": 4, "micro_size": 2},
+        "optimizer": {"beta2": 0.99, "lr": {"max": 1e-2, "min": 1e-4, "warmup_steps": 3, "decay": "linear"}},
+        "precision": {"dtype": "fp32"},
+        "zero": {"stage": 0},
+        "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 4, "save_steps": 3, "tracking": []},
+        "launch": {"ranks": 1, "threads": 1, "device": "cpu"},
+    }  # fmt: skip
+    return config.build(PrefixConfig, values, overrides)
+
+
+def encoder(model) -> PrefixEncoder:
+    assert model.encoder is not None
+    return model.encoder
+
+
+def losses(run, kind="train"):
+    return [entry["loss"] for entry in run.log if entry["kind"] == kind]
+
+
+def same_as_loop(run, given, tolerance=1e-5):
+    alone = loop.train(given)
+    assert losses(run) == pytest.approx(alone.losses, abs=tolerance)
+    assert losses(run, "eval")[-1] == pytest.approx(alone.held_out, abs=tolerance)
+    return alone.model
+
+
+@pytest.fixture(scope="module")
+def whole(place, tmp_path_factory):
+    """A run without ZeRO, and the digest of its base before it."""
+    before = bases_of.digest(place / "tokenizer")
+    return launch.train(settings(place, tmp_path_factory.mktemp("runs") / "whole")), before
+
+
+def test_it_is_the_training_of_plain_pytorch(place, whole):
+    run, before = whole
+    model = same_as_loop(run, settings(place, run.folder))
+    exported = launch.export(run.folder)
+    prefix = read(exported.target)
+    torch.testing.assert_close(prefix.values, encoder(model).deployed(), atol=1e-5, rtol=0)
+    assert losses(run)[-1] < losses(run)[0] - 0.02 and losses(run, "eval")[-1] == exported.loss
+    assert (prefix.task, prefix.base, prefix.shape) == ("smile", before, model.shape)
+    assert prefix.settings["step"] == STEPS and prefix.settings["model"]["length"] == 5
+    assert bases_of.digest(place / "tokenizer") == before
+
+
+def test_the_rate_is_that_of_the_schedule_at_every_step(place, whole):
+    rate = settings(place, whole[0].folder).optimizer.lr
+    taken = [entry["learning_rate"] for entry in whole[0].log if entry["kind"] == "train"]
+    stated = [learning_rate(rate, step, STEPS) for step in range(1, STEPS + 1)]
+    assert taken == pytest.approx(stated, rel=1e-12)
+    assert taken[2] == max(taken) == 1e-2 and taken[2] - taken[3] == pytest.approx(taken[6] - taken[7])
+
+
+def test_nothing_of_the_base_is_in_a_checkpoint(whole):
+    found = checkpoint.whole_checkpoints(whole[0].folder)[0]
+    names = {*read_weights(found).tensors, *read_module(found)}
+    assert names and all(name.startswith("encoder.") for name in names)
+    assert sum(path.stat().st_size for path in found.rglob("*.pt")) < 24 * 3448 + 60_000  # weights, two moments
+
+
+def test_cut_short_it_resumes_to_the_same_prefix_without_another_warm_start(place, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole[0].folder, run)
+    shutil.rmtree(run / checkpoint.FOLDER / f"checkpoint-{STEPS}")
+    given = settings(place, run)
+    for override, words in (
+        ("model.length=6", r"model.length: 6 is not allowed: the run in .* has 5"),
+        ("data.begin=with", "data.begin: with is not allowed"),
+        ("optimizer.lr.max=0.1", "optimizer.lr"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            launch.train(settings(place, run, override), resume=True)
+    with pytest.raises(UsageError, match="model.base: not what the run"):
+        other = bases.folder(tmp_path, "gpt_neox", seed=1)
+        launch.train(settings(place, run, f"model.base={other}"), resume=True)
+    resumed = launch.train(given, resume=True)
+    one, two = (
+        read(launch.export(each.folder, tmp_path / name).target).values
+        for each, name in ((whole[0], "1"), (resumed, "2"))
+    )
+    assert torch.equal(one, two) and losses(resumed) == losses(whole[0])
+
+
+def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
+    """Two ranks, gradients and optimizer sharded, dropout in the encoder."""
+    overrides = ("zero.stage=2", "launch.ranks=2", "model.dropout=0.2", "batch.micro_size=1", "batch.local_size=2")
+    unbroken = launch.train(settings(place, tmp_path / "whole", *overrides))
+    (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run", *overrides)))
+    command = [sys.executable, "-m", "course_lib.cli", "prefix", "train", "-c", str(tmp_path / "c.yaml")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 400
+    while not ((tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        member.kill()
+    process.wait()
+    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
+    resumed = launch.train(settings(place, tmp_path / "run", *overrides), resume=True)
+    one, two = (read(launch.export(run.folder).target).values for run in (unbroken, resumed))
+    assert torch.equal(one, two) and losses(unbroken) == losses(resumed)
+
+
+def test_offload_changes_no_result(place, tmp_path):
+    given = settings(place, tmp_path / "run", "zero.stage=2", "zero.offload_optimizer=true")
+    same_as_loop(launch.train(given), given)
+
+
+def test_sharded_in_bf16_without_mlp(place, tmp_path):
+    """Stage 3: the warm start has to put the base together, recompute and the export as well."""
+    given = settings(
+        place, tmp_path / "run", "zero.stage=3", "zero.stage3_param_persistence_threshold=0", "zero.offload_param=true", "launch.ranks=2",
+        "precision.dtype=bf16", "model.method=embedding", "model.recompute=full", "batch.local_size=2", "batch.micro_size=1",
+    )  # fmt: skip
+    run = launch.train(given)
+    started = build(given)
+    warm_start(started, given.model)
+    begun, ended = encoder(started).deployed(), read(launch.export(run.folder).target).values
+    assert (
+        ended.dtype == torch.float32 and (ended != ended.bfloat16()).any()
+    )  # fp32 weights, not those of the forward pass
+    moved = (ended - begun).abs()
+    assert 0 < moved.mean() < 0.1 and moved.max() < 0.2  # from the warm start on: 8 steps of at most 0.01, and bf16
+    alone = loop.train(settings(place, tmp_path, "model.method=embedding", "precision.dtype=bf16"))
+    assert losses(run)[0] == pytest.approx(alone.losses[0], abs=0.05)
+
+
+def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
+    given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
+    run = launch.train(given)
+    model = same_as_loop(run, given, 1e-4)
+    with pytest.raises(SystemExit):
+        main(["prefix", "export", str(run.folder), "-o", str(tmp_path / "model")])
+    assert f"step {STEPS}, the whole base, held-out loss" in capsys.readouterr().out
+    found = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    kept = read_weights(checkpoint.whole_checkpoints(run.folder)[0]).tensors
+    assert all(torch.equal(value, kept[f"base.{name}"].contiguous()) for name, value in found.named_parameters())
+    ids = torch.tensor([[5, 6, 7, 8]])
+    torch.testing.assert_close(found(ids).logits, model.eval()(ids), atol=5e-3, rtol=0)
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "model")) == len(
+        AutoTokenizer.from_pretrained(place / "tokenizer")
+    )
+    with pytest.raises(UsageError, match="--form: rinna is not allowed"):
+        launch.export(run.folder, tmp_path / "p", "rinna")
+
+
+@pytest.mark.parametrize("form", ["rinna", "peft"])
+def test_other_forms_hold_the_same_numbers(whole, tmp_path, form):
+    found = read(launch.export(whole[0].folder, tmp_path / "p", form).target)
+    assert torch.equal(found.values, read(launch.export(whole[0].folder, tmp_path / "q").target).values)
+
+
+def test_a_sweep_compares(place, tmp_path):
+    cases = {"P = 2": ["model.length=2"], "full": ["model.method=full"]}
+    found = loop.sweep(settings(place, tmp_path, "engine.max_steps=4"), cases)
+    small, full = found["P = 2"], found["full"]
+    assert small.trained == 2 * 8 + 8 * 16 + 16 + 17 * 192 and full.trained > small.trained
+    assert full.memory["optimizer"] > small.memory["optimizer"] and len(small.losses) == 4
+    assert small.held_out is not None and small.held_out != full.held_out
+
+
+@pytest.mark.parametrize("family", bases.FAMILIES)
+def test_a_frozen_base_does_not_change_and_gets_no_dropout(place, tmp_path, family):
+    base = bases.folder(tmp_path, family)
+    model = build(settings(place, tmp_path, f"model.base={base}"))
+    before = digests(model)
+    assert before and not any(name.startswith("encoder.") for name in before)
+    assert encoder(model.train()).training and not model.base.training
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.equal(model(ids), model(ids))
+    model(ids).sum().backward()
+    assert digests(model) == before and all(p.grad is None for p in model.base.parameters())
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder(model).parameters())
+
+
+def test_the_warm_start_leaves_no_gradient_and_comes_near_its_target(place, tmp_path):
+    given = settings(place, tmp_path, "model.warm_start_steps=100", "model.warm_start_lr=0.01")
+    model, other = build(given), build(given)
+    errors = warm_start(model, given.model)
+    assert warm_start(other, given.model) == errors and errors[-1] < 0.5 * errors[0]
+    assert torch.equal(encoder(model).deployed(), encoder(other).deployed())
+    assert all(p.grad is None for p in model.parameters())
+    without = settings(place, tmp_path, "model.warm_start_steps=0")
+    assert warm_start(build(without), without.model) == []
+    rows = settings(place, tmp_path, "model.method=embedding")
+    warm_start(fitted := build(rows), rows.model)
+    assert torch.equal(encoder(fitted).deployed(), cache_values(fitted.base, 5))
+
+
+def test_what_decays():
+    assert all(map(decays, ("encoder.prefix_wte.weight", "encoder.prefix_mlp.0.weight", "base.transformer.wte.weight")))
+    names = ("encoder.prefix_mlp.0.bias", "base.transformer.h.0.ln_1.weight", "base.gpt_neox.layers.0.input_layernorm.weight",
+             "base.gpt_neox.final_layer_norm.weight")  # fmt: skip
+    assert not any(map(decays, names))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["precision.dtype=fp16"], "fp16 is not allowed on CPU ranks"),
+        (["model.base={}/texts.jsonl"], "no config.json"),
+        (["data.input=null"], "data.input: not set"),
+        (["data.dev_size=24"], "24 are not allowed: .* has 24 samples"),
+        (["engine.max_steps=null", "batch.local_size=64"], "36 rows of training are less than one step of 64"),
+        (["optimizer.lr.warmup_steps=9"], "optimizer.lr.warmup_steps: 9 is not allowed"),
+        (["engine.num_train_epochs=1"], "engine.max_steps, engine.num_train_epochs: set together"),
+        (["task_name=a/b"], "task_name: 'a/b' is not allowed"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
+    with pytest.raises(CourseError, match=words):
+        launch.train(settings(place, tmp_path / "run", *(each.format(place) for each in overrides)))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    with pytest.raises(CourseError, match="no whole checkpoint yet"):
+        launch.export(tmp_path / "run")

@@ -1,0 +1,76 @@
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import text_codec
+from course_lib.serving import client, serve_cli
+from course_lib.serving.ask_config import AskConfig
+
+from tests.serving import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
+
+
+class Echo:
+    """A server that writes the input again, its end and one token too many, and keeps what it was sent."""
+
+    def infer(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        self.sent = tensors
+        lengths = np.array(tensors["input_lengths"])
+        ids = [[[*row[:length], *row[:length], tiny.END, 9]] for row, [length] in zip(tensors["input_ids"], lengths)]
+        longest = max(len(row[0]) for row in ids)
+        padded = np.array([[[*row[0], *[tiny.END] * (longest - len(row[0]))]] for row in ids])
+        return {"output_ids": padded, "sequence_length": 2 * lengths + 2}
+
+
+def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
+    server, codec = Echo(), text_codec.load(folder / "tokenizer")
+    settings = AskConfig(output_length=4, seed=2**63, stop_words=["いう", "え"])
+    replies = client.ask(server, codec, ["あいう", "か"], settings, task=1)  # type: ignore[arg-type]
+    assert [(reply.prompt, reply.continuations) for reply in replies] == [("あいう", ["あいう"]), ("か", ["か"])]
+    assert replies[0].text == "あいうあいう"
+    assert server.sent["input_ids"][1][1:] == [0, 0] and server.sent["input_lengths"] == [[3], [1]]
+    assert server.sent["prompt_learning_task_name_ids"] == 1 and server.sent["random_seed"] == 2**63
+    assert server.sent["stop_words_list"].shape == (2, 2, 3) and "bad_words_list" not in server.sent
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_no_server_is_one_line(folder: Path, protocol: client.Wire) -> None:
+    pytest.importorskip(f"tritonclient.{protocol}")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(CourseError) as error:
+        serve_cli.ask(["あ"], folder, url=url, protocol=protocol)
+    assert str(error.value) == f"{url}: no server answers over {protocol}; `course serve DIR` starts one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"task": "smile"}, "--task smile: a name needs --folder DIR"),
+        (
+            {"task": "wrong", "folder": True},
+            r"--task wrong: no such task in .*; allowed: smile \(0\), plain \(1\), none \(2\)",
+        ),
+        ({"task": "3", "folder": True}, "--task 3: no such task"),
+        ({}, "--tokenizer: needed, or --folder DIR"),
+        ({"folder": True, "overrides": ["top_p=2"]}, "top_p"),
+    ],
+)
+def test_wrong_options_are_told_before_anyone_is_asked(folder: Path, arguments: dict[str, Any], said: str) -> None:
+    if arguments.get("folder"):
+        arguments = arguments | {"folder": folder}
+    with pytest.raises(UsageError, match=said):
+        serve_cli.ask(["あ"], **arguments)
+
+
+def test_a_folder_without_a_tokenizer_is_told(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="not readable as a tokenizer"):
+        serve_cli.ask(["あ"], None, tmp_path)

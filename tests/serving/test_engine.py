@@ -1,0 +1,207 @@
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from course_lib.errors import UsageError
+from course_lib.prefix.cache import Shape, past
+from course_lib.serving import engine as engine_module
+from course_lib.serving.engine import Engine
+from course_lib.serving.layout import Family
+from course_lib.serving.row import Answer, Row
+
+from tests.serving import tiny
+
+
+def engine(family: Family = "gptneox", **limits: int) -> Engine:
+    ids = SimpleNamespace(start_id=tiny.START, end_id=tiny.END)
+    return Engine(SimpleNamespace(model=tiny.model(family), prefixes=tiny.prefixes(), config=ids), **limits)
+
+
+def generated(model, ids, new, **options):
+    """Hugging Face's own text, with an end token that never comes."""
+    inputs = torch.tensor([ids])
+    return model.generate(inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=new, do_sample=False, eos_token_id=None, pad_token_id=0, **options).tolist()  # fmt: skip
+
+
+def step_by_step(model, ids, new, prefix):
+    """Greedy text behind a prefix, everything computed anew for each token."""
+    ids = list(ids)
+    for _ in range(new):
+        cache, mask = past([prefix], Shape.of(model.config), torch.float32, "cpu")
+        front = mask.shape[1]
+        places = torch.arange(front, front + len(ids))[None]
+        mask = torch.ones(1, front + len(ids), dtype=torch.long)
+        with torch.inference_mode():
+            logits = model(torch.tensor([ids]), past_key_values=cache, attention_mask=mask, position_ids=places).logits
+        ids.append(int(logits[0, -1].argmax()))
+    return ids
+
+
+MIXED = [
+    Row((5, 6, 7), 12), Row((9,), 20, task=0), Row((4, 8, 7, 6, 5), 9, task=1, top_k=5, top_p=0.9, seed=3), Row((), 7),
+    Row((4, 3), 20, beam_width=3), Row((8, 3, 9), 15, task=1, beam_width=3, len_penalty=1.0), Row((4, 5), 20, top_p=0.9, seed=7, repetition_penalty=1.3, temperature=0.8),
+    Row((4, 5), 20, task=2, bad_words=((44,), (31, 18)), stop_words=((29,),)), Row((7,), 3, beam_width=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["gptneox", "gpt"])
+def test_a_row_gets_the_same_text_alone_and_among_others(family: Family) -> None:
+    ours = engine(family)
+    together = ours.run(MIXED, log_probs=True)
+    for row, answer in zip(MIXED, together):
+        alone = ours.run([row], log_probs=True)[0]
+        assert [beam.ids for beam in alone.beams] == [beam.ids for beam in answer.beams]
+        assert alone.beams[0].cum_log_prob == pytest.approx(answer.beams[0].cum_log_prob, abs=1e-4)
+        assert len(answer.beams) == row.beam_width
+
+
+@pytest.mark.parametrize("family", ["gptneox", "gpt"])
+def test_greedy_text_is_that_of_hugging_face_and_of_the_prefix(family: Family) -> None:
+    ours, prefix = engine(family), tiny.prefixes()
+    ids = [(5, 6, 7), (9, 4), (3, 4, 5, 6, 8)]
+    rows = [Row(row, 12, task, end_id=999) for row in ids for task in (None, 0, 1, 2)]
+    expected = [
+        generated(ours.model, row, 12)[0] if task in (None, 2) else step_by_step(ours.model, row, 12, prefix[task])
+        for row in ids
+        for task in (None, 0, 1, 2)
+    ]
+    assert [answer.ids for answer in ours.run(rows)] == expected
+    assert expected[0] != expected[1] != expected[2]
+
+
+def test_an_empty_input_begins_with_the_start_token_and_does_not_show_it() -> None:
+    ours = engine()
+    assert ours.run([Row((), 6)])[0].ids == ours.run([Row((tiny.START,), 6)])[0].ids[1:]
+    assert ours.run([Row((), 6, start_id=9)])[0].ids == ours.run([Row((9,), 6)])[0].ids[1:]
+
+
+def test_beams_are_those_of_hugging_face_where_no_text_ends() -> None:
+    ours = engine()
+    answer = ours.run([Row((4, 3), 10, beam_width=4, end_id=999)])[0]
+    expected = generated(ours.model, [4, 3], 10, num_beams=4, num_return_sequences=4, length_penalty=0.0)
+    assert [beam.ids for beam in answer.beams] == expected
+
+
+def test_with_a_beam_for_each_possible_text_the_best_is_found() -> None:
+    ours = engine()
+    banned = tuple((token,) for token in range(4, tiny.VOCABULARY))  # leaves 0 to 3, of which END ends
+    row = Row((5, 6), 3, beam_width=64, bad_words=banned)
+    texts = {
+        (*line[: line.index(tiny.END)], tiny.END) if tiny.END in line else line
+        for line in itertools.product(range(4), repeat=3)
+    }
+    allowed = torch.full((tiny.VOCABULARY,), -torch.inf)
+    allowed[:4] = 0
+
+    def score(text: tuple[int, ...]) -> float:
+        with torch.inference_mode():
+            logits = ours.model(torch.tensor([[5, 6, *text]])).logits[0] + allowed
+        return float(sum(logits[1 + place].log_softmax(-1)[token] for place, token in enumerate(text)))
+
+    found = ours.run([row])[0].beams
+    ranked = sorted(texts, key=score, reverse=True)
+    assert [tuple(beam.ids[2:]) for beam in found[: len(ranked)]] == ranked
+    assert found[0].cum_log_prob == pytest.approx(score(ranked[0]), abs=1e-4)
+
+
+def test_the_end_token_a_stop_word_and_the_length_end_a_text() -> None:
+    ours = engine()
+    free = ours.run([Row((5, 6, 7), 10, end_id=999)])[0].ids
+    end = free[6]
+    assert ours.run([Row((5, 6, 7), 10, end_id=end)])[0].ids == free[: free.index(end, 3) + 1]
+    stopped = ours.run([Row((5, 6, 7), 10, end_id=999, stop_words=((1, 1), tuple(free[5:7])))])[0].ids
+    assert stopped == free[:7]
+    assert ours.run([Row((5, 6, 7), 4, end_id=999)])[0].ids == free[:7]
+
+
+def test_bad_words_are_not_written() -> None:
+    ours = engine()
+    free = ours.run([Row((5, 6, 7), 10, end_id=999)])[0].ids
+    without = ours.run([Row((5, 6, 7), 10, end_id=999, bad_words=((free[3],),))])[0].ids
+    assert free[3] not in without[3:]
+    pair = free[4], free[5]
+    without = ours.run([Row((5, 6, 7), 10, end_id=999, bad_words=(pair,))])[0].ids
+    assert pair not in itertools.pairwise(without) and without[:5] == free[:5]
+
+
+def test_repetition_penalty_is_that_of_hugging_face() -> None:
+    ours = engine()
+    answer = ours.run([Row((5, 6, 7), 20, repetition_penalty=1.7, end_id=999)])[0]
+    assert [answer.ids] == generated(ours.model, [5, 6, 7], 20, repetition_penalty=1.7)
+
+
+def test_log_probs_are_those_of_the_model() -> None:
+    ours = engine()
+    beam = ours.run([Row((5, 6, 7), 6), Row((8,), 6)], log_probs=True)[0].beams[0]
+    with torch.inference_mode():
+        expected = ours.model(torch.tensor([beam.ids])).logits[0, 2:-1].log_softmax(-1)
+    picked = expected.gather(-1, torch.tensor(beam.ids[3:])[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(beam.log_probs), picked, rtol=1e-4, atol=1e-4)
+    assert ours.run([Row((5,), 2)])[0].beams[0].log_probs == []
+
+
+def test_the_same_seed_gives_the_same_text_and_another_seed_another() -> None:
+    ours = engine()
+    rows = [Row((5, 6), 20, top_p=0.99, seed=seed, end_id=999) for seed in (1, 1, 2, 2**64 - 1)]
+    first, same, other, last = (answer.ids for answer in ours.run(rows))
+    assert first == same and len({tuple(first), tuple(other), tuple(last)}) == 3
+
+
+def test_large_batches_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = engine()
+    rows = [Row(tuple(range(3, 4 + number % 7)), 3 + number % 5, beam_width=1 + number % 2) for number in range(20)]
+    whole = [answer.ids for answer in ours.run(rows)]
+    monkeypatch.setattr(engine_module, "ROWS", 3)
+    assert [answer.ids for answer in ours.run(rows)] == whole
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (Row((5,), 3, task=3), "prompt_learning_task_name_ids: 3 is not allowed; allowed: 0 to 2"),
+        (Row((), 3, task=0), "input_lengths: 0 is not allowed; a task needs an input of at least one token"),
+        (Row((5,), 0), "request_output_len: 0 is not allowed"),
+        (Row((5,) * 60, 5), "input_lengths: 60 with 5 to write is not allowed; the model has 64 positions"),
+        (Row((5,) * 50, 10, task=0), "input_lengths: 50 with 10 to write behind a prefix of 5 is not allowed"),
+        (Row((5, 60), 3), "input_ids: 60 is not allowed; allowed: 0 to 59"),
+        (Row((), 3, start_id=77), "start_id: 77 is not allowed; allowed: 0 to 59"),
+        (Row((5,), 3, bad_words=((1, 99),)), "bad_words_list: 99 is not allowed"),
+        (Row((5,), 3, stop_words=((-1,),)), "stop_words_list: -1 is not allowed"),
+        (Row((5,), 3, top_p=1.5), "runtime_top_p: 1.5 is not allowed; allowed: 0 to 1"),
+        (Row((5,), 3, temperature=float("nan")), "temperature: nan is not allowed; allowed: above 0"),
+        (Row((5,), 3, repetition_penalty=0), "repetition_penalty: 0 is not allowed; allowed: above 0"),
+        (Row((5,), 3, beam_width=0), "beam_width: 0 is not allowed; allowed: 1 to 64"),
+        (Row((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5 is not allowed"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(row: Row, said: str) -> None:
+    ours = engine()
+    ours.model.forward = None  # not reached
+    with pytest.raises(UsageError) as error:
+        ours.run([Row((5,), 3), row])
+    assert str(error.value).startswith(said)
+
+
+def test_a_text_may_fill_all_positions_and_a_limit_may_be_set() -> None:
+    filled = engine("gpt").run([Row((5,) * 49, 10, task=0, end_id=999)])[0].ids
+    assert len(filled) == tiny.POSITIONS - 5
+    with pytest.raises(UsageError, match="the model has 10 positions"):
+        engine(max_length=10).check(Row((5,) * 5, 6))
+    assert len(engine(max_length=80).run([Row((5,), 75, end_id=999)])[0].ids) == 76  # GPT-NeoX turns by any angle
+    with pytest.raises(UsageError, match="the model has 64 positions"):
+        engine("gpt", max_length=80).check(Row((5,), 75))
+
+
+def test_a_model_without_tasks_says_so() -> None:
+    ours = engine()
+    ours.prefixes = []
+    with pytest.raises(UsageError, match="allowed: none, the model has no tasks"):
+        ours.check(Row((5,), 3, task=0))
+
+
+def test_an_answer_shows_its_best_text() -> None:
+    answer = engine().run([Row((5, 6), 4, beam_width=2)])[0]
+    assert (
+        isinstance(answer, Answer) and answer.ids == answer.beams[0].ids and answer.beams[0].length == len(answer.ids)
+    )

@@ -1,0 +1,323 @@
+"""The folder of `course ft export`, byte for byte; what is refused, and what is left when it fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib import cli
+from course_lib.errors import CourseError, UsageError
+from course_lib.prefix.base import digest
+from course_lib.prefix.files import Prefix
+from course_lib.prefix.files import write as write_prefix
+from course_lib.serving import layout, source
+from course_lib.serving.export import export
+from course_lib.serving.inspect import inspect
+from course_lib.serving.origin import Corrections
+from course_lib.serving.tasks import NamedPrefix, named
+from safetensors.torch import load_file, save_file
+
+from tests.serving import models
+from tests.serving.models import FAMILIES, build, expected_files, expected_prefix, save
+
+AS_UPSTREAM = Corrections(False, False, False)
+NEOX = """[gptneox]
+model_name = x
+head_num = 4
+size_per_head = 4
+inter_size = 40
+num_layer = 2
+rotary_embedding = 2
+vocab_size = 43
+start_id = 2
+end_id = 3
+use_gptj_residual = {residual}
+weight_data_type = {dtype}
+
+"""
+GPT2 = """[gpt]
+model_name = x
+head_num = 4
+size_per_head = 4
+inter_size = 64
+max_pos_seq_len = 24
+num_layer = 2
+vocab_size = 43
+start_id = 2
+end_id = 3
+weight_data_type = {dtype}
+tensor_para_size = {ranks}
+
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, Path]:
+    return {family: save(build(family), tmp_path / "source" / family) for family in FAMILIES}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_byte_as_the_originals_converters(tmp_path: Path, sources, family: str, dtype, ranks: int):
+    prefixes = models.prefixes()
+    found = export(
+        sources[family],
+        tmp_path / "ft",
+        ranks,
+        dtype,
+        [NamedPrefix(*each) for each in prefixes.items()],
+        AS_UPSTREAM,
+        "x",
+    )
+    assert found.folder == tmp_path / "ft" / f"{ranks}-gpu"
+    wanted = expected_files(build(family), family, ranks, dtype, divide=family != "gpt2")
+    for name, values in prefixes.items():
+        parts = expected_prefix(values, ranks, dtype)
+        wanted |= {f"model.prefix_prompt.{name}.weight.{rank}.bin": part for rank, part in enumerate(parts)}
+    text = (GPT2 if family == "gpt2" else NEOX).format(residual=int(family == "parallel"), dtype=dtype, ranks=ranks)
+    tasks = "num_tasks = 2\nprompt_learning_type = 2\n\n[task_0]\ntask_name = smile\nprompt_length = 3\n\n[task_1]\ntask_name = plain\nprompt_length = 5\n\n"
+    wanted["config.ini"] = (text[:-1] + tasks).encode()
+    assert {path.name: path.read_bytes() for path in found.folder.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_corrected_unless_asked_otherwise(tmp_path: Path, sources, family: str):
+    found = export(sources[family], tmp_path / "ft", 2, name="x")
+    files = {path.name: path.read_bytes() for path in found.folder.iterdir()}
+    config = files.pop("config.ini").decode()
+    assert files == expected_files(build(family), family, 2, "fp32")
+    assert config == (
+        GPT2.format(dtype="fp32", ranks=2)[:-1] + "layernorm_eps = 1e-05\n\n"
+        if family == "gpt2"
+        else NEOX.format(dtype="fp32", residual=int(family == "parallel"))
+    )
+    said = {"sequential": "are not divided by 2", "gpt2": "layernorm_eps = 1e-05"}
+    assert (said[family] in found.summary()) if family in said else not found.corrected
+    assert (tmp_path / "ft" / "conversion.json").is_file()
+
+
+def test_bf16_is_cut_from_the_same_numbers(tmp_path: Path, sources):
+    found = export(sources["sequential"], tmp_path / "ft", dtype="bf16")
+    stored = torch.frombuffer(bytearray((found.folder / "model.wte.bin").read_bytes()), dtype=torch.bfloat16)
+    assert torch.equal(stored, build("sequential").state_dict()["gpt_neox.embed_in.weight"].bfloat16().flatten())
+    assert "weight_data_type = bf16" in (found.folder / "config.ini").read_text()
+
+
+@pytest.mark.parametrize("form", ["sharded", "bin", "bin sharded", "no prefix", "old names", "half"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_folder_of_the_same_weights(tmp_path: Path, sources, family: str, form: str):
+    model, folder = build(family), tmp_path / "other"
+    if form == "half":
+        model = model.half()
+    weights = {
+        name: tensor.clone() for name, tensor in model.state_dict().items() if family != "gpt2" or "lm_head" not in name
+    }
+    if form == "no prefix":
+        weights = {
+            name.removeprefix("gpt_neox.").removeprefix("transformer."): value for name, value in weights.items()
+        }
+    if form == "old names":  # constants of old versions, an old configuration
+        layers = "gpt_neox.layers.0.attention" if family != "gpt2" else "transformer.h.0.attn"
+        weights = {name.replace("lm_head", "embed_out"): value for name, value in weights.items()}
+        weights |= {f"{layers}.bias": torch.ones(1, 1, 8, 8), f"{layers}.masked_bias": torch.tensor(-1e9)}
+        weights |= {f"{layers}.rotary_emb.inv_freq": torch.ones(1)} if family != "gpt2" else {}
+    model.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    if form == "old names":
+        config = json.loads((folder / "config.json").read_text())
+        if family != "gpt2":
+            del config["rope_parameters"]
+            config |= {"rotary_pct": 0.5, "rotary_emb_base": 10000}
+        (folder / "config.json").write_text(json.dumps(config))
+    cut = (
+        {"a": dict(list(weights.items())[:9]), "b": dict(list(weights.items())[9:])}
+        if "sharded" in form
+        else {"": weights}
+    )
+    stem, ending, write = ("pytorch_model", "bin", torch.save) if "bin" in form else ("model", "safetensors", save_file)
+    for part, tensors in cut.items():
+        write(tensors, folder / f"{stem}{'-' * bool(part)}{part}.{ending}")
+    if "sharded" in form:
+        index = {name: f"{stem}-{part}.{ending}" for part, tensors in cut.items() for name in tensors}
+        (folder / f"{stem}.{ending}.index.json").write_text(json.dumps({"weight_map": index}))
+    dtype: layout.Dtype = "fp16" if form == "half" else "fp32"
+    files = [
+        export(each, tmp_path / str(number), 2, dtype, name="x").folder
+        for number, each in enumerate([folder, sources[family]])
+    ]
+    assert {path.name: path.read_bytes() for path in files[0].iterdir()} == {
+        path.name: path.read_bytes() for path in files[1].iterdir()
+    }
+
+
+def test_models_without_biases_and_with_shared_embeddings(tmp_path: Path):
+    model = build("parallel", attention_bias=False, tie_word_embeddings=True)
+    found = export(save(model, tmp_path / "model"), tmp_path / "ft", 2).folder
+    assert not any((found / "model.layers.0.attention.query_key_value.bias.1.bin").read_bytes())
+    assert (found / "model.wte.bin").read_bytes() == (found / "model.lm_head.weight.bin").read_bytes()
+    assert (found / "model.layers.1.mlp.attention.bias.sum.bin").read_bytes() == (
+        found / "model.layers.1.mlp.dense_4h_to_h.bias.bin"
+    ).read_bytes()
+    assert not inspect(found).findings
+    apart = build("gpt2", tie_word_embeddings=False)
+    found = export(save(apart, tmp_path / "apart"), tmp_path / "ft2").folder
+    assert (found / "model.lm_head.weight.bin").read_bytes() == apart.lm_head.weight.detach().numpy().tobytes()
+    found = export(tmp_path / "apart", tmp_path / "ft3", corrections=AS_UPSTREAM).folder
+    assert not (found / "model.lm_head.weight.bin").exists()
+
+
+def test_a_gpt2_with_an_inner_width_and_activation_of_its_own(tmp_path: Path):
+    save(build("gpt2", n_inner=40, activation_function="relu"), tmp_path / "model")
+    text = (export(tmp_path / "model", tmp_path / "ft").folder / "config.ini").read_text()
+    assert "inter_size = 40\n" in text and "activation_type = Relu\n" in text
+    found = export(tmp_path / "model", tmp_path / "ft", corrections=AS_UPSTREAM)
+    assert "inter_size = 64\n" in (found.folder / "config.ini").read_text()
+    assert "computes GELU" in found.summary()
+
+
+@pytest.mark.parametrize(
+    "family, changes, message",
+    [
+        ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights is False"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        ("gpt2", {"add_cross_attention": True}, "add_cross_attention is True"),
+        (
+            "parallel",
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+            "rope_type linear",
+        ),
+        ("parallel", {"eos_token_id": None}, "eos_token_id is not set"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused(tmp_path: Path, family: str, changes, message: str):
+    save(build(family, **changes), tmp_path / "model")
+    with pytest.raises(CourseError, match=message):
+        export(tmp_path / "model", tmp_path / "ft")
+    assert not (tmp_path / "ft").exists()
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({}, "hidden_act is gelu; the engine computes GELU by tanh: small"),
+        ({"hidden_act": "relu"}, "hidden_act is relu; the engine computes GELU by tanh: other answers"),
+        ({"layer_norm_eps": 1e-6}, "layer_norm_eps is 1e-06"),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5e4, "partial_rotary_factor": 1.0}},
+            "rope_theta is 50000",
+        ),
+    ],
+)
+def test_what_the_engine_does_otherwise_is_said(tmp_path: Path, changes, said: str):
+    assert said in export(save(build("parallel", **changes), tmp_path / "model"), tmp_path / "ft").summary()
+
+
+def test_other_models_and_uneven_heads_are_refused(tmp_path: Path, sources):
+    with pytest.raises(UsageError, match=r"--tensor-parallel 3: 4 \(heads\) is not divisible by 3"):
+        export(sources["gpt2"], tmp_path / "ft", 3)
+    with pytest.raises(UsageError, match=r"40 \(inner width\) is not divisible by 16"):
+        export(save(build("parallel", num_attention_heads=16), tmp_path / "16"), tmp_path / "ft", 16)
+    config = json.loads((sources["gpt2"] / "config.json").read_text())
+    (sources["gpt2"] / "config.json").write_text(json.dumps(config | {"model_type": "opt"}))
+    with pytest.raises(CourseError, match="opt"):
+        export(sources["gpt2"], tmp_path / "ft")
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (
+            lambda weights: weights.pop("gpt_neox.layers.1.mlp.dense_4h_to_h.bias"),
+            "lacks layers.1.mlp.dense_4h_to_h.bias",
+        ),
+        (lambda weights: weights.update(extra=torch.ones(2)), "extra is no weight"),
+        (lambda weights: weights.update({"embed_out.weight": torch.ones(40, 16)}), r"shape \(40, 16\)"),
+        (lambda weights: weights.update({"embed_out.weight": torch.ones(43, 16, dtype=torch.int8)}), "stored as I8"),
+        (lambda weights: weights["embed_out.weight"].mul_(1e6), "too large for fp16"),
+    ],
+)
+def test_weights_that_are_not_the_configurations(tmp_path: Path, sources, damage, message: str):
+    file = sources["sequential"] / "model.safetensors"
+    weights = load_file(file)
+    damage(weights)
+    save_file(weights, file)
+    with pytest.raises(CourseError, match=message):
+        export(sources["sequential"], tmp_path / "ft", dtype="fp16")
+    assert not (tmp_path / "ft").exists() and not list(tmp_path.glob(".ft*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, None])
+def test_damaged_files_of_weights(tmp_path: Path, sources, content: bytes | None):
+    file = sources["sequential"] / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-10] if content is None else content)
+    with pytest.raises(CourseError, match=r"model\.safetensors"):
+        export(sources["sequential"], tmp_path / "ft")
+
+
+def test_an_earlier_export_stays_until_the_next_is_whole(tmp_path: Path, sources, monkeypatch: pytest.MonkeyPatch):
+    export(sources["sequential"], tmp_path / "ft", 2)
+    before = {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()}
+    real = source.weights
+    monkeypatch.setattr(source, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else [])
+    with pytest.raises(OSError, match="disk"):
+        export(sources["sequential"], tmp_path / "ft", 2)
+    assert {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()} == before
+    with pytest.raises(UsageError, match="holds other files"):
+        export(sources["gpt2"], sources["sequential"])
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a b", "a;b", "a%b", "x" * 101, "é" * 60])
+def test_names_of_tasks_that_cannot_be_files(tmp_path: Path, sources, name: str):
+    with pytest.raises(UsageError, match="cannot be part of a file's name"):
+        export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix(name, models.prefixes()["smile"])])
+
+
+def test_tasks_collide_or_do_not_fit(tmp_path: Path, sources):
+    values = models.prefixes()["smile"]
+    with pytest.raises(UsageError, match="named like smile_a"):
+        export(
+            sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix("smile_a", values), NamedPrefix("Smile_a", values)]
+        )
+    two = export(
+        sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix("smile_a", values), NamedPrefix("smile_b", None)]
+    )
+    assert [(task.name, task.length) for task in two.config.tasks] == [("smile_a", 3), ("smile_b", 0)]
+    with pytest.raises(
+        CourseError, match=r"prefix a: \[3, 60\] numbers; this model takes 64 per position, for 2 layers"
+    ):
+        export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix("a", values[:, :60])])
+    with pytest.raises(CourseError, match="24 positions leave none"):
+        export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix("a", values.repeat(8, 1))])
+
+
+def test_prefix_files_keep_their_names_and_their_base(tmp_path: Path, sources):
+    values, base = models.prefixes()["smile"], sources["sequential"]
+    torch.save(values, tmp_path / "two_words.task0.weight")
+    assert (named(str(tmp_path / "two_words.task0.weight")).name) == "two_words"
+    assert named(f"other={tmp_path / 'two_words.task0.weight'}").name == "other"
+    assert named("none=") == NamedPrefix("none", None)
+    odd = tmp_path / "a=b"
+    write_prefix(Prefix(values, "smile_end", digest(base)), odd)
+    assert named(str(odd)).name == "smile_end"
+    export(base, tmp_path / "ft", prefixes=[named(str(odd))])
+    assert json.loads((tmp_path / "ft" / "conversion.json").read_text())["sha256_of_weights"] == digest(base)
+    save(build("sequential", seed=1), tmp_path / "retrained")
+    with pytest.raises(CourseError, match="smile_end: trained on the weights"):
+        export(tmp_path / "retrained", tmp_path / "ft", prefixes=[named(str(odd))])
+
+
+def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
+    torch.save(models.prefixes()["smile"], tmp_path / "smile.pt")
+    export_verb = ["ft", "export", str(sources["gpt2"]), "-o", str(tmp_path / "ft")]
+    assert cli._main([*export_verb, "--tensor-parallel", "2", "--dtype", "fp16", "--prefix", str(tmp_path / "smile.pt"), "--prefix", "none="]) == 0  # fmt: skip
+    said = capsys.readouterr().out
+    assert "in fp16 for 2 ranks, tasks smile, none" in said and "corrected: config.ini says layernorm_eps" in said
+    assert cli._main(["ft", "inspect", str(tmp_path / "ft"), "--values"]) == 0
+    assert "attention.dense.weight.1.bin × 2" in capsys.readouterr().out
+    next(tmp_path.glob("ft/2-gpu/*h_to_4h.bias.1.bin")).unlink()
+    assert cli._main(["ft", "inspect", str(tmp_path / "ft"), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [finding["kind"] for finding in found["findings"]] == ["missing"] and found["config"]["ranks"] == 2
+    assert cli._main([*export_verb, "--upstream-ini"]) == 0 and "corrected" not in capsys.readouterr().out
+    assert cli._main([*export_verb, "--tensor-parallel", "3"]) == 2

@@ -1,0 +1,184 @@
+"""From an exported folder back to the model: the same logits, with every prefix, for any number of ranks."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib.errors import CourseError
+from course_lib.prefix.cache import Shape, past, positions
+from course_lib.serving import layout, parts, reader
+from course_lib.serving.export import export
+from course_lib.serving.layout import FtConfig, Task
+from course_lib.serving.origin import Corrections
+from course_lib.serving.tasks import NamedPrefix
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.serving import models
+from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, build, expected_files, expected_prefix, save
+
+IDS = torch.tensor([[5, 6, 7, 8, 9], [30, 31, 3, 0, 0], [11, 12, 13, 14, 0], [1, 2, 3, 4, 5]])
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
+TASKS = [*models.prefixes().items(), ("none", None)]
+
+
+def logits(model, prefixes) -> torch.Tensor:
+    """Of a batch in which every row has its own prefix, or none; only what a text sees."""
+    rows = [prefixes[task] for task in (0, 1, 2, 0)]
+    cache, front = past(rows, Shape(LAYERS, HEADS, HIDDEN // HEADS), model.dtype, "cpu")
+    lengths = torch.tensor([0 if row is None else len(row) for row in rows])
+    with torch.inference_mode():
+        found = model(
+            IDS,
+            past_key_values=cache,
+            attention_mask=torch.cat([front, MASK], 1),
+            position_ids=positions(lengths, MASK),
+        )
+    return found.logits[MASK.bool()].float()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, dtype, ranks: int):
+    model = build(family)
+    export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, dtype, [NamedPrefix(*task) for task in TASKS])
+    (tmp_path / "model").rename(tmp_path / "away")
+    found = reader.load(tmp_path / "ft")
+    assert found.model.dtype == reader.TORCH[dtype] and found.config.ranks == ranks and found.notes == []
+    values = [values for _, values in TASKS]
+    with_prefix = logits(model, values)
+    if dtype == "fp32":
+        assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=1e-5)
+        again = reader.load(tmp_path / "ft" / f"{ranks}-gpu", torch.bfloat16)
+        assert (
+            again.model.dtype == torch.bfloat16
+            and again.prefixes[1] is not None
+            and again.prefixes[1].dtype == torch.bfloat16
+        )
+    else:  # the same rounding of weights and prefixes, then arithmetic in fp32
+        rounded = [None if rows is None else rows.to(reader.TORCH[dtype]) for rows in values]
+        close = logits(build(family).to(reader.TORCH[dtype]).float(), rounded)
+        read = reader.load(tmp_path / "ft", torch.float32)
+        step = torch.finfo(reader.TORCH[dtype]).eps
+        assert torch.allclose(logits(read.model, read.prefixes), close, rtol=0, atol=2 * step)
+        assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=64 * step)
+    assert (logits(found.model, [None, None, None]) - with_prefix).abs().max() > 0.1
+
+
+def test_weights_come_back_bit_for_bit(tmp_path: Path):
+    for family in ("sequential", "gpt2"):
+        model = build(family)
+        export(save(model, tmp_path / family), tmp_path / "ft", 4)
+        found = reader.load(tmp_path / "ft").model.state_dict()
+        assert all(torch.equal(found[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_folders_of_the_originals_converters(tmp_path: Path, family: str, ranks: int):
+    model = build(family)
+    export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, corrections=Corrections(False, False, False))
+    assert not any("conversion.json" in note for note in reader.load(tmp_path / "ft").notes)
+    recorded = logits(reader.load(tmp_path / "ft").model, [None] * 3)
+    wanted = logits(model, [None] * 3)
+    assert torch.allclose(recorded, wanted, rtol=0, atol=1e-5)  # conversion.json says what was divided
+    (tmp_path / "ft" / "conversion.json").unlink()
+    found = reader.load(tmp_path / "ft")
+    assert any(note.startswith("no conversion.json: read with ") for note in found.notes)
+    wrong = family == "sequential" and ranks > 1
+    assert torch.allclose(logits(found.model, [None] * 3), wanted, rtol=0, atol=1e-5) != wrong
+    assert any("adds them as they are" in note for note in found.notes) == wrong
+    if wrong:
+        for layer in model.gpt_neox.layers:
+            layer.attention.dense.bias.data /= 2
+            layer.mlp.dense_4h_to_h.bias.data /= 2
+        assert torch.allclose(logits(found.model, [None] * 3), logits(model, [None] * 3), rtol=0, atol=1e-5)
+
+
+def test_a_folder_written_by_hand(tmp_path: Path):
+    """Nothing of our export: the files and config.ini are the reference's words."""
+    model, folder = build("parallel"), tmp_path / "2-gpu"
+    folder.mkdir()
+    for name, content in expected_files(model, "parallel", 2, "fp32").items():
+        (folder / name).write_bytes(content)
+    values = models.prefixes()["smile"]
+    for rank, content in enumerate(expected_prefix(values, 2, "fp32")):
+        (folder / f"model.prefix_prompt.smile.weight.{rank}.bin").write_bytes(content)
+    (folder / "config.ini").write_text(
+        "[gptneox]\nmodel_name=a\nhead_num=4\nsize_per_head=4\ninter_size=40 ; comment\nnum_layer=2\nrotary_embedding=2\nvocab_size=43\n"
+        "start_id=2\nend_id=3\nweight_data_type=fp32\nnum_tasks=1\nprompt_learning_type=2\n[task_0]\ntask_name=smile\nprompt_length=3\n"
+    )
+    found = reader.load(folder)
+    assert found.notes[0] == "use_gptj_residual is missing: the engine takes 1, parallel residual"
+    assert found.prefixes[0] is not None and torch.equal(found.prefixes[0], values)
+    assert torch.allclose(
+        logits(found.model, [values, values, None]), logits(model, [values, values, None]), rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"hidden_act": "relu"}, {"layer_norm_eps": 1e-2}, {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 1.0}},
+     {"max_position_embeddings": 77}],
+)  # fmt: skip
+def test_what_the_format_has_no_place_for_comes_back(tmp_path: Path, changes):
+    model = build("parallel", **changes)
+    export(save(model, tmp_path / "model"), tmp_path / "ft")
+    found = reader.load(tmp_path / "ft").model
+    assert torch.allclose(logits(found, [None] * 3), logits(model, [None] * 3), rtol=0, atol=1e-5)
+    assert found.config.max_position_embeddings == model.config.max_position_embeddings
+
+
+def test_damage_is_one_line(tmp_path: Path):
+    export(save(build("gpt2"), tmp_path / "model"), tmp_path / "ft", 2)
+    place = tmp_path / "ft" / "2-gpu"
+    file = place / "model.layers.1.attention.dense.weight.1.bin"
+    whole = file.read_bytes()
+    for content in (b"", whole[:-1], whole * 2):
+        file.write_bytes(content)
+        with pytest.raises(CourseError, match=rf"dense\.weight\.1\.bin: {len(content):,} bytes, expected 512 "):
+            reader.load(tmp_path / "ft")
+    file.unlink()
+    with pytest.raises(CourseError, match="no such file"):
+        reader.load(tmp_path / "ft")
+    file.write_bytes(whole)
+    for said in (
+        "[]",
+        "{",
+        '{"not_in_the_format": 3}',
+        '{"not_in_the_format": {"activation_function": "tango"}}',
+        '{"biases_divided_by": "x"}',
+    ):
+        (tmp_path / "ft" / "conversion.json").write_text(said)
+        with pytest.raises(CourseError, match=r"conversion\.json"):
+            reader.load(tmp_path / "ft")
+    (tmp_path / "ft" / "1-gpu").mkdir()
+    with pytest.raises(CourseError, match="holds 1-gpu, 2-gpu; name one"):
+        reader.load(tmp_path / "ft")
+    with pytest.raises(CourseError, match="no FasterTransformer folder"):
+        reader.load(tmp_path / "model")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["gptneox", "gpt"]), st.sampled_from([1, 2, 3]), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4)
+)  # fmt: skip
+def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, size: int, inner: int, length: int):
+    config = FtConfig(
+        family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(Task("t", length),)
+    )
+    for name, piece in parts.pieces(config).items():
+        shape = parts.shape(piece, config)
+        weight = torch.randn(shape)
+        whole = torch.zeros(piece.spec.shape)
+        slots = parts.slots(whole, piece, config)
+        rows = weight.split([len(slot) for slot in slots])
+        for slot, source in zip(slots, rows, strict=True):
+            slot.copy_(source)
+        cut = parts.cut(whole, piece.spec, ranks)
+        assert all(part.shape == piece.spec.part(ranks) for part in cut), name
+        assert torch.equal(parts.restored(list(cut), piece, config), weight), name
+    values = torch.randn(length, 2 * config.hidden)
+    cut = parts.cut(parts.prefix_stored(values, config), layout.prefix(config, config.tasks[0]), ranks)
+    assert torch.equal(parts.prefix_values(list(cut)), values)

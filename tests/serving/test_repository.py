@@ -1,0 +1,140 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course_lib.errors import CourseError, UsageError
+from course_lib.serving import ini, layout, repository, server
+from course_lib.serving.serve_cli import serve
+
+from tests.serving import tiny
+
+text_format = pytest.importorskip("google.protobuf.text_format")
+schema = pytest.importorskip("tritonclient.grpc.model_config_pb2")
+
+# The GPT-NeoX model of fastertransformer_backend: name, type, dims, whether a row's single number is unwrapped, whether it may be left out
+INPUTS = """
+input_ids UINT32 -1 . .
+start_id UINT32 1 reshape optional
+end_id UINT32 1 reshape optional
+input_lengths UINT32 1 reshape .
+request_output_len UINT32 -1 . .
+runtime_top_k UINT32 1 reshape optional
+runtime_top_p FP32 1 reshape optional
+beam_search_diversity_rate FP32 1 reshape optional
+temperature FP32 1 reshape optional
+len_penalty FP32 1 reshape optional
+repetition_penalty FP32 1 reshape optional
+random_seed UINT64 1 reshape optional
+is_return_log_probs BOOL 1 reshape optional
+beam_width UINT32 1 reshape optional
+bad_words_list INT32 2,-1 . optional
+stop_words_list INT32 2,-1 . optional
+prompt_learning_task_name_ids UINT32 1 reshape optional
+top_p_decay FP32 1 reshape optional
+top_p_min FP32 1 reshape optional
+top_p_reset_ids UINT32 1 reshape optional
+"""
+OUTPUTS = """
+output_ids UINT32 -1,-1 . .
+sequence_length UINT32 -1 . .
+cum_log_probs FP32 -1 . .
+output_log_probs FP32 -1,-1 . .
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
+
+
+def parsed(text: str) -> Any:
+    return text_format.Parse(text, schema.ModelConfig())
+
+
+def described(tensors: Any, **missing: bool) -> list[str]:
+    return [
+        f"{tensor.name} {schema.DataType.Name(tensor.data_type)[5:]} {','.join(map(str, tensor.dims))} "
+        f"{'reshape' if tensor.HasField('reshape') and not tensor.reshape.shape else '.'} {'optional' if getattr(tensor, 'optional', False) else '.'}"
+        for tensor in tensors
+    ]
+
+
+@pytest.mark.parametrize("backend", ["python", "fastertransformer"])
+def test_the_tensors_are_those_of_the_original(folder: Path, tmp_path: Path, backend: repository.Backend) -> None:
+    model = repository.write(folder, tmp_path / "models", backend)
+    found = parsed((model / "config.pbtxt").read_text())
+    assert model == tmp_path / "models" / "fastertransformer" and found.name == model.name
+    assert described(found.input) == INPUTS.split("\n")[1:-1] and described(found.output) == OUTPUTS.split("\n")[1:-1]
+    assert (found.backend, found.max_batch_size, found.model_transaction_policy.decoupled) == (backend, 1024, False)
+    assert [(group.count, group.kind) for group in found.instance_group] == [(1, schema.ModelInstanceGroup.KIND_CPU)]
+    weights = found.parameters["model_checkpoint_path"].string_value
+    assert weights == str(folder / "1-gpu")
+    assert (model / "1" / "model.py").exists() is (backend == "python")
+
+
+def test_requests_of_different_lengths_may_come_together_at_our_backend(folder: Path, tmp_path: Path) -> None:
+    found = parsed((repository.write(folder, tmp_path / "models") / "config.pbtxt").read_text())
+    assert found.HasField("dynamic_batching")
+    ragged = [tensor.name for tensor in found.input if tensor.allow_ragged_batch]
+    assert ragged == ["input_ids", "request_output_len", "bad_words_list", "stop_words_list"]
+
+
+@pytest.mark.parametrize(("family", "kind"), [("gptneox", "GPT-NeoX"), ("gpt", "GPT")])
+def test_the_original_is_told_what_it_needs(tmp_path: Path, family: layout.Family, kind: str) -> None:
+    folder = tiny.write(tmp_path / "tiny", family)
+    config, _ = ini.read(folder / "1-gpu", 1)
+    found = parsed(repository.pbtxt(replace(config, ranks=4, dtype="fp16"), "fastertransformer", '/a "b"\\é'))
+    values = {key: value.string_value for key, value in found.parameters.items()}
+    assert values.pop("model_checkpoint_path") == '/a "b"\\é'
+    assert values.pop("int8_mode", "0") == "0"
+    assert values == {
+        "tensor_para_size": "4",
+        "pipeline_para_size": "1",
+        "data_type": "fp16",
+        "model_type": kind,
+        "enable_custom_all_reduce": "0",
+    }
+
+
+def test_bf16_weights_are_kept_from_the_original_which_would_run_them_as_fp32(folder: Path) -> None:
+    config, _ = ini.read(folder / "1-gpu", 1)
+    with pytest.raises(UsageError, match="bf16 are not allowed"):
+        repository.pbtxt(replace(config, dtype="bf16"), "fastertransformer", "/weights")
+
+
+def test_serve_writes_a_repository_over_its_own_only(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        serve(folder, output=tmp_path / "models", weights="/weights/1-gpu")
+    assert "→" in capsys.readouterr().out
+    config = parsed((tmp_path / "models" / "fastertransformer" / "config.pbtxt").read_text())
+    assert config.parameters["model_checkpoint_path"].string_value == "/weights/1-gpu"
+    with pytest.raises(UsageError, match="holds other files"):
+        serve(folder, output=folder / "tokenizer")
+    with pytest.raises(CourseError, match="no FasterTransformer folder"):
+        serve(tmp_path / "models", output=tmp_path / "other")
+    with pytest.raises(UsageError, match="need -o REPO"):
+        serve(folder, backend="fastertransformer")
+
+
+def test_the_container_serves_the_same_repository(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    serve(folder, show=True)
+    write, run = capsys.readouterr().out.splitlines()
+    assert write.split()[-1] == "/weights/1-gpu"
+    assert (
+        run.startswith("docker run")
+        and server.IMAGE in run
+        and f"{folder}:/weights:ro" in run
+        and "-p 127.0.0.1:8001:8001" in run
+    )
+
+
+def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with (
+        pytest.raises(CourseError, match="Triton is not installed: pip install .* or the container nvcr.io"),
+        server.running(folder),
+    ):
+        pass
