@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,13 @@ Wire = Literal["grpc", "http"]
 PORTS: dict[Wire, int] = {"grpc": 8001, "http": 8000}
 DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": np.float32, "BOOL": np.bool_}
 PROBABILITIES = ("cum_log_probs", "output_log_probs")
+
+
+class Answering(Protocol):
+    """A Client, or local.py's stand-in for one."""
+
+    def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """The answer to one request."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class Client:
 
 
 def ask(
-    client: Client, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
+    client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
     """Lets the served model continue texts, all in one request, with the prefix of a task or none. Raises CourseError as `infer` does.
 

@@ -33,9 +33,8 @@ from course_lib.serving.tasks import NamedPrefix
 
 TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
-PIECE = (
-    1 << 16
-)  # bytes written at a time; for larger ones Linux looks for large stretches of free memory, five times as slow
+# Bytes written at a time. For more at once Linux looks for large stretches of free memory: in a virtual machine five times as slow.
+PIECE = 1 << 16
 THREADS = 2  # one writes while the other reads and transposes
 DIVIDED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
 

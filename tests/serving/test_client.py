@@ -1,4 +1,5 @@
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import text_codec
-from course_lib.serving import client, serve_cli
+from course_lib.serving import client, local, serve_cli
 from course_lib.serving.ask_config import AskConfig
+from course_lib.serving.row import Row
 
 from tests.serving import tiny
 
@@ -17,10 +19,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
 
 
+def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> None:
+    codec, place = text_codec.load(folder / "tokenizer"), local.Local(folder)
+    one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))
+    rows = [Row(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in ("あいう", "か")]
+    written = [answer.ids[len(row.ids) :] for answer, row in zip(place.engine.run(rows), rows)]
+    assert [reply.continuations for reply in one] == [
+        [codec.continuation(list(row.ids), new)] for row, new in zip(rows, written)
+    ]
+    assert one != other
+    with pytest.raises(UsageError, match="prompt_learning_task_name_ids: 7 is not allowed"):
+        client.ask(place, codec, ["か"], AskConfig(), task=7)
+
+
 class Echo:
     """A server that writes the input again, its end and one token too many, and keeps what it was sent."""
 
-    def infer(self, tensors: dict[str, Any]) -> dict[str, Any]:
+    def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         self.sent = tensors
         lengths = np.array(tensors["input_lengths"])
         ids = [[[*row[:length], *row[:length], tiny.END, 9]] for row, [length] in zip(tensors["input_ids"], lengths)]
@@ -32,7 +47,7 @@ class Echo:
 def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
     server, codec = Echo(), text_codec.load(folder / "tokenizer")
     settings = AskConfig(output_length=4, seed=2**63, stop_words=["いう", "え"])
-    replies = client.ask(server, codec, ["あいう", "か"], settings, task=1)  # type: ignore[arg-type]
+    replies = client.ask(server, codec, ["あいう", "か"], settings, task=1)
     assert [(reply.prompt, reply.continuations) for reply in replies] == [("あいう", ["あいう"]), ("か", ["か"])]
     assert replies[0].text == "あいうあいう"
     assert server.sent["input_ids"][1][1:] == [0, 0] and server.sent["input_lengths"] == [[3], [1]]
