@@ -31,7 +31,7 @@ class Check:
 
 def examine() -> list[Check]:
     """Runs every check; takes a few seconds, most of them importing torch."""
-    return [_python(), _torch(), _deepspeed(), _compiler(), _mecab(), _jumanpp(), _font(), _disk(), _memory()]
+    return [_python(), _torch(), _deepspeed(), _compiler(), _mecab(), _jumanpp(), _triton(), _font(), _disk(), _memory()]
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
@@ -142,6 +142,17 @@ def _jumanpp() -> Check:
     except CourseError as error:  # there, but not usable
         return Check("Juman++", False, str(error), cost, remedy)
     return Check("Juman++", True, " ".join(words))
+
+
+def _triton() -> Check:
+    from course_lib.serving import server
+
+    cost = "chapter 7 answers with its reader instead of a server"
+    try:
+        server.find()
+    except CourseError as error:
+        return Check("Triton server", None, str(error).split(":")[0], cost, server.NEEDS)
+    return Check("Triton server", True, f"in the wheel nvidia-pytriton {_version('nvidia-pytriton')}")
 
 
 def _font() -> Check:

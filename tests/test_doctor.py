@@ -1,6 +1,7 @@
 """What `course doctor` says of a whole machine and of one with parts missing."""
 
 import importlib
+import importlib.util
 import json
 import re
 import shutil
@@ -21,6 +22,7 @@ PARTS = [
     "C++ compiler",
     "MeCab + jumandic",
     "Juman++",
+    "Triton server",
     "Japanese font",
     "Disk",
     "Memory",
@@ -95,6 +97,16 @@ def test_without_deepspeed_and_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, *_: None)
     assert missing("_deepspeed").ok is False
     assert "g++" in missing("_compiler").remedy
+
+
+def test_without_the_triton_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "pytriton" else found(name, *rest)
+    )
+    check = missing("_triton")
+    assert check.ok is None
+    assert "pip install --no-deps nvidia-pytriton" in check.remedy
 
 
 def test_without_mecab(monkeypatch: pytest.MonkeyPatch) -> None:

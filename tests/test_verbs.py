@@ -1,4 +1,4 @@
-"""The verbs of chapters 1-5 one after the other, as the README shows them: each on the product of the one before."""
+"""The verbs of the chapters one after the other, as the README shows them: each on the product of the one before."""
 
 from pathlib import Path
 
@@ -172,3 +172,76 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(tmp_path: Path, capsys:
     )  # fmt: skip
     assert written.count("明日は") == 2
     assert "1: " in course(capsys, "gptsan", "fill", tmp_path / "model", "明日は[MASK]れ。", "--spout", "zeros")
+
+
+def test_from_a_frozen_base_to_a_served_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, words, base = tmp_path / "lines.txt", tmp_path / "tokenizer", tmp_path / "base"
+    lines.write_text("江戸 時代 の 学校 。\n学生 が 大学 で 学ぶ 。\n\n雨 が 降る 。\n\n" * 200, encoding="utf8")
+    course(capsys, "tokenizer", "bpe", lines, "-o", words, "--set", "vocab_size=280")
+    course(capsys, "tokenize", lines, "--tokenizer", words, "-o", tmp_path / "tokens", "--append-eod")
+    changes = [
+        "launch.ranks=1",
+        "engine.max_steps=2",
+        "engine.eval_freq=0",
+        "engine.logging_freq=1",
+        "engine.tracking=[]",
+    ]
+    data = [
+        f"data.input=[{tmp_path / 'tokens'}]",
+        f"data.tokenizer={words}",
+        "model.vocab_size=280",
+        "model.num_layers=1",
+        "model.hidden_size=32",
+    ]
+    new = (word for value in (*changes, *data) for word in ("--set", value))
+    assert "2 steps →" in course(capsys, "pretrain", "-c", "gpt-neox-tiny.yaml", "-o", base, *new)
+    model = base / "model"
+    sample = tmp_path / "task.jsonl"
+    sample.write_text('{"text": "雨が降る。\\n学生が学ぶ。"}\n' * 40, encoding="utf8")
+    task = [f"data.input={sample}", f"model.base={model}", "model.warm_start_steps=2", "optimizer.lr.warmup_steps=1"]
+    said = course(
+        capsys, "prefix", "train", "-c", "prefix-tiny.yaml", "-o", tmp_path / "run",
+        *(word for value in (*changes, *task) for word in ("--set", value)),
+    )  # fmt: skip
+    assert "global step 2" in said
+    assert "smile" in course(capsys, "prefix", "export", tmp_path / "run", "-o", tmp_path / "smile.safetensors")
+    assert "peft form" in course(
+        capsys,
+        "prefix",
+        "convert",
+        tmp_path / "smile.safetensors",
+        "-o",
+        tmp_path / "peft",
+        "--form",
+        "peft",
+        "--base",
+        model,
+    )
+    assert "deployed" in course(capsys, "prefix", "report", model)
+    said = course(
+        capsys, "prefix", "generate", model, "--prefix", tmp_path / "peft", "雨が", "--set", "max_new_tokens=3"
+    )
+    assert said.startswith("[no prefix] 雨が") and "[smile] 雨が" in said
+    assert "fits" in course(capsys, "memory", "-c", "prefix-neox-3.6b.yaml")
+    served = tmp_path / "served"
+    said = course(
+        capsys,
+        "ft",
+        "export",
+        model,
+        "-o",
+        served,
+        "--tensor-parallel",
+        2,
+        "--prefix",
+        tmp_path / "smile.safetensors",
+        "--prefix",
+        "none=",
+    )
+    assert "tasks smile, none" in said
+    assert "2-gpu" in course(capsys, "ft", "inspect", served, "--values")
+    course(capsys, "serve", served, "-o", tmp_path / "repository", "--backend", "fastertransformer")
+    assert 'backend: "fastertransformer"' in (tmp_path / "repository/fastertransformer/config.pbtxt").read_text()
+    assert "docker run" in course(capsys, "serve", served, "--print")
+    assert "int8" in course(capsys, "ct2", "export", model, "-o", tmp_path / "ct2", "--quantization", "int8")
+    assert "雨が" in course(capsys, "ct2", "generate", tmp_path / "ct2", "雨が", "--set", "max_new_tokens=3")

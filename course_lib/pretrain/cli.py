@@ -100,7 +100,7 @@ def pretrain(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
 ) -> None:
-    """Pretrain GPT-2 with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
+    """Pretrain GPT-2 or GPT-NeoX with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
     from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export

@@ -32,7 +32,7 @@ class Run:
 
 
 def pretrain(settings: PretrainConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the GPT-2 of the settings; see `train`."""
+    """Trains the GPT-2 or GPT-NeoX of the settings; see `train`."""
     if not settings.data.input or settings.data.tokenizer is None:
         raise UsageError(
             "data.input, data.tokenizer: not set; give prefixes from `course tokenize` and the tokenizer they were made with"

@@ -109,8 +109,8 @@ def main() -> None:
         for which, what in ((1, "on the disk (sync), >= 0.7 x"), (0, "into the system's memory")):
             mine, other = ([pair[which] for pair in times[key]] for key in ("ours", "copy"))
             ratio = median(b / a for a, b in zip(mine, other, strict=True))
-            rates = (size / 1e6 / median(each) for each in (mine, other))
-            print("{:.0f} MB/s, copyfile {:.0f} MB/s: {:.2f} x {}".format(*rates, ratio, what))
+            rate, peer = (size / 1e6 / median(each) for each in (mine, other))
+            print(f"{rate:.0f} MB/s, copyfile {peer:.0f} MB/s: {ratio:.2f} x {what}")
         done = subprocess.run(
             [sys.executable, "-c", MEASURED, model, exported, str(options.ranks), target],
             check=True,

@@ -186,8 +186,8 @@ def test_pipeline_and_course_generate_work_on_the_folder(run: Path, tmp_path: Pa
     defaults = model.generation_config
     assert (defaults.do_sample, defaults.top_k, defaults.top_p, defaults.max_new_tokens) == (True, 50, 0.75, 8)
     generator = Generator(target)
-    assert generator.codec
-    prompt = generator.codec.prepare("早稲田")
+    assert generator.codec.codec
+    prompt = generator.codec.codec.prepare("早稲田")
     torch.manual_seed(0)
     (found,) = pipeline("text-generation", model=str(target))(prompt)
     assert found["generated_text"].startswith(prompt) and found["generated_text"] != prompt
