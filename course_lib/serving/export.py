@@ -8,6 +8,7 @@ One tensor at a time: memory holds a few of them, however large the model is. No
 """
 
 import json
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,14 +28,12 @@ from course_lib.progress import progress
 from course_lib.serving import ini, layout, parts, source, tasks
 from course_lib.serving.layout import CONFIG, CONVERSION, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
 from course_lib.serving.origin import Corrections, Origin, describe
-from course_lib.serving.parts import Piece
+from course_lib.serving.parts import TORCH, Piece
 from course_lib.serving.source import Weight
 from course_lib.serving.tasks import NamedPrefix
 
-TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
-# Bytes written at a time. For more at once Linux looks for large stretches of free memory: in a virtual machine five times as slow.
-PIECE = 1 << 16
+PIECE = 1 << 16  # bytes written at a time: for more, Linux looks for large stretches of free memory, often far slower
 THREADS = 2  # one writes while the other reads and transposes
 DIVIDED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
 
@@ -112,9 +111,8 @@ class _Writer:
         self.folder, self.origin, self.config = folder, origin, origin.config
         self.dtype = TORCH[self.config.dtype]
         self.pieces = parts.pieces(self.config)
-        self.tied = (
-            "lm_head.weight" if origin.tied or not self.config.head else None
-        )  # as the model, heeds no such weight
+        # as the model itself does, an export heeds no output layer where the embedding is it
+        self.tied = "lm_head.weight" if origin.tied or not self.config.head else None
         self.memory = _Memory()
         self.biases: dict[str, Tensor] = {}  # that parallel residual adds up
 
@@ -171,6 +169,7 @@ class _Writer:
         with open(path, "wb") as file:
             for chunk in weight.chunks([CHUNK] * whole + [rest] * (rest > 0)):
                 _write(file, self._cast(chunk, weight.name))
+            _to_disk(file)
         return count * self.dtype.itemsize
 
     def _rearranged(self, weight: Weight, piece: Piece) -> int:
@@ -202,6 +201,7 @@ class _Writer:
         for name, part in zip(spec.files(self.config.ranks), parts.cut(whole, spec, self.config.ranks), strict=True):
             with open(self.folder / name, "wb") as file:
                 _write(file, part.contiguous())
+                _to_disk(file)
 
     def _sums(self) -> None:
         """What the engine reads with parallel residual, as stored: the sum of the two biases."""
@@ -214,6 +214,13 @@ def _write(file: BinaryIO, tensor: Tensor) -> None:
     data = tensor.flatten().view(torch.uint8).numpy().data
     for start in range(0, len(data), PIECE):
         file.write(data[start : start + PIECE])
+
+
+def _to_disk(file: BinaryIO) -> None:
+    """Lets the disk begin with what was written, while the processor goes on. Where this cannot be asked for, it begins later."""
+    file.flush()
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class _Memory(local):

@@ -18,9 +18,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForC
 
 from course_lib.errors import CourseError
 from course_lib.serving import ini, layout, parts
-from course_lib.serving.layout import CONVERSION, TOKENIZER, Dtype, Family, FtConfig, TensorSpec
+from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
+from course_lib.serving.parts import TORCH
 
-TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 Reading = Callable[[TensorSpec], list[Tensor]]
 LACKS: dict[Family, dict[str, Any]] = {  # what the format has no place for, and the family's default
     "gptneox": {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 2048},

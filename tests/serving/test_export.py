@@ -1,6 +1,8 @@
 """The folder of `course ft export`, byte for byte; what is refused, and what is left when it fails."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -321,3 +323,47 @@ def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
     assert [finding["kind"] for finding in found["findings"]] == ["missing"] and found["config"]["ranks"] == 2
     assert cli._main([*export_verb, "--upstream-ini"]) == 0 and "corrected" not in capsys.readouterr().out
     assert cli._main([*export_verb, "--tensor-parallel", "3"]) == 2
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from course_lib.serving.export import export
+
+def peak():
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+export(Path(sys.argv[1]), Path(sys.argv[3]) / "small")
+before = peak()
+export(Path(sys.argv[2]), Path(sys.argv[3]) / "exported", 2, "fp16")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="only Linux tells a process its peak of memory")
+@pytest.mark.parametrize("safe", [True, False])
+def test_memory_does_not_grow_with_the_model(tmp_path: Path, sources, safe: bool):
+    hidden = 512
+    with torch.device("meta"):
+        model = build("parallel", hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=12)
+    model = model.half().to_empty(device="cpu")
+    for weight in model.parameters():
+        weight.data.fill_(0.5)
+    if safe:
+        model.save_pretrained(tmp_path / "large", max_shard_size="30MB")
+    else:
+        save(model, tmp_path / "large")
+        (tmp_path / "large" / "model.safetensors").unlink()
+        weights = list(model.state_dict().items())
+        index: dict[str, str] = {}
+        for part in range(3):
+            index |= dict.fromkeys([name for name, _ in weights[part::3]], f"part{part}.bin")
+            torch.save(dict(weights[part::3]), tmp_path / "large" / f"part{part}.bin")
+        (tmp_path / "large" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": index}))
+    sizes = [file.stat().st_size / 2**20 for file in tmp_path.glob("large/*.safetensors" if safe else "large/*.bin")]
+    assert len(sizes) == 3 and sum(sizes) > 70
+    command = [sys.executable, "-c", PEAK, sources["parallel"], tmp_path / "large", tmp_path]
+    used = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert used < (
+        16 if safe else 16 + max(sizes)
+    )  # MiB: 2 for each thread; a .bin is mapped whole, one after the other
