@@ -31,7 +31,18 @@ class Check:
 
 def examine() -> list[Check]:
     """Runs every check; takes a few seconds, most of them importing torch."""
-    return [_python(), _torch(), _deepspeed(), _compiler(), _mecab(), _jumanpp(), _triton(), _font(), _disk(), _memory()]
+    return [
+        _python(),
+        _torch(),
+        _deepspeed(),
+        _compiler(),
+        _mecab(),
+        _jumanpp(),
+        _triton(),
+        _font(),
+        _disk(),
+        _memory(),
+    ]
 
 
 def report(checks: list[Check]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_we_read_what_peft_writes(family: str, projection: bool, safe: bool, tmp
         task_type="CAUSAL_LM", num_virtual_tokens=5, prefix_projection=projection, encoder_hidden_size=7
     )
     theirs = get_peft_model(base(family), how).eval()
-    theirs.save_pretrained(tmp_path / "theirs")
+    theirs.save_pretrained(str(tmp_path / "theirs"))
     if not safe:  # as older versions wrote
         file = tmp_path / "theirs/adapter_model.safetensors"
         torch.save(load_file(file), file.with_suffix(".bin"))

@@ -12,7 +12,7 @@ from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
 
-ARCHITECTURES = ["gpt2", "gpt-neox"]
+ARCHITECTURES: list[Any] = ["gpt2", "gpt-neox"]
 
 
 def gradients(architecture: Any, recompute: Any, attention: Any) -> list[torch.Tensor]:
@@ -39,7 +39,7 @@ def test_each_architecture_computes_its_own_attention_again(attention):
     models = [
         build_model(ModelConfig(kind, 50, 32, 1, 2, recompute="core_attn", attention=attention))
         for kind in ("gpt2", "gpt-neox")
-    ]  # type: ignore[arg-type]
+    ]
     assert len({model.config._attn_implementation for model in models}) == 2
 
 
@@ -73,7 +73,13 @@ def test_the_model_starts_as_one_that_guesses(architecture):
 
 def test_both_start_alike():
     """Standard deviations by kind of weight: those that write into the residual stream are smaller by √(2·layers)."""
-    shape = {"vocab_size": 400, "hidden_size": 128, "num_layers": 8, "num_attention_heads": 2, "initializer_range": 0.1}
+    shape: dict[str, Any] = {
+        "vocab_size": 400,
+        "hidden_size": 128,
+        "num_layers": 8,
+        "num_attention_heads": 2,
+        "initializer_range": 0.1,
+    }
     torch.manual_seed(0)
     gpt2, neox = (build_model(ModelConfig(architecture, **shape)) for architecture in ARCHITECTURES)
     a, b = gpt2.transformer.h[-1], neox.gpt_neox.layers[-1]

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def allocated(work):
     return now, most, result
 
 
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {},
     "gpt-neox": {"architecture": "gpt-neox"},
     "parallel": {"architecture": "gpt-neox", "use_parallel_residual": True, "rotary_pct": 0.5},
