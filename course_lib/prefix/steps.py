@@ -1,12 +1,13 @@
 """Products of chapter 6: a base, and a prefix for each task of the profile.
 
-The base of a profile that trains its own reads chapter 4's tokens and data/chat.jsonl: short messages, so that it has seen emoji and line
-breaks. A frozen model can hardly be led to write tokens that it never saw.
+The base of a profile that trains its own reads the corpus of chapter 4 and data/chat.jsonl: short messages, so that it has seen emoji and
+line breaks, with a tokenizer that knows them. A frozen model can hardly be led to write tokens that it never saw.
 
 Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
 """
 
 import shutil
+import tempfile
 from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
@@ -15,26 +16,39 @@ from typing import Any
 
 from course_lib import config, paths
 from course_lib.errors import UsageError
+from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.steps import LINES
+from course_lib.parallel import default_workers
 from course_lib.prefix.config import PrefixConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.steps import TOKENIZER
+from course_lib.pretrain.steps import TEXTS
 from course_lib.step import Step
+from course_lib.subword.config import BpeConfig
 
 RUNS = "prefix/runs"  # a folder per run
-CHAT, BASE, MODEL = "prefix/chat", "prefix/base", "model"
+TOKENIZER, TOKENS, BASE, MODEL = "prefix/tokenizer", "prefix/tokens", "prefix/base", "model"
+CHAT = "chat.jsonl"
 FILE = "prefix.safetensors"  # in a task's product
 
 
 def steps() -> list[Step]:
-    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code, then after chat), and a product of its name for each task."""
+    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code, with tokenizer and tokens of its own), and a product of its name for each task."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
         base = [Step(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())]
     else:
-        settings, chat = config.load(PretrainConfig, recipe.base), paths.data("chat.jsonl")
+        settings, bpe = config.load(PretrainConfig, recipe.base), config.section("subword.bpe", BpeConfig)
+        texts = (*TEXTS, paths.data(CHAT))
         base = [
-            Step(CHAT, _chat, {}, (chat, TOKENIZER), ("pretrain/encode.py",)),
-            Step(BASE, partial(_base, settings), settings, ("pretrain/tokens", CHAT, TOKENIZER)),
+            Step(TOKENIZER, partial(_tokenizer, bpe), bpe, texts, ("japanese", "subword")),
+            Step(
+                TOKENS,
+                _tokens,
+                {"append_eod": True},
+                (TOKENIZER, *texts),
+                ("pretrain/encode.py", "pretrain/indexed.py"),
+            ),
+            Step(BASE, partial(_base, settings), settings, (TOKENS, TOKENIZER)),
         ]
     tasks = task_settings().values()
     return [*base, *(Step(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
@@ -75,11 +89,26 @@ def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     return fetch(checkpoint, folder / MODEL)
 
 
-def _chat(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.japanese.pipeline import segment_file
+    from course_lib.subword.bpe import train_bpe
+
+    *texts, chat = inputs
+    with tempfile.TemporaryDirectory() as place:
+        lines = Path(place) / LINES
+        segment_file(chat, lines, config.section("japanese.segment", SegmentConfig))
+        return train_bpe([*(text / LINES for text in texts), lines], folder, settings, show_progress=False)
+
+
+def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.pretrain.encode import tokenize
 
-    report = tokenize([inputs[0]], inputs[1], folder / "chat", append_eod=True)
-    return {"documents": report.documents, "tokens": report.tokens}
+    tokenizer, *texts, chat = inputs
+    counts = {}
+    for source in (*(text / LINES for text in texts), chat):
+        name = source.parent.name if source.name == LINES else source.stem
+        counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
+    return counts
 
 
 def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
