@@ -4,23 +4,17 @@ Its digest goes into every prefix file: a prefix works with the weights it was t
 """
 
 import hashlib
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.pretrain import weight_files
 from course_lib.pretrain.quiet import quiet
-from course_lib.pretrain.safe_load import safe_load
 
 FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def read_config(folder: Path) -> Any:
@@ -33,7 +27,7 @@ def read_config(folder: Path) -> Any:
     except Exception as error:  # the reader of a damaged file can end in any error
         raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
     if config.model_type not in FAMILIES:
-        raise CourseError(f"{folder}: a {config.model_type} model cannot take a prefix; allowed: {', '.join(FAMILIES)}")
+        raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(FAMILIES)}")
     return config
 
 
@@ -63,42 +57,14 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
 
 
 def digest(folder: Path) -> str:
-    """SHA-256, as hex, over all weights by name: name, number format, shape, bytes. One tensor at a time is in memory.
+    """SHA-256, as hex, over all weights by name: name, number format, shape, bytes. A few megabytes at a time are in memory.
 
     Independent of how the weights are cut into files. Raises CourseError for a folder without weights or with a damaged file.
     """
     total = hashlib.sha256()
-    readers = [_reader(path) for path in _weight_files(folder)]
-    sources = {name: read for names, read in readers for name in names}
-    for name in sorted(sources):
-        tensor = sources[name](name)
-        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        total.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    found = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]
+    for weight in sorted(found, key=lambda weight: weight.name):
+        total.update(f"{weight.name} {weight.dtype} {list(weight.shape)}\n".encode())
+        for chunk in weight.in_turn():
+            total.update(chunk.contiguous().view(torch.uint8).numpy().data)
     return total.hexdigest()
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that from_pretrained would read."""
-    found = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
-    if found is None:
-        raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
-    if found.suffix != ".json":
-        return [found]
-    try:
-        names = set(json.loads(found.read_text(encoding="utf8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CourseError(f"{found}: not an index of weight files") from error
-    return [folder / str(name) for name in sorted(names)]
-
-
-def _reader(path: Path) -> tuple[list[str], Callable[[str], Tensor]]:
-    """The names of a file's tensors, and how to get one."""
-    require_file(path)
-    if path.suffix == ".safetensors":
-        try:
-            file = safe_open(path, "pt")
-        except SafetensorError as error:
-            raise CourseError(f"{path}: not a safetensors file, or cut short") from error
-        return list(file.keys()), file.get_tensor  # type: ignore[no-untyped-call]
-    tensors = safe_load(path)
-    return [name for name, tensor in tensors.items() if isinstance(tensor, Tensor)], tensors.__getitem__

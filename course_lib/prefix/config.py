@@ -90,8 +90,9 @@ class PrefixConfig:
 
     task_name: str = setting(
         "task",
-        "name of the task in the prefix file and on the server: letters, digits, _ and -",
-        pattern=r"^[\w-]{1,64}$",
+        "name of the task in the prefix file and on the server: letters, digits, . _ + -, up to 100 bytes",
+        pattern=r"^\w[\w.+-]*$",
+        max_length=100,
     )
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)

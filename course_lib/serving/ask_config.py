@@ -10,8 +10,10 @@ from course_lib.serving.row import MAX_BEAMS
 class AskConfig:
     """How the server shall go on with a text; what FasterTransformer's tensors say."""
 
-    output_length: int = setting(32, "most to write [tokens]", ge=1)
-    top_k: int = setting(1, "draw among so many likeliest tokens; 1 = take the likeliest; 0 = all, with top_p", ge=0)
+    output_length: int = setting(32, "most to write [tokens]", ge=1, lt=1 << 31)
+    top_k: int = setting(
+        1, "draw among so many likeliest tokens; 1 = take the likeliest; 0 = all, with top_p", ge=0, lt=1 << 31
+    )
     top_p: float = setting(
         0.0, "draw among the likeliest tokens that make up this share of the top_k; 0 = all of them", ge=0, le=1
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.row import Word
@@ -54,7 +54,7 @@ class Client:
 
         Raises CourseError if tritonclient is not installed.
         """
-        self.url = (url or f"127.0.0.1:{PORTS[protocol]}").removeprefix(f"{protocol}://").removesuffix("/")
+        self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
         self.protocol, self.timeout = protocol, timeout
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
@@ -79,7 +79,10 @@ class Client:
         rows = len(tensors["input_ids"])
         inputs = []
         for name, values in tensors.items():
-            array: NDArray[Any] = np.asarray(values, DTYPES[dtypes[name]])
+            try:
+                array: NDArray[Any] = np.asarray(values, DTYPES[dtypes[name]])
+            except OverflowError as error:
+                raise UsageError(f"{name}: {values} is not allowed; allowed: what {dtypes[name]} holds") from error
             array = np.full((rows, 1), array) if array.ndim == 0 else array
             inputs.append(self._triton.InferInput(name, array.shape, dtypes[name]))
             inputs[-1].set_data_from_numpy(array)
@@ -109,6 +112,10 @@ class Client:
             raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
         except OSError as error:
             raise self._nobody() from error
+        except ValueError as error:  # of the HTTP parser: whoever answers there does not speak it
+            raise CourseError(
+                f"{self.url}: does not answer over {self.protocol}: {' '.join(str(error).split())[:200]}"
+            ) from error
 
     def _nobody(self) -> CourseError:
         return CourseError(f"{self.url}: no server answers over {self.protocol}; `course serve DIR` starts one")

@@ -52,7 +52,7 @@ class Engine:
 
     def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
         """(tensor, value, what is allowed) for each thing wrong with a row."""
-        if row.task is not None and row.task >= len(self.prefixes):
+        if row.task is not None and not 0 <= row.task < len(self.prefixes):
             there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
             yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
             return

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from threading import local
@@ -23,13 +24,14 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.pretrain import weight_files
 from course_lib.pretrain.tokenizer_files import NAMES, copy_tokenizer
+from course_lib.pretrain.weight_files import Weight
 from course_lib.progress import progress
-from course_lib.serving import ini, layout, parts, source, tasks
+from course_lib.serving import ini, layout, parts, tasks
 from course_lib.serving.layout import CONFIG, CONVERSION, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
 from course_lib.serving.origin import Corrections, Origin, describe
 from course_lib.serving.parts import TORCH, Piece
-from course_lib.serving.source import Weight
 from course_lib.serving.tasks import NamedPrefix
 
 CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
@@ -118,7 +120,7 @@ class _Writer:
 
     def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
         """Every file. Raises CourseError if the weights are not those of the configuration."""
-        files = source.files(model)
+        files = weight_files.files(model)
         names: set[str] = set()
         total = sum(len(spec.files(self.config.ranks)) * spec.size(self.config) for spec in layout.tensors(self.config))
         with progress(total, "B", "export") as bar, ThreadPoolExecutor(THREADS) as pool:
@@ -139,7 +141,7 @@ class _Writer:
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
         """The weights of a file that belong to the model; their short names are added to `names`."""
         found = []
-        for weight in source.weights(path):
+        for weight in weight_files.weights(path):
             name = parts.short(weight.name)
             if name is None or name == self.tied:
                 continue
@@ -164,13 +166,11 @@ class _Writer:
 
     def _through(self, weight: Weight, path: Path) -> int:
         """Writes a weight that is stored as it is: nothing but a chunk is in memory."""
-        count = prod(weight.shape)
-        whole, rest = divmod(count, CHUNK)
         with open(path, "wb") as file:
-            for chunk in weight.chunks([CHUNK] * whole + [rest] * (rest > 0)):
+            for chunk in weight.in_turn(CHUNK):
                 _write(file, self._cast(chunk, weight.name))
             _to_disk(file)
-        return count * self.dtype.itemsize
+        return prod(weight.shape) * self.dtype.itemsize
 
     def _rearranged(self, weight: Weight, piece: Piece) -> int:
         size = prod(weight.shape) * self.dtype.itemsize
@@ -237,4 +237,5 @@ class _Memory(local):
 
 
 def _zeros(name: str, piece: Piece, config: FtConfig) -> Weight:
-    return Weight(name, parts.shape(piece, config), lambda counts: (torch.zeros(count) for count in counts))
+    zeros = partial(map, torch.zeros)
+    return Weight(name, parts.shape(piece, config), torch.float32, zeros)

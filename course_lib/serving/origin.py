@@ -1,5 +1,6 @@
 """What the configuration of a Hugging Face model means to FasterTransformer: its config, what the format has no place for, what is refused."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from course_lib.prefix.base import read_config
 from course_lib.serving import layout
 from course_lib.serving.layout import Dtype, FtConfig
 
+MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0  # written into the engine's GPT-NeoX
 
@@ -39,8 +41,13 @@ def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, correctio
     """The model in a folder, for N ranks. Raises CourseError for what the format or the engine cannot hold."""
     hf = read_config(folder)
     start, end = _ids(folder, hf)
+    name = name or folder.resolve().name
+    if not MODEL_NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r}: not allowed in config.ini; allowed: one line of up to 150 characters without ;"
+        )
     common = {
-        "model_name": name or folder.resolve().name,
+        "model_name": name,
         "heads": hf.num_attention_heads,
         "head_size": hf.hidden_size // hf.num_attention_heads,
         "layers": hf.num_hidden_layers,

@@ -63,9 +63,13 @@ def ask(
     """Let a served model continue texts, with the prefix of a task or without."""
     settings = _settings(config, overrides, {"output_length": output_length, "seed": seed})
     number = _task(task, folder)
-    place = tokenizer or (folder / "tokenizer" if folder else None)
+    from course_lib.serving import layout
+
+    place = tokenizer or (layout.find(folder)[0].resolve().parent / layout.TOKENIZER if folder else None)
     if place is None:
         raise UsageError("--tokenizer: needed, or --folder DIR")
+    if not place.is_dir():
+        raise UsageError(f"--tokenizer: {place}: no such folder")
     from course_lib.pretrain import text_codec
     from course_lib.serving import client
 

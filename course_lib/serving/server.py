@@ -131,9 +131,11 @@ def running(
             _wait(server, timeout)
             yield server
         finally:
-            _stop(process)
-            for left in SHARED.glob(f"{shared}*"):
-                left.unlink(missing_ok=True)
+            try:
+                _stop(process)
+            finally:
+                for left in SHARED.glob(f"{shared}*"):
+                    left.unlink(missing_ok=True)
 
 
 def serve(
@@ -248,10 +250,12 @@ def _wait(server: Server, timeout: float) -> None:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ends the server and all it started: asked first, then killed."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE + 5)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE + 5)
+    finally:  # also when another Ctrl-C cuts the wait short
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -8,6 +8,7 @@ all that have arrived meanwhile as one batch of the engine.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -99,7 +100,10 @@ class TritonPythonModel:
                         _fail(one.sender, error)
             else:
                 for one, tensors in zip(batch, answers, strict=True):
-                    one.answer(tensors)
+                    try:
+                        one.answer(tensors)
+                    except Exception as error:  # such as no room in shared memory: the others still get theirs
+                        _fail(one.sender, error)
 
     def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
         """The output tensors of each request."""
@@ -116,5 +120,7 @@ def _send(sender: Any, response: Any) -> None:
 
 
 def _fail(sender: Any, error: Exception) -> None:
+    """Answers with the error; whatever happens, the thread that answers goes on."""
     said = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
-    _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(said)))
+    with suppress(Exception):
+        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(said)))

@@ -12,7 +12,8 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.prefix.base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
-from course_lib.serving import layout, source
+from course_lib.pretrain import weight_files
+from course_lib.serving import layout
 from course_lib.serving.export import export
 from course_lib.serving.inspect import inspect
 from course_lib.serving.origin import Corrections
@@ -260,8 +261,8 @@ def test_damaged_files_of_weights(tmp_path: Path, sources, content: bytes | None
 def test_an_earlier_export_stays_until_the_next_is_whole(tmp_path: Path, sources, monkeypatch: pytest.MonkeyPatch):
     export(sources["sequential"], tmp_path / "ft", 2)
     before = {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()}
-    real = source.weights
-    monkeypatch.setattr(source, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else [])
+    real = weight_files.weights
+    monkeypatch.setattr(weight_files, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else [])
     with pytest.raises(OSError, match="disk"):
         export(sources["sequential"], tmp_path / "ft", 2)
     assert {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()} == before
@@ -273,6 +274,12 @@ def test_an_earlier_export_stays_until_the_next_is_whole(tmp_path: Path, sources
 def test_names_of_tasks_that_cannot_be_files(tmp_path: Path, sources, name: str):
     with pytest.raises(UsageError, match="cannot be part of a file's name"):
         export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix(name, models.prefixes()["smile"])])
+
+
+@pytest.mark.parametrize("name", ["a\nb", "; a", "a ; b", " a", "a "])
+def test_names_of_models_that_config_ini_cannot_hold(tmp_path: Path, sources, name: str):
+    with pytest.raises(UsageError, match="--name"):
+        export(sources["gpt2"], tmp_path / "ft", name=name)
 
 
 def test_tasks_collide_or_do_not_fit(tmp_path: Path, sources):

@@ -6,6 +6,7 @@ Safetensors are read, not mapped: what was read of a mapped file counts as memor
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from course_lib.files import require_file
 from course_lib.pretrain.safe_load import safe_load
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+CHUNK = 1 << 22  # numbers
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -28,7 +30,13 @@ class Weight:
 
     name: str
     shape: tuple[int, ...]
+    dtype: torch.dtype
     chunks: Callable[[Sequence[int]], Iterator[Tensor]]
+
+    def in_turn(self, most: int = CHUNK) -> Iterator[Tensor]:
+        """All its numbers, at most so many at a time."""
+        whole, rest = divmod(prod(self.shape), most)
+        return self.chunks([most] * whole + [rest] * (rest > 0))
 
 
 def files(folder: Path) -> list[Path]:
@@ -62,7 +70,9 @@ def weights(path: Path) -> list[Weight]:
 
 
 def _given(name: str, tensor: Tensor) -> Weight:
-    return Weight(name, tuple(tensor.shape), lambda counts: iter(torch.split(tensor.flatten(), list(counts))))
+    return Weight(
+        name, tuple(tensor.shape), tensor.dtype, lambda counts: iter(torch.split(tensor.flatten(), list(counts)))
+    )
 
 
 def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
@@ -80,4 +90,4 @@ def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight
                     raise CourseError(f"{path}: cut short at {name}")
                 yield torch.from_numpy(place).view(dtype)
 
-    return Weight(name, tuple(entry["shape"]), chunks)
+    return Weight(name, tuple(entry["shape"]), dtype, chunks)
