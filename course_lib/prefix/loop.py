@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import config
+from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
@@ -45,7 +46,11 @@ class Case:
 
 
 def train(settings: PrefixConfig) -> Result:
-    """Trains on one device, the GPU if there is one and launch.device allows it. Raises UsageError and CourseError as a run does."""
+    """Trains on one device, the GPU if there is one and launch.device allows it. Raises UsageError and CourseError as a run does, and for fp16."""
+    if settings.precision.dtype == "fp16":
+        raise UsageError(
+            "precision.dtype: fp16 is not allowed here: it needs DeepSpeed's loss scale; allowed: bf16, fp32"
+        )
     task = PrefixTask(settings)
     task.check()
     batch = settings.batch.resolve(1)

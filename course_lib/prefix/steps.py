@@ -75,6 +75,10 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
     """The settings, with the course's own samples of this name where no file is named. Raises UsageError if there are none."""
     if settings.data.input:
         return settings
+    if not (paths.data(CHAT).parent / f"tasks/{settings.task_name}.jsonl").is_file():
+        raise UsageError(
+            f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; allowed: a file"
+        )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
 
 

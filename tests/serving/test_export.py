@@ -262,7 +262,9 @@ def test_an_earlier_export_stays_until_the_next_is_whole(tmp_path: Path, sources
     export(sources["sequential"], tmp_path / "ft", 2)
     before = {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()}
     real = weight_files.weights
-    monkeypatch.setattr(weight_files, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else [])
+    monkeypatch.setattr(
+        weight_files, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else []
+    )
     with pytest.raises(OSError, match="disk"):
         export(sources["sequential"], tmp_path / "ft", 2)
     assert {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()} == before
