@@ -36,6 +36,13 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
     return config.load(cls, file, overrides or ())
 
 
+def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **said: Any) -> Settings:
+    """The settings of a verb without a section: those in -c FILE, else the defaults; then every --set; then the options that were given."""
+    found = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
+    named = {key: value for key, value in said.items() if value is not None}
+    return config.build(cls, config.to_dict(found) | named) if named else found
+
+
 def epilog(*classes: type[Any]) -> str:
     """The settings of a verb with type, default and unit, for the end of its --help."""
     lines = ["Settings (in the YAML of -c, or by --set):"]

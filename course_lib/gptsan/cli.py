@@ -1,8 +1,8 @@
 """Verbs of chapter 5: `course gptsan …`."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -176,8 +176,9 @@ def generate(
     """Let a GPTSAN write, steered by its spout."""
     from course_lib.gptsan.generate import Generator
 
-    given = {"spout": spout, "top_k": top_k, "num_generate": num_generate, "seed": seed}
-    settings = _settings(GenerateConfig, config, overrides, given)
+    settings = options.given(
+        GenerateConfig, config, overrides, spout=spout, top_k=top_k, num_generate=num_generate, seed=seed
+    )
     for text in Generator.open(model).continue_text(context, settings, prefix):
         print(text)
 
@@ -194,15 +195,8 @@ def fill(
     from course_lib.gptsan.fill import fill as fill_masks
     from course_lib.gptsan.generate import Generator
 
-    settings = _settings(FillConfig, config, overrides, {"spout": spout, "seed": seed})
+    settings = options.given(FillConfig, config, overrides, spout=spout, seed=seed)
     filled = fill_masks(Generator.open(model), text, settings)
     print(filled.text)
     for number, choices in enumerate(filled.masks, 1):
         print(f"  {number}: " + ", ".join(f"{choice.piece} {choice.probability:.3f}" for choice in choices))
-
-
-def _settings(cls: type[Any], file: Path | None, overrides: list[str] | None, given: dict[str, Any]) -> Any:
-    """The settings of a file (else the defaults), then every --set, then the options."""
-    settings = configuration.load(cls, file, overrides or ()) if file else configuration.build(cls, {}, overrides or ())
-    said = {key: value for key, value in given.items() if value is not None}
-    return configuration.build(cls, asdict(settings) | said)

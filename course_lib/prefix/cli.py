@@ -86,11 +86,7 @@ def generate(
     from course_lib.prefix.files import read
     from course_lib.prefix.generate import side_by_side
 
-    settings = (
-        configuration.load(GenerateConfig, config, overrides or ())
-        if config
-        else configuration.build(GenerateConfig, {}, overrides or ())
-    )
+    settings = options.given(GenerateConfig, config, overrides)
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
     for row in rows:
         for found in row.texts:

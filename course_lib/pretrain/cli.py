@@ -182,11 +182,7 @@ def generate(
     """Let a model continue a text: normalization, segmentation and their inverse happen inside."""
     from course_lib.pretrain import generate as generator
 
-    settings = (
-        configuration.load(GenerateConfig, config, overrides or ())
-        if config
-        else configuration.build(GenerateConfig, {}, overrides or ())
-    )
+    settings = options.given(GenerateConfig, config, overrides)
     text = _standard_input() if prompt == "-" else prompt
     for found in generator.generate(model, text, settings):
         print(found)

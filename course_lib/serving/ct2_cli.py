@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import CourseError
 from course_lib.pretrain.generation import GenerateConfig
@@ -46,11 +45,7 @@ def generate(
     _require_installed()
     from course_lib.serving.ct2_generate import Ct2Generator
 
-    settings = (
-        configuration.load(GenerateConfig, config, overrides or ())
-        if config
-        else configuration.build(GenerateConfig, {}, overrides or ())
-    )
+    settings = options.given(GenerateConfig, config, overrides)
     for texts in Ct2Generator(folder, threads).generate(prompts, settings):
         for found in texts:
             print(found.text)

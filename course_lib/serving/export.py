@@ -29,7 +29,7 @@ from course_lib.pretrain.tokenizer_files import NAMES, copy_tokenizer
 from course_lib.pretrain.weight_files import Weight
 from course_lib.progress import progress
 from course_lib.serving import ini, layout, parts, tasks
-from course_lib.serving.layout import CONFIG, CONVERSION, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
+from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
 from course_lib.serving.origin import Corrections, Origin, describe
 from course_lib.serving.parts import TORCH, Piece
 from course_lib.serving.tasks import NamedPrefix
@@ -37,7 +37,6 @@ from course_lib.serving.tasks import NamedPrefix
 CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
 PIECE = 1 << 16  # bytes written at a time: for more, Linux looks for large stretches of free memory, often far slower
 THREADS = 2  # one writes while the other reads and transposes
-DIVIDED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class _Writer:
         specs = [self.pieces[weight.name].spec]
         if weight.name == "embed_in.weight" and self.tied:
             specs.append(self.pieces[self.tied].spec)
-        if parts.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(DIVIDED):
+        if parts.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(SUMMED):
             return sum(self._through(weight, self.folder / f"{spec.files(1)[0]}") for spec in specs)
         return self._rearranged(weight, self.pieces[weight.name])
 
@@ -182,7 +181,7 @@ class _Writer:
                 slot.t().copy_(rows.t().contiguous())
             else:
                 slot.copy_(rows)
-        if weight.name.endswith(DIVIDED):
+        if weight.name.endswith(SUMMED):
             whole /= self.origin.biases_divided_by
             self.biases[weight.name] = whole.clone()
         self._files(piece.spec, whole)
@@ -206,7 +205,7 @@ class _Writer:
     def _sums(self) -> None:
         """What the engine reads with parallel residual, as stored: the sum of the two biases."""
         for layer in range(self.config.layers if self.config.parallel_residual else 0):
-            attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in DIVIDED)
+            attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in SUMMED)
             self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
 
 

@@ -16,11 +16,10 @@ from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.progress import progress
 from course_lib.serving import ini, layout
-from course_lib.serving.layout import BYTES, CONFIG, CONVERSION, FtConfig, TensorSpec
+from course_lib.serving.layout import BYTES, CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.parts import TORCH
 from course_lib.serving.reader import read_conversion
 
-SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
 LAYER = re.compile(r"model\.layers\.\d+\.")
 
 

@@ -17,6 +17,7 @@ Family = Literal["gptneox", "gpt"]  # the section of config.ini
 Dtype = Literal["fp32", "fp16", "bf16"]
 BYTES: dict[Dtype, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
+SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
 

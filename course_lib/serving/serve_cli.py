@@ -1,12 +1,10 @@
 """Verbs of chapter 7: `course serve` and `course ask`."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.serving.ask_config import AskConfig
@@ -61,7 +59,7 @@ def ask(
     overrides: options.Set = None,
 ) -> None:  # fmt: skip
     """Let a served model continue texts, with the prefix of a task or without."""
-    settings = _settings(config, overrides, {"output_length": output_length, "seed": seed})
+    settings = options.given(AskConfig, config, overrides, output_length=output_length, seed=seed)
     number = _task(task, folder)
     from course_lib.serving import layout
 
@@ -76,17 +74,6 @@ def ask(
     for reply in client.ask(client.Client(url, protocol), text_codec.load(place), prompts, settings, number):
         for continuation in reply.continuations:
             print(reply.prompt + continuation)
-
-
-def _settings(file: Path | None, overrides: list[str] | None, given: dict[str, Any]) -> AskConfig:
-    """The settings of a file (else the defaults), then every --set, then the options."""
-    found = (
-        configuration.load(AskConfig, file, overrides or ())
-        if file
-        else configuration.build(AskConfig, {}, overrides or ())
-    )
-    said = {key: value for key, value in given.items() if value is not None}
-    return configuration.build(AskConfig, asdict(found) | said)
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:
