@@ -22,8 +22,8 @@ from course_lib.gptsan.trainer import cross_entropy
 from course_lib.pretrain import planner
 from course_lib.pretrain.memory import sizes
 
+from tests.allocations import allocated
 from tests.pretrain import ranks
-from tests.pretrain.test_planner import allocated
 
 SMALL = {
     "vocab_size": 1500, "max_position_embeddings": 129, "d_model": 64, "d_ff": 512, "d_ext": 256, "d_spout": 16, "num_switch_layers": 2,

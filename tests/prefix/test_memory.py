@@ -20,8 +20,8 @@ from course_lib.pretrain.memory import sizes
 from course_lib.pretrain.model import model_config
 from transformers import AutoModelForCausalLM
 
+from tests.allocations import allocated
 from tests.prefix import bases
-from tests.pretrain.test_planner import allocated
 
 ROWS, LENGTH, PREFIX, VOCABULARY = 4, 128, 16, 1500
 ARCHITECTURES = ("gpt2", "gpt-neox")

@@ -15,8 +15,8 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.memory import GB, tensors
 from course_lib.pretrain.model import build_model
-from torch.profiler import ProfilerActivity, profile
 
+from tests.allocations import allocated
 from tests.pretrain import ranks
 
 RECOMPUTE = planner.recompute_choices(PretrainConfig())
@@ -117,20 +117,6 @@ def test_states_are_those_of_deepspeed_to_the_byte(measured):
         planned = planner.plan(settings, 2).parts
         for part in ("weights", "gradients", "optimizer"):
             assert planned[part] == max(first[-1][part], second[-1][part]), (architecture, stage, dtype, part)
-
-
-def allocated(work):
-    """(bytes more than before, the most in between) of a call, by PyTorch's own record."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        result = work()
-    events = sorted(
-        (e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
-    )
-    now = most = 0
-    for event in events:
-        now += event.nbytes()
-        most = max(most, now)
-    return now, most, result
 
 
 MODELS: dict[str, dict[str, Any]] = {
