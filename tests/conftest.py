@@ -1,4 +1,4 @@
-"""Shared by all tests: a workspace of their own, and no profile from outside."""
+"""Shared by all tests: a workspace of their own, no profile from outside, and what pytest-xdist may run side by side."""
 
 import signal
 from pathlib import Path
@@ -8,6 +8,28 @@ import pytest
 # A shell's background jobs ignore Ctrl-C, and so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+NOTEBOOKS = "tests/notebooks/test_nbval.py"
+
+# Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
+SLOW = (
+    NOTEBOOKS,
+    "tests/pretrain/test_training.py",
+    "tests/gptsan/test_training.py",
+    "tests/prefix/test_training.py",
+    "tests/serving/",
+    "tests/bench/",
+    "tests/gptsan/",
+    "tests/prefix/",
+    "tests/pretrain/",
+    "tests/exercises/",
+    "tests/corpus/test_download.py",
+    "tests/japanese/test_jumanpp.py",
+    "tests/test_cli.py",
+    "tests/test_parallel.py",
+    "tests/test_verbs.py",
+    "tests/test_workspace.py",
+)
+
 
 @pytest.fixture(autouse=True)
 def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -15,3 +37,22 @@ def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("COURSE_WORKSPACE", str(place))
     monkeypatch.delenv("COURSE_PROFILE", raising=False)
     return place
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps the tests of a file on one worker, since they share its fixtures, while each notebook may go to any worker.
+
+    Slow files come first, so that no worker is left with one at the end.
+    """
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(item.nodeid if file == NOTEBOOKS else file))
+        if _rank(item) < len(SLOW):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    """The place of a test's file in SLOW; len(SLOW) for a quick file."""
+    return next((number for number, start in enumerate(SLOW) if item.nodeid.startswith(start)), len(SLOW))
