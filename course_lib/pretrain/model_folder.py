@@ -24,7 +24,9 @@ SIZES = (
     "vocab_size", "hidden_size", "n_embd", *LAYERS, "num_attention_heads", "n_head", "max_position_embeddings", "n_positions",
     "intermediate_size", "n_inner",
 )  # fmt: skip
-MOST_LAYERS = 1000  # more is a slip of the pen: transformers would build them one by one
+MOST_LAYERS = (
+    1024  # as our own settings allow; more is a typing error, and transformers would build the layers one by one
+)
 
 
 def check_settings(folder: Path) -> None:

@@ -75,7 +75,10 @@ def require_float(path: Path, weight: Weight) -> None:
 def weights(path: Path) -> list[Weight]:
     """The tensors of one file, leftover constants too. Raises CourseError for a damaged file."""
     if require_file(path).suffix != ".safetensors":
-        tensors = safe_load(path)
+        try:
+            tensors = safe_load(path)
+        except CourseError as error:
+            raise CourseError(f"{error}; {INSTEAD}") from error
         return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
     try:
         with safe_open(path, "pt"):  # checks the header: every offset within the file, no gaps
