@@ -236,7 +236,7 @@ def test_other_models_and_uneven_heads_are_refused(tmp_path: Path, sources):
         ),
         (lambda weights: weights.update(extra=torch.ones(2)), "extra is no weight"),
         (lambda weights: weights.update({"embed_out.weight": torch.ones(40, 16)}), r"shape \(40, 16\)"),
-        (lambda weights: weights.update({"embed_out.weight": torch.ones(43, 16, dtype=torch.int8)}), "stored as I8"),
+        (lambda weights: weights.update({"embed_out.weight": torch.ones(43, 16, dtype=torch.int8)}), "stored as int8"),
         (lambda weights: weights["embed_out.weight"].mul_(1e6), "too large for fp16"),
     ],
 )
