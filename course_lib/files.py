@@ -53,7 +53,8 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, brackets without end
         raise CourseError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise CourseError(f"{path}: holds a {type(content).__name__}, expected a JSON object")
+        said = json.dumps(content, ensure_ascii=False)[:40]
+        raise CourseError(f"{path}: holds {said}, expected a JSON object")
     return content
 
 

@@ -24,6 +24,10 @@ def read_config(folder: Path) -> Any:
         raise CourseError(
             f"{folder}: {config.num_attention_heads} heads do not divide the hidden size {config.hidden_size} of its config.json"
         )
+    rope = getattr(config, "rope_parameters", None) or {}
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if not isinstance(number := rope.get(key, 1.0), int | float):
+            raise CourseError(f"{folder / 'config.json'}: rope_parameters.{key} = {number!r}; allowed: a number")
     return config
 
 

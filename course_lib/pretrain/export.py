@@ -200,8 +200,11 @@ def _use_older_names(shape: Shape) -> None:
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
     """The model on the CPU. Raises CourseError if weights and shape differ."""
-    with torch.device("meta"):
-        model: CausalModel = AutoModelForCausalLM.from_config(shape)
+    try:
+        with torch.device("meta"):
+            model: CausalModel = AutoModelForCausalLM.from_config(shape)
+    except Exception as error:  # sizes that do not go together
+        raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():

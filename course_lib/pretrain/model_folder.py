@@ -31,7 +31,8 @@ MOST_LAYERS = (
 
 def check_settings(folder: Path) -> None:
     """Raises CourseError for a settings file of transformers that is no JSON object, and for sizes that cannot be."""
-    check_sizes(folder / CONFIG, read_json(folder / CONFIG))
+    if (folder / CONFIG).is_file():
+        check_sizes(folder / CONFIG, read_json(folder / CONFIG))
     for name in SETTINGS:
         if (folder / name).is_file():
             read_json(folder / name)
@@ -92,6 +93,9 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 def reading_weights(folder: Path) -> Iterator[None]:
     """While open, transformers reads a folder's weights in silence. What it raises becomes one CourseError, which says what to do."""
     files = weight_files.files(folder)
+    # transformers passes over one that is no JSON, and so over the token that ends a text.
+    if (folder / SETTINGS[0]).is_file():
+        read_json(folder / SETTINGS[0])
     try:
         with quiet():
             yield
@@ -116,9 +120,7 @@ def require_whole(folder: Path, found: dict[str, Any]) -> None:
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a model or tokenizer folder. Raises CourseError if it holds none: transformers would make an empty one."""
     require_tokenizer(folder)
-    for name in SETTINGS:
-        if (folder / name).is_file():
-            read_json(folder / name)
+    check_settings(folder)
     try:
         with quiet():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -214,7 +214,7 @@ def test_an_index_that_names_no_file_or_one_elsewhere(gpt2: Path, capsys: pytest
     (gpt2 / "model.safetensors").rename(gpt2.parent / "outside.safetensors")
     index = gpt2 / "model.safetensors.index.json"
     for content, message in (
-        ("[]", "holds a list, expected a JSON object"),
+        ("[]", r"holds \[\], expected a JSON object"),
         ('{"weight_map": {}}', "`weight_map` names none"),
         ('{"weight_map": {"a": 3}}', "`weight_map` names none"),
         ('{"weight_map": {"a": "../outside.safetensors"}}', "model/outside.safetensors: no such file"),
