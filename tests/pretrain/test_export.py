@@ -18,7 +18,7 @@ from course_lib.pretrain.config import ModelConfig, PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.generate import Generator
 from course_lib.pretrain.memory import parameters
-from course_lib.pretrain.model import build_model
+from course_lib.pretrain.model import build_model, model_config
 from course_lib.pretrain.weights import read_weights
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
@@ -396,7 +396,8 @@ def test_a_configuration_that_cannot_be_is_one_line(
     made: Path, words: Path, shape: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(json.loads(shape.read_text()) | changes))
+    known = model_config(config.load(PretrainConfig, shape).model).to_dict()
+    other.write_text(json.dumps(known | changes))
     with pytest.raises(CourseError, match=message) as caught:
         export(made / "fp32-1", tmp_path / "model", config=other, tokenizer=words)
     assert "\n" not in str(caught.value)

@@ -141,4 +141,4 @@ def test_malformed_settings_are_not_uploaded(folder: Path, online: Hub, name: st
     (folder / name).write_text("[1]")
     with pytest.raises(CourseError, match=rf"{name}: holds \[1\], expected a JSON object"):
         push(folder, "owner/name")
-    assert online.requests == []
+    assert online.calls == []
