@@ -7,6 +7,7 @@ the earlier product as it was. This module knows nothing of manifests: that is w
 import bz2
 import gzip
 import hashlib
+import json
 import lzma
 import os
 import shutil
@@ -43,6 +44,18 @@ def open_binary(path: Path) -> BinaryIO:
     """Opens a file for reading bytes, decompressing .bz2, .xz and .gz on the way."""
     require_file(path)
     return cast(BinaryIO, OPENERS.get(path.suffix, open)(path, "rb"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises CourseError naming the file for anything else."""
+    try:
+        content = json.loads(require_file(path).read_text(encoding="utf8"))
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, brackets without end
+        raise CourseError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(content, dict):
+        said = json.dumps(content, ensure_ascii=False)[:40]
+        raise CourseError(f"{path}: holds {said}, expected a JSON object")
+    return content
 
 
 def sha256(path: Path) -> str:

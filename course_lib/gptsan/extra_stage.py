@@ -12,7 +12,7 @@ who wants otherwise shortens the list.
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GptsanConfig, ShapeConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
@@ -117,6 +117,11 @@ def read_config(source: Path) -> GPTSanConfig:
         raise CourseError(
             f"{path}: no GPTSAN: model_type {content.get('model_type')!r}, expected {GPTSanConfig.model_type!r}"
         )
+    sizes = [name for name, default in asdict(ShapeConfig()).items() if isinstance(default, int)]
+    try:
+        build(ShapeConfig, {name: content[name] for name in sizes if name in content}, where=str(path))
+    except UsageError as error:  # what would be a wrong setting of ours is bad data here
+        raise CourseError(str(error)) from error
     try:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
     except Exception as error:  # transformers raises what its validators do

@@ -23,7 +23,7 @@ from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
-from course_lib.pretrain.quiet import quiet
+from course_lib.pretrain.model_folder import reading_weights
 from course_lib.progress import progress
 
 
@@ -64,18 +64,15 @@ class Generator:
             raise CourseError(
                 f"{folder}: the tokenizer has {len(tokenizer.swe)} entries, the model {shape.vocab_size} rows: they do not belong together"
             )
-        try:
-            with quiet():
-                model, report = GPTSanForCausalLM.from_pretrained(
-                    folder,
-                    config=shape,
-                    dtype=dtype,
-                    local_files_only=True,
-                    output_loading_info=True,
-                    ignore_mismatched_sizes=True,
-                )
-        except Exception as error:  # a damaged folder can end in any error of the readers of its files
-            raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
+        with reading_weights(folder):
+            model, report = GPTSanForCausalLM.from_pretrained(
+                folder,
+                config=shape,
+                dtype=dtype,
+                local_files_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
         if wrong := sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}):
             raise CourseError(
                 f"{folder}: {len(wrong)} weights are missing or of another shape, the first is {wrong[0]}"

@@ -5,13 +5,12 @@ logits are formulas: tests/gptsan/test_memory.py holds both against PyTorch. A l
 the safe side: all tokens find room at an expert, and all positions learn.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.files import read_json
 from course_lib.gptsan.config import GptsanConfig, ShapeConfig
 from course_lib.pretrain.memory import BYTES, Sizes, sizes
 
@@ -27,12 +26,9 @@ def shape_of(settings: GptsanConfig) -> ShapeConfig:
     folder = settings.model.checkpoint
     if folder is None:
         return settings.model.shape
-    path = require_file(folder / "config.json")
-    try:
-        content = json.loads(path.read_text(encoding="utf8"))
-    except ValueError as error:
-        raise CourseError(f"{path}: not readable as JSON: {error}") from None
-    if not isinstance(content, dict) or content.get("model_type") != MODEL_TYPE:
+    path = folder / "config.json"
+    content = read_json(path)
+    if content.get("model_type") != MODEL_TYPE:
         raise CourseError(f"{path}: no GPTSAN: its model_type is not {MODEL_TYPE}")
     known = {name: content[name] for name in asdict(ShapeConfig()) if name in content}
     return config.build(ShapeConfig, known, where=str(path))

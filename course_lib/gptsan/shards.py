@@ -13,12 +13,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from course_lib.errors import CourseError
+from course_lib.files import read_json
 from course_lib.pretrain.safe_load import safe_load
+from course_lib.pretrain.weight_files import files as weight_files
 
-NAMES = (
-    "model.safetensors",
-    "pytorch_model.bin",
-)  # in this order; each also in several files, with an index beside them
+__all__ = ["read_json", "read_tensors", "weight_files", "write_json", "write_tensors"]
+NAME = "model.safetensors"  # also in several files, with an index beside them
 SHARD = 2_000_000_000  # bytes of weights in one file, which is also what writing holds in memory
 
 
@@ -32,19 +32,6 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
             raise CourseError(f"{path}: not readable, or cut short: {error}") from error
         tensors |= {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
     return tensors
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights. Raises CourseError if there are none."""
-    for name in NAMES:
-        index = folder / f"{name}.index.json"
-        if index.is_file():
-            places = read_json(index).get("weight_map")
-            files = set(map(str, places.values())) if isinstance(places, dict) else set()
-            return [folder / Path(file).name for file in sorted(files)]
-        if (folder / name).is_file():
-            return [folder / name]
-    raise CourseError(f"{folder}: no weights: neither {' nor '.join(NAMES)}, whole or in parts")
 
 
 def write_tensors(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> int:
@@ -68,26 +55,15 @@ def write_tensors(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> 
         held, size, numbers = held + value.nbytes, size + value.nbytes, numbers + value.numel()
     flush()
     if len(parts) == 1:
-        (folder / "1.part").rename(folder / NAMES[0])
+        (folder / "1.part").rename(folder / NAME)
         return numbers
     weight_map: dict[str, str] = {}
     for number, names in enumerate(parts, start=1):
         file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
         (folder / f"{number}.part").rename(folder / file)
         weight_map |= dict.fromkeys(names, file)
-    write_json(folder / f"{NAMES[0]}.index.json", {"metadata": {"total_size": size}, "weight_map": weight_map})
+    write_json(folder / f"{NAME}.index.json", {"metadata": {"total_size": size}, "weight_map": weight_map})
     return numbers
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises CourseError for anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CourseError(f"{path}: holds a {type(content).__name__}, expected an object")
-    return content
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -153,14 +153,16 @@ class Gptsan(Task):
 
         from course_lib.gptsan.freeze import freeze, frozen_names
         from course_lib.gptsan.model import GPTSanForCausalLM
+        from course_lib.pretrain.model_folder import reading_weights
 
         settings, shape = self.settings, self.shape()
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
         shape._attn_implementation = settings.model.attention
         if settings.model.checkpoint:
-            model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(
-                settings.model.checkpoint, config=shape, dtype=dtype
-            )
+            with reading_weights(settings.model.checkpoint):
+                model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(
+                    settings.model.checkpoint, config=shape, dtype=dtype
+                )
         else:
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)  # which stage 3 shards
         freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))

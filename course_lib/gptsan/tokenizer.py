@@ -3,7 +3,6 @@
 The algorithm is swe.py's, which encodes a corpus without this module or transformers.
 """
 
-import json
 import shutil
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,7 +12,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizer
 
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.files import read_json, require_file
 from course_lib.gptsan import swe
 from course_lib.gptsan.configuration import GPTSanConfig
 
@@ -140,13 +139,13 @@ def load_tokenizer(folder: Path) -> GPTSanTokenizer:
         require_file(folder / name)
     config = folder / "tokenizer_config.json"
     if config.exists():
-        try:
-            content = json.loads(require_file(config).read_text(encoding="utf8"))
-        except ValueError as error:  # not JSON, not UTF-8
-            raise CourseError(f"{config}: not readable as JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise CourseError(f"{config}: expected a JSON object")
-    tokenizer: GPTSanTokenizer = GPTSanTokenizer.from_pretrained(folder, local_files_only=True)
+        read_json(config)
+    try:
+        tokenizer: GPTSanTokenizer = GPTSanTokenizer.from_pretrained(folder, local_files_only=True)
+    except CourseError:
+        raise
+    except Exception as error:  # a value of another type in tokenizer_config.json can end in any error
+        raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
     return tokenizer
 
 

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from course_lib.errors import CourseError
-from course_lib.pretrain import weight_files
-from course_lib.pretrain.quiet import quiet
+from course_lib.pretrain import model_folder, weight_files
 
 FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 
 def read_config(folder: Path) -> Any:
     """The configuration of a GPT-2 or GPT-NeoX folder. Raises CourseError for anything else."""
-    if not (folder / "config.json").is_file():
-        raise CourseError(f"{folder}: not a model folder, it has no config.json (`course export` writes one)")
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # the reader of a damaged file can end in any error
-        raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
+    config = model_folder.read_config(folder)
     if config.model_type not in FAMILIES:
         raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(FAMILIES)}")
+    if config.hidden_size % config.num_attention_heads:
+        raise CourseError(
+            f"{folder}: {config.num_attention_heads} heads do not divide the hidden size {config.hidden_size} of its config.json"
+        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if not isinstance(number := rope.get(key, 1.0), int | float):
+            raise CourseError(f"{folder / 'config.json'}: rope_parameters.{key} = {number!r}; allowed: a number")
     return config
 
 
@@ -36,24 +36,8 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
 
     Raises CourseError for another family, an unreadable folder and one that lacks weights.
     """
-    config = read_config(folder)
-    try:
-        with quiet():
-            model, found = AutoModelForCausalLM.from_pretrained(
-                folder,
-                config=config,
-                dtype=dtype,
-                attn_implementation=attention,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # as above
-        raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
-    if missing := sorted(found["missing_keys"]):
-        raise CourseError(
-            f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more: {FAMILIES[config.model_type]} needs them"
-        )
-    return model.requires_grad_(False).eval()
+    read_config(folder)
+    return model_folder.load_model(folder, dtype, attention).requires_grad_(False)
 
 
 def digest(folder: Path) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
+from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 
@@ -125,7 +126,10 @@ def report(
     from course_lib.prefix import report as reporter
     from course_lib.prefix.base import read_config
     from course_lib.prefix.cache import Shape
+    from course_lib.prefix.files import is_prefix
 
+    if is_prefix(model):
+        raise UsageError(f"MODEL: {model} is a prefix; allowed: the folder of its base, with --length for the prefix")
     shape = Shape.of(read_config(model))
     base = reporter.base_parameters(model)
     print(reporter.count(shape, base, length, input_dim, hidden_dim, not embedding).summary())

@@ -70,6 +70,14 @@ def read(path: Path) -> Prefix:
     return _read_course(path) if safetensors else _read_rinna(path)
 
 
+def is_prefix(path: Path) -> bool:
+    """Whether a file or folder holds a prefix of any form."""
+    try:
+        return path.exists() and len(read(path)) > 0
+    except CourseError:
+        return False
+
+
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
     """Writes a prefix, whole or not at all. `base_folder` is the model it belongs to: it must fit, and fills in what is not known.
 

@@ -5,14 +5,12 @@ and logits are formulas: tests/prefix/test_memory.py holds both against PyTorch.
 frozen base keeps activations too; but no block keeps what only the gradients of its own weights would need.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.files import read_json
 from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.pretrain.config import ModelConfig as Shape
 from course_lib.pretrain.config import PretrainConfig
@@ -40,13 +38,10 @@ def shape_of(settings: PrefixConfig) -> Shape:
     folder = settings.model.base
     if folder is None:
         return config.load(PretrainConfig, settings.model.shape).model
-    path = require_file(folder / "config.json")
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf8"))
-    except ValueError as error:
-        raise CourseError(f"{path}: not readable as JSON: {error}") from None
-    family = content.get("model_type") if isinstance(content, dict) else None
-    if family not in FAMILIES:
+    path = folder / "config.json"
+    content = read_json(path)
+    family = content.get("model_type")
+    if not isinstance(family, str) or family not in FAMILIES:
         raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(FAMILIES)}")
     architecture, names = FAMILIES[family]
     known = {ours: content[name] for name, ours in names.items() if content.get(name) is not None}

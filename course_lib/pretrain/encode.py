@@ -4,7 +4,6 @@ Segmented text repeats its words, so the ids of a word are remembered as the byt
 document as a whole (`encode_batch_fast`). The file format is indexed.py's. Nothing here imports torch or transformers.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
+from course_lib.files import read_json
 from course_lib.parallel import ordered_map
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.progress import progress
@@ -151,10 +151,8 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
     """The id of a token named in tokenizer_config.json, if there is one."""
-    try:
-        name = json.loads((place / "tokenizer_config.json").read_text(encoding="utf8")).get(key)
-    except (OSError, ValueError):
-        return None
+    path = place / "tokenizer_config.json"
+    name = read_json(path).get(key) if path.exists() else None
     content = name.get("content") if isinstance(name, dict) else name
     return tokenizer.token_to_id(content) if isinstance(content, str) else None
 

@@ -3,25 +3,25 @@
 Reads a run of ours, a checkpoint of the Trainer, or a raw checkpoint of DeepSpeed. Megatron's checkpoints are megatron.py's.
 """
 
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GPT2Config, GPTNeoXConfig
+from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPTNeoXConfig
 
 from course_lib import config as settings_files
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.pretrain import card, log
 from course_lib.pretrain.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.pretrain.model import CausalModel, Shape, model_config
+from course_lib.pretrain.model_folder import check_sizes, load_tokenizer, one_line
 from course_lib.pretrain.quiet import quiet
 from course_lib.pretrain.tokenizer_files import copy_tokenizer
+from course_lib.pretrain.weight_files import is_leftover
 from course_lib.pretrain.weights import Weights, read_weights, step_folder
 
 Format = Literal["fp32", "bf16", "fp16"]
@@ -29,9 +29,6 @@ TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, 
 SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}  # by model_type
 EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"  # in memory; in files of a GPT-NeoX
-CONSTANTS = re.compile(
-    r"\.(attn|attention)\.(masked_)?bias$|\.rotary_emb\.inv_freq$"
-)  # older transformers kept them among the weights
 SETTINGS = "config.yaml"  # of a run
 MODEL = "model"  # where `course pretrain` puts the export in the folder of a run
 
@@ -161,11 +158,7 @@ def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, given: Pa
 
 
 def _read_tokenizer(folder: Path) -> Any:
-    try:
-        with quiet():
-            read = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # a damaged folder can end in any error of the readers of its files
-        raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
+    read = load_tokenizer(folder)
     if read.eos_token_id is None:
         raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
     return read
@@ -189,7 +182,11 @@ def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) 
         raise CourseError(
             f"{path}: model_type {content.get('model_type')!r}, expected one of {', '.join(map(repr, SHAPES))}"
         )
-    return kind.from_dict(content)
+    check_sizes(path, content)
+    try:
+        return kind.from_dict(content)
+    except Exception as error:  # transformers raises what its validators do
+        raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
 
 
 def _use_older_names(shape: Shape) -> None:
@@ -203,12 +200,15 @@ def _use_older_names(shape: Shape) -> None:
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
     """The model on the CPU. Raises CourseError if weights and shape differ."""
-    with torch.device("meta"):
-        model: CausalModel = AutoModelForCausalLM.from_config(shape)
+    try:
+        with torch.device("meta"):
+            model: CausalModel = AutoModelForCausalLM.from_config(shape)
+    except Exception as error:  # sizes that do not go together
+        raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
-        if CONSTANTS.search(stored_as):
+        if is_leftover(stored_as):
             continue
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")  # DistributedDataParallel, torch.compile
         name = HEAD if name == FILED_HEAD else name
@@ -274,10 +274,4 @@ def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: not readable as JSON: {error}") from error
-    return content if isinstance(content, dict) else {}
+    return read_json(path) if path.exists() else {}

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import GenerationConfig
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain import text_codec
+from course_lib.pretrain import model_folder, text_codec
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.pretrain.quiet import quiet
 
@@ -37,29 +37,24 @@ class Generator:
 
     def __init__(self, folder: Path) -> None:
         """Raises CourseError for a folder that holds no causal language model with its tokenizer."""
-        if not (folder / "config.json").is_file():
-            raise CourseError(f"{folder}: not a model folder, it has no config.json (`course export` writes one)")
-        try:
-            with quiet():
-                model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
-        except Exception as error:  # a damaged folder can end in any error of the readers of its many files
-            raise CourseError(f"{folder}: not readable as a model: {' '.join(str(error).split())[:300]}") from error
+        model_folder.read_config(folder)
+        # Before the model, which may take minutes.
         self.codec = text_codec.load(folder)
+        model = model_folder.load_model(folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = model.to(self.device).eval()
-        self.end = self._end()
+        self.model = model.to(self.device)
+        self.end = self._end(folder)
         self.begin = self.end if self.codec.begin is None else self.codec.begin
         # What the folder recommends must not fill in what our settings leave out.
         self.model.generation_config = GenerationConfig(eos_token_id=self.end, pad_token_id=self.end)
 
-    def _end(self) -> int:
+    def _end(self, folder: Path) -> int:
         """The id that ends a document."""
-        ends = self.model.generation_config.eos_token_id
-        tokenizer = self.codec.tokenizer
-        ends = tokenizer.eos_token_id if ends is None else ends
-        if ends is None:
-            raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id)")
-        return int(ends[0] if isinstance(ends, list) else ends)
+        ends = self.model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id
+        end = model_folder.end_id(folder, *ends)
+        if end is None:
+            raise CourseError(f"{folder}: names no end-of-text token (eos_token_id)")
+        return end
 
     @property
     def positions(self) -> int | None:

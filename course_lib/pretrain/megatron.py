@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoTokenizer, GenerationConfig, GPT2Config
+from transformers import GenerationConfig, GPT2Config
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
+from course_lib.pretrain.model_folder import load_tokenizer
 from course_lib.pretrain.tokenizer_files import copy_tokenizer
 
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -39,16 +40,18 @@ class ConvertReport:
     tensor_parallel: int
     checkpoint_version: float
     iteration: int
+    notes: list[str]
 
     def summary(self) -> str:
-        """One line."""
+        """One line, then one for each thing to know."""
         s = self.shape
         cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
-        return (
+        first = (
             f"{s.layers} layers × {s.hidden}, {s.heads} heads, vocabulary {cut}, {self.activation}, "
             f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, {self.tensor_parallel} tensor "
             f"rank{'s' * (self.tensor_parallel > 1)}, checkpoint version {self.checkpoint_version:g} → {self.target}"
         )
+        return "\n".join([first, *(f"note: {line}" for line in self.notes)])
 
 
 def convert(
@@ -87,12 +90,24 @@ def convert(
             copy_tokenizer(tokenizer, folder, config.n_positions)
         report = ConvertReport(
             target, shape, config.activation_function, str(wanted).removeprefix("torch."), parameters,
-            source.tensor_parallel, version, source.iteration,
+            source.tensor_parallel, version, source.iteration, _notes(tokenizer, specials),
         )  # fmt: skip
         _write_json(
             folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report) | {"target": str(target)}
         )
     return report
+
+
+def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
+    """What the folder lacks, and which verbs need it."""
+    if tokenizer is None:
+        return [
+            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, `course prefix train` and "
+            "`course ct2 export` need the first, `course ft export` the second"
+        ]
+    if specials["eos_token_id"] is None:
+        return [f"{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one"]
+    return []
 
 
 def _activation(args: Namespace) -> str:
@@ -140,12 +155,7 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
     """Ids of bos, eos and pad, and the number of entries (the greatest id + 1)."""
     if not folder.is_dir():
         raise CourseError(f"{folder}: no such folder, expected a tokenizer")
-    try:
-        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises whatever its parsers do
-        raise CourseError(
-            f"{folder}: no tokenizer that transformers can load ({str(error).splitlines()[0]})"
-        ) from error
+    loaded = load_tokenizer(folder)
     ids = {name: getattr(loaded, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return ids, 1 + max(loaded.get_vocab().values())
 

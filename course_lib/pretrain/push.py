@@ -12,6 +12,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError 
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.files import read_json
 
 PUBLISHED = (  # what belongs to a model; a folder may hold other things
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "tokenizer.model",
@@ -31,6 +32,8 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         raise CourseError(
             f"{folder}: not a model folder, it has no config.json with *.safetensors (`course export` writes one)"
         )
+    for path in folder.glob("*config.json"):
+        read_json(path)
     try:
         validate_repo_id(repo)
     except HFValidationError as error:

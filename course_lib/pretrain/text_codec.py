@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
-from course_lib.errors import CourseError
 from course_lib.japanese import normalize
-from course_lib.pretrain.quiet import quiet
+from course_lib.pretrain.model_folder import load_tokenizer
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
 
@@ -60,9 +57,5 @@ class TextCodec:
 
 def load(folder: Path) -> TextCodec:
     """The codec of a model or tokenizer folder. Raises CourseError if it holds no tokenizer."""
-    try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # a damaged folder can end in any error of the readers of its many files
-        raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
+    tokenizer = load_tokenizer(folder)
     return TextCodec(tokenizer, tokenizers.load(folder) if (folder / "preparation.json").is_file() else None)

@@ -4,10 +4,33 @@ import json
 import shutil
 from pathlib import Path
 
+from course_lib.errors import CourseError
+from course_lib.files import read_json
+
+CONFIG = "tokenizer_config.json"
 NAMES = (
     "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
     "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
 )  # fmt: skip
+
+VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.tiktoken", "tekken.json")
+WITHOUT = ("ByT5", "Canine", "Perceiver")  # tokenizers that read bytes or characters and have no vocabulary file
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds the vocabulary of a tokenizer, or names a tokenizer that needs none."""
+    if any(path.is_file() for name in VOCABULARIES for path in folder.glob(name)):
+        return True
+    path = folder / CONFIG
+    return path.is_file() and str(read_json(path).get("tokenizer_class")).startswith(WITHOUT)
+
+
+def require_tokenizer(folder: Path) -> None:
+    """Raises CourseError if a folder holds no tokenizer."""
+    if not has_tokenizer(folder):
+        raise CourseError(
+            f"{folder}: holds no tokenizer (tokenizer.json, tokenizer.model or another vocabulary); copy the model's tokenizer files into it"
+        )
 
 
 def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
@@ -15,7 +38,7 @@ def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
     for name in NAMES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
-    path = target / "tokenizer_config.json"
-    content = json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
+    path = target / CONFIG
+    content = read_json(source / CONFIG) if path.is_file() else {}
     content["model_max_length"] = positions
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

@@ -4,6 +4,7 @@ Safetensors are read, not mapped: what was read of a mapped file counts as memor
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,12 +17,19 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.files import read_json, require_file
 from course_lib.pretrain.safe_load import safe_load
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 CHUNK = 1 << 22  # numbers
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32,
+    "I64": torch.int64,
+}  # fmt: skip
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # what a weight may be stored as
+LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
+INSTEAD = "get the model as model.safetensors, a format that holds tensors only (the Hub's space safetensors/convert makes it)"
 
 
 @dataclass(frozen=True)
@@ -46,17 +54,31 @@ def files(folder: Path) -> list[Path]:
         raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
     if found.suffix != ".json":
         return [found]
-    try:
-        names = set(json.loads(found.read_text(encoding="utf8"))["weight_map"].values())
-        return [require_file(folder / name) for name in sorted(names)]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CourseError(f"{found}: not an index of weight files") from error
+    places = read_json(found).get("weight_map")
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise CourseError(f"{found}: not an index of weight files, `weight_map` names none")
+    return [require_file(folder / Path(name).name) for name in sorted(set(places.values()))]
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a tensor is a constant that older transformers stored among the weights: a causal mask, its fill value, rotary frequencies."""
+    return LEFTOVER.search(name) is not None
+
+
+def require_float(path: Path, weight: Weight) -> None:
+    """Raises CourseError for a weight in another number format than FLOATS."""
+    if weight.dtype not in FLOATS:
+        said, *allowed = (str(dtype).removeprefix("torch.") for dtype in (weight.dtype, *FLOATS))
+        raise CourseError(f"{path}: {weight.name} is stored as {said}; allowed: {', '.join(allowed)}")
 
 
 def weights(path: Path) -> list[Weight]:
-    """The tensors of one file. Raises CourseError for a damaged file."""
+    """The tensors of one file, leftover constants too. Raises CourseError for a damaged file."""
     if require_file(path).suffix != ".safetensors":
-        tensors = safe_load(path)
+        try:
+            tensors = safe_load(path)
+        except CourseError as error:
+            raise CourseError(f"{error}; {INSTEAD}") from error
         return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
     try:
         with safe_open(path, "pt"):  # checks the header: every offset within the file, no gaps

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import weight_files
 from course_lib.pretrain.safe_load import HARMLESS, Inert, safe_load
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
@@ -139,5 +140,7 @@ def _from_safetensors(folder: Path) -> Weights:
         except (SafetensorError, OSError) as error:
             raise CourseError(f"{file}: not readable, or cut short: {error}") from error
     names = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    stored = names.get(next(iter(tensors.values())).dtype, "fp32") if tensors else "fp32"
+    # Leftover masks and frequencies have formats of their own.
+    weights = (tensor.dtype for name, tensor in tensors.items() if not weight_files.is_leftover(name))
+    stored = names.get(next(weights, torch.float32), "fp32")
     return Weights(tensors, f"{stored} weights", stored)

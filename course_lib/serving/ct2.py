@@ -24,6 +24,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.prefix import base
 from course_lib.pretrain import text_codec
+from course_lib.pretrain.model_folder import end_id
 from course_lib.pretrain.tokenizer_files import copy_tokenizer
 from course_lib.serving.ct2_config import Quantization
 
@@ -59,9 +60,9 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         )
     require_other(source, target)
     with atomic_folder(target) as folder:
-        model = base.load(source)
+        config = base.read_config(source)
         tokenizer = text_codec.load(source).tokenizer
-        config = model.config
+        model = base.load(source)
         if wrong := _impossible(config):
             raise CourseError(f"{source}: {wrong} is not possible with CTranslate2")
         names = _names(tokenizer, config.vocab_size)
@@ -69,7 +70,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
             raise CourseError(
                 f"{source}: token {len(names) - 1} of the tokenizer, but the model has {config.vocab_size} rows"
             )
-        spec = _spec(model, tokenizer, names)
+        spec = _spec(model, tokenizer, names, source)
         spec.validate()
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
@@ -112,7 +113,7 @@ def _names(tokenizer: Any, rows: int) -> list[str | None]:
     return [tokens.get(number) for number in range(max(rows, max(tokens) + 1))]
 
 
-def _spec(model: Any, tokenizer: Any, names: list[str | None]) -> Any:
+def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> Any:
     """The model as CTranslate2 stores it, not yet quantized."""
     config = model.config
     with torch.no_grad():
@@ -127,7 +128,7 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None]) -> Any:
         if None in names:
             spec.decoder.projection.bias = torch.tensor([NEVER * (name is None) for name in names], dtype=model.dtype)
     spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
-    spec.config.eos_token = _end(model, tokenizer, names)
+    spec.config.eos_token = _end(model, tokenizer, names, source)
     for kind in ("bos_token", "unk_token"):
         token = getattr(tokenizer, kind)
         setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
@@ -151,12 +152,10 @@ def _rotated(config: Any) -> int:
     return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
 
 
-def _end(model: Any, tokenizer: Any, names: list[str | None]) -> str:
+def _end(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> str:
     """The token that ends a text, as `course generate` takes it. Raises CourseError if there is none."""
-    ends = model.generation_config.eos_token_id
-    ends = tokenizer.eos_token_id if ends is None else ends
-    end = ends[0] if isinstance(ends, list) else ends
-    token = names[end] if end is not None and end < len(names) else None
+    end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
+    token = names[end] if end is not None and 0 <= end < len(names) else None
     if token is None:
-        raise CourseError(f"{tokenizer.name_or_path}: names no end-of-text token (eos_token_id {end})")
+        raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
     return token

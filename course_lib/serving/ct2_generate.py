@@ -10,7 +10,7 @@ from typing import Any
 import ctranslate2
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import require_file
+from course_lib.files import read_json, require_file
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.generate import Generated
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
@@ -28,9 +28,8 @@ class Ct2Generator:
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
-            end = json.loads(require_file(folder / "config.json").read_text(encoding="utf8"))["eos_token"]
-            self.end = self.tokens.index(end)
-        except (CourseError, ValueError, KeyError) as error:
+            self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
+        except (CourseError, ValueError, KeyError, AttributeError) as error:
             raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
         self.folder = folder
         self.codec = text_codec.load(folder)

@@ -25,7 +25,7 @@ from torch import Tensor
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.pretrain import weight_files
-from course_lib.pretrain.tokenizer_files import NAMES, copy_tokenizer
+from course_lib.pretrain.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.pretrain.weight_files import Weight
 from course_lib.progress import progress
 from course_lib.serving import ini, layout, parts, tasks
@@ -85,7 +85,7 @@ def export(
         _Writer(place, replace(origin, config=config)).write(model, values)
         written = config if corrections.ini or config.family != "gpt" else replace(config, inter_size=4 * config.hidden)
         (place / CONFIG).write_text(ini.text(written), encoding="utf8")
-        if any((model / file).is_file() for file in NAMES):
+        if has_tokenizer(model):
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
@@ -144,6 +144,7 @@ class _Writer:
             name = parts.short(weight.name)
             if name is None or name == self.tied:
                 continue
+            weight_files.require_float(path, weight)
             if name not in self.pieces:
                 raise CourseError(f"{path}: {weight.name} is no weight that the format has a place for")
             if weight.shape != (shape := parts.shape(self.pieces[name], self.config)):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.serving.layout import BYTES, CONFIG, Dtype, Family, FtConfig, Task
+from course_lib.serving.layout import BYTES, CONFIG, MOST_LAYERS, Dtype, Family, FtConfig, Task
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
 PREFIX = 2  # prompt_learning_type: keys and values in front of the text
@@ -21,6 +21,7 @@ PLAIN = {  # switches of the engine that this course leaves where they are
 }  # fmt: skip
 TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
 NAME = re.compile(r"\w[\w.+-]*")  # part of a file's name, and a value that every parser of config.ini takes as it is
+MOST = 2**31 - 1  # the engine reads 32 bits
 NAME_BYTES = 100  # the engine reads 199 bytes of a line, a file's name has 255
 
 
@@ -68,7 +69,7 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         heads=ini.number("head_num"),
         head_size=ini.number("size_per_head"),
         inter_size=ini.number("inter_size"),
-        layers=ini.number("num_layer"),
+        layers=ini.number("num_layer", most=MOST_LAYERS),
         vocab_size=ini.number("vocab_size"),
         start_id=ini.number("start_id", 0),
         end_id=ini.number("end_id", 0),
@@ -120,7 +121,9 @@ class _Ini:
             raise CourseError(f"{self.path}: [{section or self.family}] {key}: missing")
         return value
 
-    def number(self, key: str, least: int = 1, default: int | None = None, section: str | None = None) -> int:
+    def number(
+        self, key: str, least: int = 1, default: int | None = None, section: str | None = None, most: int = MOST
+    ) -> int:
         if default is not None and self.get(key, section) is None:
             return default
         value = self.text(key, section)
@@ -128,9 +131,11 @@ class _Ini:
             number = int(value)
         except ValueError:
             number = -1
-        if not least <= number < 2**31:
+        if not least <= number <= most:
             where = f"{self.path}: [{section or self.family}] {key}"
-            raise CourseError(f"{where} = {value}: allowed: a whole number from {least} on")
+            raise CourseError(
+                f"{where} = {value}: allowed: a whole number from {least} {'on' if most == MOST else f'to {most:,}'}"
+            )
         return number
 
     def dtype(self) -> Dtype:
@@ -173,8 +178,8 @@ class _Ini:
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             found.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
+        named: dict[str, int] = {}
         for index, task in enumerate(found):
-            first = next(number for number, other in enumerate(found) if other.name == task.name)
-            if first < index:
+            if (first := named.setdefault(task.name, index)) < index:
                 self.doubts.append(f"task_{first} and task_{index} are both named {task.name}: the engine drops one")
         return tuple(found)

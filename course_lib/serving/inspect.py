@@ -37,10 +37,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class FileSize:
-    """A file that the config asks for, or that is there [bytes]."""
+    """A file that the config asks for, or that is there [bytes]; config.ini is one of them."""
 
     name: str
-    expected: int | None
+    expected: int | None  # None for config.ini, and for a file that it does not ask for
     actual: int | None
 
 
@@ -65,7 +65,8 @@ class Inspection:
         for (name, expected, actual), count in rows.items():
             sizes = (" " * 14 + "-" if size is None else f"{size:15,}" for size in (expected, actual))
             yield f"{' '.join(sizes)}  {name}{f' × {count}' if count > 1 else ''}"
-        yield f"{len(self.files)} files, {human_size(sum(file.actual or 0 for file in self.files))} in {self.folder}"
+        if there := [file.actual for file in self.files if file.actual is not None]:
+            yield f"{len(there)} files, {human_size(sum(there))} in {self.folder}"
         yield from map(str, self.findings)
 
 
@@ -99,7 +100,7 @@ def _sizes(place: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Itera
         path = place / name
         yield FileSize(name, spec.size(config), path.stat().st_size if path.is_file() else None)
     for path in sorted(place.iterdir()):
-        if path.name not in specs and path.name != CONFIG:
+        if path.name not in specs:
             yield FileSize(path.name, None, path.stat().st_size)
 
 
@@ -116,6 +117,8 @@ def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConf
     if all_mistyped:
         yield Finding("dtype", CONFIG, f"every file has {other}, but config.ini says {config.dtype}")
     for file in files:
+        if file.name == CONFIG:
+            continue
         if file.expected is None:
             yield Finding("unexpected", file.name, "config.ini asks for no such file")
         elif file.actual is None:

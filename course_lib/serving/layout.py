@@ -18,6 +18,7 @@ Dtype = Literal["fp32", "fp16", "bf16"]
 BYTES: dict[Dtype, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
+MOST_LAYERS, MOST_RANKS = 1024, 256  # more is a typing error; each layer has files of its own for every rank
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
 
@@ -121,7 +122,9 @@ def prefix(config: FtConfig, task: Task) -> TensorSpec:
 
 
 def uneven(config: FtConfig) -> str | None:
-    """What N does not divide, or None."""
+    """What N does not divide, or that N is too large; None if N fits."""
+    if config.ranks > MOST_RANKS:
+        return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     for what, size in (("heads", config.heads), ("inner width", config.inter_size)):
         if size % config.ranks:
             return f"{size} ({what}) is not divisible by {config.ranks} ranks"

@@ -7,6 +7,7 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix.base import read_config
+from course_lib.pretrain.model_folder import end_id
 from course_lib.serving import layout
 from course_lib.serving.layout import Dtype, FtConfig
 
@@ -69,12 +70,18 @@ def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, correctio
 
 def _ids(folder: Path, hf: Any) -> tuple[int, int]:
     """The start and end ids; a model without a start begins behind an end."""
-    end = hf.eos_token_id[0] if isinstance(hf.eos_token_id, list) else hf.eos_token_id
+    end = end_id(folder, hf.eos_token_id)
     if end is None:
         raise CourseError(
             f"{folder / 'config.json'}: eos_token_id is not set; the engine needs to know where a text ends"
         )
-    return end if hf.bos_token_id is None else hf.bos_token_id, end
+    start = end if hf.bos_token_id is None else hf.bos_token_id
+    for key, number in (("bos_token_id", start), ("eos_token_id", end)):
+        if not 0 <= number < hf.vocab_size:
+            raise CourseError(
+                f"{folder / 'config.json'}: {key} = {number}; allowed: 0 to {hf.vocab_size - 1}, the tokens"
+            )
+    return start, end
 
 
 def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:

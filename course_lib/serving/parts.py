@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from course_lib.pretrain.weight_files import is_leftover
 from course_lib.serving.layout import Dtype, Family, FtConfig, TensorSpec, tensors
 
 Kind = Literal["plain", "linear", "qkv"]
@@ -32,9 +33,6 @@ LAYER: dict[Family, dict[str, str]] = {
     },
 }  # fmt: skip
 PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
-LEFTOVER = re.compile(
-    r"\b(attn|attention)\.(masked_)?bias$|rotary_emb\.inv_freq$"
-)  # constants that older models stored
 
 
 class Piece(NamedTuple):
@@ -47,7 +45,7 @@ class Piece(NamedTuple):
 def short(name: str) -> str | None:
     """A weight's name without the model's: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`; None for a leftover constant."""
     name = PREFIXES.sub("", name)
-    return None if LEFTOVER.search(name) else name.replace("embed_out.", "lm_head.")
+    return None if is_leftover(name) else name.replace("embed_out.", "lm_head.")
 
 
 def pieces(config: FtConfig) -> dict[str, Piece]:

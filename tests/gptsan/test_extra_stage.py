@@ -144,10 +144,17 @@ def test_weights_of_the_published_form(tmp_path: Path):
             lambda f: (f / "parameters.json").write_text('{"train_params": {"base_lr": 5}}'),
             "parameters.json: optimizer.lr.max",
         ),
-        (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "weights and config.json do not .* missing"),
+        (
+            lambda f: (f / "model.safetensors").rename(f / "model.safetensors.index.json").write_text("{}"),
+            "not an index of weight files",
+        ),
+        (lambda f: (f / "config.json").write_text("[1]"), r"config.json: holds \[1\], expected a JSON object"),
+        (lambda f: edit(f, num_switch_layers=-1), "config.json: num_switch_layers: -1 is not allowed"),
+        (lambda f: edit(f, num_switch_layers=999999999), "config.json: num_switch_layers: 999999999 is not allowed"),
+        (lambda f: edit(f, num_heads=0), "config.json: num_heads: 0 is not allowed"),
         (lambda f: edit(f, num_ext_layers=2), "missing model.blocks.2.+ and .+ more"),
         (lambda f: edit(f, d_spout=5), r"wrong shape model.spout.0.weight \(4, 4\), expected \(5, 5\)"),
-        (lambda f: edit(f, num_heads=3), "config.json: not a configuration of GPTSAN: .*num_heads 3"),
+        (lambda f: edit(f, num_heads=3), "config.json: .*num_heads: 3 is not allowed: must divide"),
     ],
 )
 def test_other_sources_are_named(tmp_path: Path, damage, line):

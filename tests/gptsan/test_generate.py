@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import SPECIALS
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.gptsan import handmade, make_port_fixture
@@ -50,6 +52,13 @@ def build(words: GPTSanTokenizer, **more: Any) -> GPTSanForCausalLM:
     return GPTSanForCausalLM(
         GPTSanConfig(vocab_size=len(words.swe) + 3, **SHAPE | named | more)
     )  # 3 rows that are no token
+
+
+def pickled(folder: Path) -> None:
+    """Turns the weights into a pickle that holds more than tensors."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights | {"args": Namespace(a=1)}, folder / "pytorch_model.bin")
 
 
 def examples(words: GPTSanTokenizer, text: str, seed: int, **how: Any) -> list[Example]:
@@ -368,8 +377,10 @@ def test_what_does_not_fit_is_one_line(flat: Generator) -> None:
         (lambda folder: shutil.rmtree(folder), "no config.json"),
         (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt: no such file"),
         (lambda folder: (folder / "emoji.json").unlink(), "emoji.json: no such file"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "not readable as a model"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"no"), "not readable as a model"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "holds no weights"),
+        (lambda folder: (folder / "generation_config.json").write_text("[1]"), "generation_config.json: holds"),
+        (lambda folder: pickled(folder), "pytorch_model.bin: a pickle .*; get the model as model.safetensors"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"no"), "not a safetensors file, or cut short"),
         (lambda folder: handmade.write(folder, [*LETTERS, *"abcd", *SPECIALS]), "they do not belong together"),
         (lambda folder: GPTSanConfig.from_pretrained(folder, num_ext_layers=2).save_pretrained(folder), "weights are missing or of another shape"),
     ],

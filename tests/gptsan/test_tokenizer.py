@@ -233,7 +233,7 @@ def test_saved_and_found_by_the_auto_class(tokenizer: GPTSanTokenizer, folder: P
         ("emoji.json", b'{"emoji": {}, "emoji_inv": {"<|emoji1|>": "a"}}', 'emoji.json: expected "emoji"'),
         ("emoji.json", b'{"emoji": {"a": []}, "emoji_inv": {}}', 'emoji.json: expected "emoji"'),
         ("tokenizer_config.json", b"{", "tokenizer_config.json: not readable as JSON"),
-        ("tokenizer_config.json", b"[]", "tokenizer_config.json: expected a JSON object"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json: holds [], expected a JSON object"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.prefix import cli
 from course_lib.prefix.base import digest
 from course_lib.prefix.files import Prefix, read, write
@@ -61,3 +61,17 @@ def test_report(model: Path) -> None:
     said = course("report", model, "--length", 7, "--input-dim", 5, "--hidden-dim", 3)
     assert said.startswith("trained 821 (") and "deployed 1,344 (" in said
     assert course("report", model, "--length", 7, "--embedding").startswith("trained 1,344 (")
+
+
+def test_report_on_a_prefix_asks_for_its_base(model: Path, tmp_path: Path) -> None:
+    write(Prefix(prefix(3), "smile"), tmp_path / "a.safetensors", base_folder=model)
+    write(Prefix(prefix(3), "smile"), tmp_path / "peft", "peft", model)
+    write(Prefix(prefix(3), "smile"), tmp_path / "b.weight", "rinna")
+    for name in ("a.safetensors", "peft", "b.weight"):
+        with pytest.raises(UsageError, match=f"MODEL: .*{name} is a prefix; allowed: the folder of its base"):
+            course("report", tmp_path / name)
+    (tmp_path / "other.txt").write_text("x")
+    with pytest.raises(CourseError, match="other.txt: a file; expected a model folder"):
+        course("report", tmp_path / "other.txt")
+    with pytest.raises(CourseError, match="none: no such folder; expected a model folder"):
+        course("report", tmp_path / "none")

@@ -224,3 +224,15 @@ def test_what_does_not_go_together_is_refused_and_nothing_replaced(place: Path, 
                 tokenize(sources, place / tokenizer, tmp_path / "a", workers)
             assert "\n" not in str(caught.value)
     assert content(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"3", b"", b"{", b"\xff"])
+def test_a_malformed_tokenizer_config_is_one_line(place: Path, tmp_path: Path, content: bytes) -> None:
+    words = shutil.copytree(place / "bpe", tmp_path / "words")
+    (words / "tokenizer_config.json").write_bytes(content)
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(
+        CourseError,
+        match="tokenizer_config.json: (holds .*, expected a JSON object|not readable as JSON|the file is empty)",
+    ):
+        tokenize([tmp_path / "in.jsonl"], words, tmp_path / "out")

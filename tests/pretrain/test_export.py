@@ -18,7 +18,7 @@ from course_lib.pretrain.config import ModelConfig, PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.generate import Generator
 from course_lib.pretrain.memory import parameters
-from course_lib.pretrain.model import build_model
+from course_lib.pretrain.model import build_model, model_config
 from course_lib.pretrain.weights import read_weights
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
@@ -380,3 +380,24 @@ def test_a_tokenizer_that_is_larger_than_the_model(made: Path, words: Path, rows
         CourseError, match=f"{rows - models.PADDING} tokens, but the model has {rows - models.PADDING - 1} rows"
     ):
         export(made / "fp32-1", tmp_path / "model", config=path, tokenizer=words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_layer": -1}, "n_layer = -1; allowed: a whole number from 1 to 1,024"),
+        ({"n_layer": 999999999}, "n_layer = 999999999; allowed"),
+        ({"n_head": "2"}, "n_head = '2'; allowed"),
+        ({"n_head": 3}, "no model has this configuration"),
+        ({"activation_function": 3}, "not readable as a model"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_one_line(
+    made: Path, words: Path, shape: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    other = tmp_path / "other.json"
+    known = model_config(config.load(PretrainConfig, shape).model).to_dict()
+    other.write_text(json.dumps(known | changes))
+    with pytest.raises(CourseError, match=message) as caught:
+        export(made / "fp32-1", tmp_path / "model", config=other, tokenizer=words)
+    assert "\n" not in str(caught.value)

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -327,5 +328,20 @@ def test_tokenizer_that_is_none(model, tmp_path):
     step = writer.pipeline(model, tmp_path / "save")
     with pytest.raises(CourseError, match="no such folder, expected a tokenizer"):
         convert(step, tmp_path / "out", tmp_path / "none")
-    with pytest.raises(CourseError, match="no tokenizer that transformers can load"):
+    with pytest.raises(CourseError, match="holds no tokenizer"):
         convert(step, tmp_path / "out", step)
+
+
+def test_what_a_folder_without_tokenizer_or_end_lacks_is_said(model, tokenizer, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save", 1)
+    assert convert(step, tmp_path / "out", tokenizer).notes == []
+    said = convert(step, tmp_path / "out").summary().splitlines()[1:]
+    assert len(said) == 1 and said[0].startswith(
+        "note: without --tokenizer the folder has no tokenizer and eos_token_id"
+    )
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["eos_token_id"] is None
+    path = tokenizer / "tokenizer_config.json"
+    path.write_text(
+        json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "eos_token"})
+    )
+    assert "names no eos_token, so eos_token_id is null" in convert(step, tmp_path / "out", tokenizer).summary()

@@ -134,3 +134,11 @@ def test_a_folder_that_is_no_model(tmp_path: Path, online: Hub) -> None:
     with pytest.raises(CourseError, match="not a model folder"):
         push(tmp_path, "group/tiny")
     assert online.calls == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+def test_malformed_settings_are_not_uploaded(folder: Path, online: Hub, name: str) -> None:
+    (folder / name).write_text("[1]")
+    with pytest.raises(CourseError, match=rf"{name}: holds \[1\], expected a JSON object"):
+        push(folder, "owner/name")
+    assert online.calls == []

@@ -87,5 +87,5 @@ def test_wrong_options_are_told_before_anyone_is_asked(folder: Path, arguments: 
 
 
 def test_a_folder_without_a_tokenizer_is_told(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="not readable as a tokenizer"):
+    with pytest.raises(CourseError, match="holds no tokenizer"):
         serve_cli.ask(["あ"], None, tmp_path)

@@ -236,7 +236,7 @@ def test_other_models_and_uneven_heads_are_refused(tmp_path: Path, sources):
         ),
         (lambda weights: weights.update(extra=torch.ones(2)), "extra is no weight"),
         (lambda weights: weights.update({"embed_out.weight": torch.ones(40, 16)}), r"shape \(40, 16\)"),
-        (lambda weights: weights.update({"embed_out.weight": torch.ones(43, 16, dtype=torch.int8)}), "stored as I8"),
+        (lambda weights: weights.update({"embed_out.weight": torch.ones(43, 16, dtype=torch.int8)}), "stored as int8"),
         (lambda weights: weights["embed_out.weight"].mul_(1e6), "too large for fp16"),
     ],
 )
@@ -376,3 +376,11 @@ def test_memory_does_not_grow_with_the_model(tmp_path: Path, sources, safe: bool
     command = [sys.executable, "-c", PEAK, sources["parallel"], tmp_path / "large", tmp_path]
     used = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert used < 36 + (0 if safe else max(sizes)) < 65  # MiB; a .bin is mapped whole, one after the other
+
+
+@pytest.mark.parametrize(("key", "value"), [("eos_token_id", -5), ("eos_token_id", 43), ("bos_token_id", 99)])
+def test_ids_that_are_no_token_are_refused(tmp_path: Path, sources, key: str, value: int):
+    path = sources["gpt2"] / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(CourseError, match=f"{key} = {value}; allowed: 0 to 42, the tokens"):
+        export(sources["gpt2"], tmp_path / "ft")

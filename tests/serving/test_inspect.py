@@ -1,7 +1,9 @@
 """Every kind of damage is found and named; a whole folder has none."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -56,8 +58,17 @@ def test_a_whole_folder(folders, family: str):
     found = inspect(folders[family], values=True)
     assert found.findings == [] and found.config is not None and len(found.config.tasks) == 3
     assert sum(file.actual or 0 for file in found.files) == sum(
-        path.stat().st_size for path in folders[family].glob("*.bin")
+        path.stat().st_size for path in folders[family].iterdir()
     )
+
+
+def test_export_and_inspect_count_the_same_files(tmp_path: Path):
+    report = export(save(build("gpt2"), tmp_path / "model"), tmp_path / "ft")
+    assert report.summary().startswith(f"{report.files} files, ")
+    assert len(list(report.folder.iterdir())) == report.files == len(inspect(report.folder).files)
+    assert list(inspect(report.folder).lines())[-1].startswith(f"{report.files} files, ")
+    (report.folder / "model.wte.bin").unlink()
+    assert f"{report.files - 1} files, " in "\n".join(inspect(report.folder).lines())
 
 
 @pytest.mark.parametrize(
@@ -72,6 +83,7 @@ def test_a_whole_folder(folders, family: str):
         (every_file(lambda data: data[: len(data) // 2]), None),
         (lambda folder: (folder / "model.layers.2.x.bin").touch(), ["unexpected: model.layers.2.x.bin: config.ini asks for no such file"]),
         (replace("head_num = 4", "head_num = 3"), ["heads: config.ini: 3 (heads) is not divisible by 2 ranks"]),
+        (replace("num_layer = 2", "num_layer = 999999999"), ["config: config.ini: [gptneox] num_layer = 999999999: allowed: a whole number from 1 to 1,024"]),
         (replace("task_name = plain", "task_name = smile"), None),
         (replace("use_gptj_residual = 0\n", ""), None),
         (replace("= fp16", "= half"), None),
@@ -176,3 +188,20 @@ def test_config_ini_comes_back(folders):
     for family in FAMILIES:
         config, doubts = ini.read(folders[family], 2)
         assert doubts == [] and ini.text(config) == (folders[family] / "config.ini").read_text()
+
+
+@pytest.mark.parametrize("key", ["head_num", "num_layer", "tensor_para_size", "inter_size", "vocab_size", "num_tasks"])
+def test_a_number_that_is_far_too_large_costs_no_time(folders, key: str):
+    folder = folders["gpt2"]
+    text = (folder / "config.ini").read_text()
+    (folder / "config.ini").write_text(re.sub(rf"^{key} = .*$", f"{key} = 999999998", text, flags=re.M))
+    started = perf_counter()
+    assert inspect(folder).findings
+    assert perf_counter() - started < 5
+
+
+def test_a_folder_for_far_too_many_ranks(folders):
+    folder = folders["gpt2"].rename(folders["gpt2"].with_name("999999999-gpu"))
+    text = (folder / "config.ini").read_text()
+    (folder / "config.ini").write_text(re.sub(r"^(head_num|inter_size) = .*$", r"\1 = 999999999", text, flags=re.M))
+    assert "999,999,999 ranks are not possible; allowed: up to 256" in str(inspect(folder).findings[-1])
