@@ -107,7 +107,10 @@ def to_text(
 
 
 def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
-    """Replaces <tag>…</tag> by replace(opening tag, content). A closing tag that is missing is looked for once for each name."""
+    """Replaces <tag>…</tag> by replace(opening tag, content), in linear time.
+
+    A closing tag that is missing is looked for once for each name.
+    """
     kept: list[str] = []
     unclosed: set[str] = set()
     position = 0
@@ -195,6 +198,9 @@ def _characters(text: str) -> str:
 def _link(content: str) -> str:
     """[[target|label]] → label; files, categories and links to other languages → nothing."""
     target, bar, label = content.partition("|")
+    if "{{" in target and "}}" not in target:
+        # the bar is one of a template in the target: the link waits until that is resolved
+        return f"[[{content}]]"
     if ":" in target:
         if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
             return ""
