@@ -17,6 +17,8 @@ from course_lib.corpus.templates import RAISED, shown
 FORMULA = "〈数式〉"
 # Pairs of brackets nested deeper than this are dropped. MediaWiki expands templates as deep.
 DEEPEST = 100
+# Levels that a search for each resolves, which is faster than a pass over all brackets where nesting is shallow.
+SHALLOW = 8
 # Layers of empty brackets that are removed.
 LAYERS = 10
 
@@ -42,13 +44,18 @@ TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
 EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
-LINKS = re.compile(r"\[{2,}|\]{2,}")
+LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
+LINK_BRACKETS = re.compile(r"\[{2,}|\]{2,}")
 FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
 INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
 PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
-TEMPLATES = re.compile(r"\{{2,}|\}{2,}")
+TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
+TEMPLATE_BRACKETS = re.compile(r"\{{2,}|\}{2,}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})|<(table)\b[^<>]*>|<(/table)\s*>", re.M | re.I)
+# {| and |} at the start of a line; <table> anywhere. Pages without the latter are searched faster.
+WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
+TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
+HTML_TABLE = re.compile(r"</?table\b", re.I)
 NEXT_HEADING = re.compile(r"^==", re.M)
 MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
 QUOTES = re.compile(r"''+")
@@ -84,25 +91,24 @@ def to_text(
         ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
         ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
-        ("links", lambda t: _resolve(LINKS, _link, t)),
-        ("templates", lambda t: _resolve(TEMPLATES, lambda c: shown(c, title), PARAMETER.sub("", t))),
+        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
+        ("templates", lambda t: _resolve(TEMPLATE, TEMPLATE_BRACKETS, lambda c: shown(c, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
         # those that templates were hiding
-        ("links", lambda t: _resolve(LINKS, _link, t)),
+        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
         ("markup", _characters),
     )
     text = wikitext
+    left = characters(text) if removed is not None else 0
     for reason, remove in passes:
-        before = characters(text)
-        text = remove(text)
-        if removed is not None:
-            removed[reason] += before - characters(text)
-    before = characters(text)
+        before, text = text, remove(text)
+        if removed is not None and text is not before:
+            removed[reason] += left - (left := characters(text))
     text = _join_lines(_tidy(text), drop_sections)
     if removed is not None:
-        removed["sections and layout"] += before - characters(text)
+        removed["sections and layout"] += left - characters(text)
     return text
 
 
@@ -112,13 +118,16 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
     A closing tag that is missing is looked for once for each name.
     """
     kept: list[str] = []
+    closings: dict[str, re.Pattern[str]] = {}
     unclosed: set[str] = set()
     position = 0
     for tag in opening.finditer(text):
         name = tag[1].lower()
         if tag.start() < position or name in unclosed:
             continue
-        closing = re.compile(rf"</{name}\s*>", re.I).search(text, tag.end())
+        if name not in closings:
+            closings[name] = re.compile(rf"</{name}\s*>", re.I)
+        closing = closings[name].search(text, tag.end())
         if closing is None:
             unclosed.add(name)
             continue
@@ -127,14 +136,19 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
     return "".join(kept) + text[position:] if kept else text
 
 
-def _resolve(brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
-    """Replaces pairs of doubled brackets by replace(content), innermost first, in one pass.
+def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
+    """Replaces pairs of doubled brackets by replace(content), innermost first.
 
     Args:
+        innermost: finds a pair without pairs in it; its first group is the content.
         brackets: finds runs of two or more of the same bracket.
         replace: takes a content whose own pairs are replaced.
         text: any text; a bracket without its partner stays.
     """
+    for _ in range(SHALLOW):
+        text, found = innermost.subn(lambda pair: replace(pair[1]), text)
+        if not found:
+            return text
     done: list[str] = []
     # for each opening without its closing yet: its index in `done`, and the levels of pairs in it
     opened: list[int] = []
@@ -168,8 +182,6 @@ def _resolve(brackets: re.Pattern[str], replace: Callable[[str], str], text: str
 
 
 def _literals(text: str) -> str:
-    if "nowiki" not in text.lower():
-        return text
     return EMPTY_NOWIKI.sub("", _contents(NOWIKI, lambda _, content: content.translate(LITERAL), text))
 
 
@@ -222,9 +234,10 @@ def _drop_tables(text: str) -> str:
     opened: list[str] = []
     # of each kind in `opened`, so that a stray end does not search it
     numbers: Counter[str] = Counter()
-    for edge in TABLE_EDGE.finditer(text):
+    edges = TABLE_EDGE if HTML_TABLE.search(text) else WIKI_TABLE_EDGE
+    for edge in edges.finditer(text):
         kind = "wiki" if edge[1] or edge[2] else "html"
-        if edge[1] or edge[3]:
+        if edge[1] or (kind == "html" and edge[3]):
             if not opened:
                 kept.append(text[position : edge.start()])
                 position = edge.start()
