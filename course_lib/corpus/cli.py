@@ -34,7 +34,7 @@ def download(
 
 
 def wikipedia(
-    dump: Annotated[Path, typer.Argument(metavar="DUMP", help=".xml, .xml.gz or .xml.bz2")],
+    dump: Annotated[Path, typer.Argument(metavar="DUMP", help=".xml, .xml.gz, .xml.bz2 or .xml.xz")],
     output: options.Output,
     workers: options.Workers = options.WORKERS,
     config: options.Config = None,

@@ -6,6 +6,7 @@ knows bytes and `<page>` borders, nothing of what is in a page.
 """
 
 import bz2
+import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -46,10 +47,13 @@ class Damaged(CourseError):
 
 
 def read_pieces(path: Path) -> Iterator[Piece]:
-    """The pieces of a .xml, .xml.gz or .xml.bz2 dump in file order, in constant memory. Raises CourseError for other endings."""
+    """The pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
+
+    Raises CourseError for other endings.
+    """
     require_file(path)
-    if path.suffix not in (".xml", ".gz", ".bz2"):
-        raise CourseError(f"{path}: unknown ending {path.suffix!r}; allowed: .xml, .xml.gz, .xml.bz2")
+    if path.suffix not in (".xml", ".gz", ".bz2", ".xz"):
+        raise CourseError(f"{path}: unknown ending {path.suffix!r}; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz")
     with open(path, "rb") as file:
         start = file.read(10)
         file.seek(0)
@@ -64,6 +68,10 @@ def read_pieces(path: Path) -> Iterator[Piece]:
             if start[:2] != b"\x1f\x8b":
                 raise CourseError(f"{path}: not a gzip file (it begins with {start[:4]!r})")
             yield from _stream_pieces(file, path, 0, b"", lambda: zlib.decompressobj(wbits=31))
+        elif path.suffix == ".xz":
+            if start[:6] != b"\xfd7zXZ\0":
+                raise CourseError(f"{path}: not an xz file (it begins with {start[:4]!r})")
+            yield from _stream_pieces(file, path, 0, b"", lzma.LZMADecompressor)
         else:
             offset = 0
             while block := file.read(CHUNK):
@@ -146,7 +154,7 @@ def _stream_pieces(
                     stream = new_decompressor()
                 ready += stream.decompress(block)
                 block = stream.unused_data if stream.eof else b""
-        except (OSError, EOFError, zlib.error):
+        except (OSError, EOFError, zlib.error, lzma.LZMAError):
             yield Piece(bytes(ready), False, at, read)
             raise CourseError(f"{path}: broken {kind} data within {STEP >> 10} kB before byte {at + read}") from None
         if len(ready) >= CHUNK:

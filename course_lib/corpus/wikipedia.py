@@ -1,7 +1,8 @@
 """A Wikipedia dump → articles as JSON lines: {"id", "title", "text"}.
 
-Workers decompress, parse and extract pieces of the dump on their own; what a cut tore apart is put together here, in order, so the
-output is the same for any number of workers. Only articles pass: no redirects, other namespaces or disambiguation pages.
+Workers decompress, parse and extract pieces of the dump on their own; what a cut tore apart is put together here, in
+order, so the output is the same for any number of workers. Only articles pass: no redirects, other namespaces or
+disambiguation pages, and no page that is longer than MediaWiki allows.
 """
 
 import re
@@ -24,12 +25,20 @@ from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
-LONGEST_PAGE = 64 << 20  # bytes; real pages stay below 2 MB of text, so more without an end is no dump
+# Bytes; more without the end of a page is no dump.
+LONGEST_PAGE = 64 << 20
+# Characters; MediaWiki saves no page of more bytes than this ($wgMaxArticleSize), so a longer one is damage or an attack.
+LONGEST_TEXT = 2 << 20
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
-LIMITS = {"other_namespace": "ns is not 0", "redirect": "", "disambiguation": "by its template"}
+LIMITS = {
+    "other_namespace": "ns is not 0",
+    "redirect": "",
+    "too_long": f"> {LONGEST_TEXT}",
+    "disambiguation": "by its template",
+}
 
 
 @dataclass
@@ -46,7 +55,7 @@ class _Extracted:
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extracts the articles of a .xml, .xml.gz or .xml.bz2 dump into `target` (JSON lines) in constant memory.
+    """Extracts the articles of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump into `target` (JSON lines) in constant memory.
 
     Raises CourseError for a truncated or broken dump, naming the place; the whole articles before it are kept in
     `<target>.partial`.
@@ -166,5 +175,8 @@ def _not_an_article(page: Any, text: str, settings: WikipediaConfig) -> str:
         return "other_namespace"
     if page.find("redirect") is not None or REDIRECT.match(text):
         return "redirect"
+    if len(text) > LONGEST_TEXT:
+        return "too_long"
     names = "|".join(map(re.escape, settings.disambiguation))
-    return "disambiguation" if re.search(rf"\{{\{{\s*(?:{names})\s*[|}}]", text, re.I) else ""
+    found = names and re.search(rf"\{{\{{\s*(?:{names})\s*[|}}]", text, re.I)
+    return "disambiguation" if found else ""

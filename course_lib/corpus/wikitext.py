@@ -1,8 +1,8 @@
 """From wiki markup to plain text: one article in, its paragraphs and headings out.
 
-Brackets are resolved from the inside out: a pattern without brackets in it can only match an innermost pair, so replacing all of
-them and repeating until nothing changes handles any nesting without a parser. It does not expand templates: it keeps the words of
-those that carry words (TEMPLATES), and drops the rest. Unbalanced markup costs its own line, never the article.
+Links and templates are resolved from the inside out. Templates are not expanded: those that carry words leave them
+(templates.py), the rest is dropped. Unbalanced markup costs its own line, never the article. The time is linear in the
+length of the article.
 """
 
 import re
@@ -10,61 +10,66 @@ from collections import Counter
 from collections.abc import Callable
 from html import unescape
 
-FORMULA = "〈数式〉"  # stands for a formula that needs more than one line of text
-LANGUAGES = {
-    "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭", "zh": "中", "ko": "朝",
-    "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語", "sv": "スウェーデン語", "vi": "ベトナム語",
-}  # fmt: skip
-# Templates that carry words, by the argument that holds them. The rest (infoboxes, notices, citations) is dropped.
-FIRST = (
-    "仮リンク 日本語版にない記事リンク ill2 link-en 要出典範囲 要検証範囲 疑問点範囲 独自研究範囲 nowrap nobr small smaller big large "
-    "larger em strong bold italic u sub sup math mvar quote quotation blockquote cquote 引用 ipa unicode jis2004フォント jis90フォント "
-    "補助漢字フォント cp932フォント 拡張漢字 拡張漢字フォント jis2004 visible anchor vanchor val num 漢字 縦書き ruby-ja 下線 太字 訳語疑問点範囲"
-)
-SECOND = "lang color fontcolor fontsize"
-READING = "読み仮名 読み仮名_ruby不使用 読み仮名 ruby不使用 ruby ルビ ふりがな 振り仮名"
+from course_lib.corpus.report import characters
+from course_lib.corpus.templates import RAISED, shown
+
+# Stands for a formula that needs more than one line of text.
+FORMULA = "〈数式〉"
+# Pairs of brackets nested deeper than this are dropped. MediaWiki expands templates as deep.
+DEEPEST = 100
+# Levels that a search for each resolves, which is faster than a pass over all brackets where nesting is shallow.
+SHALLOW = 8
+# Layers of empty brackets that are removed.
+LAYERS = 10
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
-NOWIKI = re.compile(r"<nowiki>(.*?)</nowiki>|<nowiki\s*/>", re.S | re.I)
-LITERAL = str.maketrans(
-    "[]{}<>|'", "［］｛｝＜＞｜’"
-)  # what nowiki shows as it stands can no longer be taken for markup
-MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>(.*?)</\1>", re.S | re.I)
-REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>.*?</\1\s*>", re.S | re.I)
+# The openings of tags whose content is replaced as a whole.
+NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
+EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
+# What nowiki shows as it stands can no longer be taken for markup.
+LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
+MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
+REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
 SELF_CLOSED_REFERENCE = re.compile(r"<(?:ref|references)\b[^<>]*/>", re.I)
-CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>(.*?)</\1\s*>", re.S | re.I)
+CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>", re.I)
 BLOCKS = (
-    "gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|templatestyles|"
-    "section|rt|rp|style"
+    "gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|"
+    "templatestyles|section|rt|rp|style"
 )
-BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>.*?</\1\s*>", re.S | re.I)
+BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>", re.I)
 SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
-MANY_TAGS = 2000
-CLOSING_TAG = re.compile(r"</([a-z]+)\s*>", re.I)
-BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|table|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
+BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
+# 10<sup>3</sup> must not become 103.
 EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
-RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")  # 10<sup>3</sup> must not become 103
-EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*(?:[ 　]+([^\[\]\n]*))?\]", re.I)
+EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
+LINK_BRACKETS = re.compile(r"\[{2,}|\]{2,}")
 FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
 INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
 PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
+TEMPLATE_BRACKETS = re.compile(r"\{{2,}|\}{2,}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-TABLE_EDGE = re.compile(r"^[ :;*#\t]*\{\||^[ \t]*\|\}(?!\})", re.M)
-NAMED = re.compile(r"\s*([^\s=<>\[\]]+)\s*=(.*)", re.S)
+# {| and |} at the start of a line; <table> anywhere. Pages without the latter are searched faster.
+WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
+TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
+HTML_TABLE = re.compile(r"</?table\b", re.I)
+NEXT_HEADING = re.compile(r"^==", re.M)
 MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
 QUOTES = re.compile(r"''+")
-HEADING = re.compile(r"^(={1,6})\s*(.*?)\s*\1\s*$")
 WORD = re.compile(r"\w")
+BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# what removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
+# What removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
 OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")  # bounded: a page of spaces must not take hours
+# Bounded, so that a page of spaces costs no more than others.
+CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")
 COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
+# Python refuses to read a number of more than 4,300 digits; no character has one of eight.
+NO_CHARACTER = re.compile(r"&#\d{8,};?")
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 
 Remover = Callable[[str], str]
@@ -80,74 +85,134 @@ def to_text(
     passes: tuple[tuple[str, Remover], ...] = (
         ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
         ("markup", _literals),
-        ("formulas", lambda t: _pairs(MATH, _formula, t)),
-        ("references", lambda t: _pairs(REFERENCE, "", SELF_CLOSED_REFERENCE.sub("", t))),
-        ("code", lambda t: _pairs(CODE, _code, t)),
-        ("galleries", lambda t: _pairs(BLOCK, "", SELF_CLOSED_BLOCK.sub("", t))),
+        ("formulas", lambda t: _contents(MATH, _formula, t)),
+        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub("", t))),
+        ("code", lambda t: _contents(CODE, _code, t)),
+        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
         ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
-        ("links", lambda t: _innermost(LINK, _link, t)),
-        ("templates", lambda t: _innermost(TEMPLATE, lambda m: _template(m, title), PARAMETER.sub("", t))),
+        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
+        ("templates", lambda t: _resolve(TEMPLATE, TEMPLATE_BRACKETS, lambda c: shown(c, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
-        ("links", lambda t: _innermost(LINK, _link, t)),  # those that templates were hiding
+        # those that templates were hiding
+        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
+        ("markup", _characters),
     )
     text = wikitext
+    left = characters(text) if removed is not None else 0
     for reason, remove in passes:
-        before = len(text)
-        text = remove(text)
-        if removed is not None:
-            removed[reason] += before - len(text)
-    text = (
-        unescape(unescape(text)) if "&" in text else text
-    )  # twice: `&amp;nbsp;` is common, and shown as a space by nobody
-    before = len(text)
+        before, text = text, remove(text)
+        if removed is not None and text is not before:
+            removed[reason] += left - (left := characters(text))
     text = _join_lines(_tidy(text), drop_sections)
     if removed is not None:
-        removed["sections and layout"] += before - len(text)
+        removed["sections and layout"] += left - characters(text)
     return text
 
 
-def _pairs(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
-    """Replaces <tag>…</tag>. On a page with very many tags only up to the last closing one of its kind: openings behind it, each
-    searching to the end in vain, would take hours."""
-    last = len(text)
-    if text.count("<") > MANY_TAGS:
-        closings = (c for c in CLOSING_TAG.finditer(text) if pattern.match(f"<{c[1]}></{c[1]}>"))
-        last = max((closing.end() for closing in closings), default=0)
-    return pattern.sub(replacement, text[:last]) + text[last:]
+def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
+    """Replaces <tag>…</tag> by replace(opening tag, content), in linear time.
+
+    A closing tag that is missing is looked for once for each name.
+    """
+    kept: list[str] = []
+    closings: dict[str, re.Pattern[str]] = {}
+    unclosed: set[str] = set()
+    position = 0
+    for tag in opening.finditer(text):
+        name = tag[1].lower()
+        if tag.start() < position or name in unclosed:
+            continue
+        if name not in closings:
+            closings[name] = re.compile(rf"</{name}\s*>", re.I)
+        closing = closings[name].search(text, tag.end())
+        if closing is None:
+            unclosed.add(name)
+            continue
+        kept += (text[position : tag.start()], replace(tag, text[tag.end() : closing.start()]))
+        position = closing.end()
+    return "".join(kept) + text[position:] if kept else text
 
 
-def _innermost(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
-    """Replaces innermost pairs until none is left; each round removes one level of nesting."""
-    found = 1
-    while found:
-        text, found = pattern.subn(replace, text)
-    return text
+def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
+    """Replaces pairs of doubled brackets by replace(content), innermost first.
+
+    Args:
+        innermost: finds a pair without pairs in it; its first group is the content.
+        brackets: finds runs of two or more of the same bracket.
+        replace: takes a content whose own pairs are replaced.
+        text: any text; a bracket without its partner stays.
+    """
+    for _ in range(SHALLOW):
+        text, found = innermost.subn(lambda pair: replace(pair[1]), text)
+        if not found:
+            return text
+    done: list[str] = []
+    # for each opening without its closing yet: its index in `done`, and the levels of pairs in it
+    opened: list[int] = []
+    levels: list[int] = [0]
+    position = 0
+    for run in brackets.finditer(text):
+        bracket = run[0][:2]
+        odd = run[0][0] if len(run[0]) % 2 else ""
+        done.append(text[position : run.start()])
+        position = run.end()
+        opening = bracket in ("[[", "{{")
+        if opening and odd:
+            done.append(odd)
+        for _ in range(len(run[0]) // 2):
+            if opening:
+                opened.append(len(done))
+                levels.append(0)
+                done.append(bracket)
+            elif opened:
+                start, level = opened.pop(), levels.pop() + 1
+                levels[-1] = max(levels[-1], level)
+                words = replace("".join(done[start + 1 :])) if level <= DEEPEST else ""
+                del done[start:]
+                done.append(words)
+            else:
+                done.append(bracket)
+        if odd and not opening:
+            done.append(odd)
+    done.append(text[position:])
+    return "".join(done)
 
 
 def _literals(text: str) -> str:
-    return (
-        NOWIKI.sub(lambda m: (m[1] or "").translate(LITERAL), text)
-        if "</nowiki>" in text
-        else text.replace("<nowiki/>", "")
-    )
+    return EMPTY_NOWIKI.sub("", _contents(NOWIKI, lambda _, content: content.translate(LITERAL), text))
 
 
-def _formula(match: re.Match[str]) -> str:
+def _nothing(_tag: re.Match[str], _content: str) -> str:
+    return ""
+
+
+def _formula(_tag: re.Match[str], content: str) -> str:
     """A formula that reads as text stays (E = mc^2); one that needs TeX becomes a placeholder."""
-    body = " ".join(match[2].split())
+    body = " ".join(content.split())
     return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
 
 
-def _code(match: re.Match[str]) -> str:
-    return match[3].translate(LITERAL) if "inline" in match[2].lower() else "\n"
+def _code(tag: re.Match[str], content: str) -> str:
+    return content.translate(LITERAL) if "inline" in tag[2].lower() else "\n"
 
 
-def _link(match: re.Match[str]) -> str:
+def _characters(text: str) -> str:
+    """Character references as characters; twice, because `&amp;nbsp;` is common and always meant as a space."""
+    for _ in range(2):
+        if "&" in text:
+            text = unescape(NO_CHARACTER.sub("", text))
+    return text
+
+
+def _link(content: str) -> str:
     """[[target|label]] → label; files, categories and links to other languages → nothing."""
-    target, bar, label = match[1].partition("|")
+    target, bar, label = content.partition("|")
+    if "{{" in target and "}}" not in target:
+        # the bar is one of a template in the target: the link waits until that is resolved
+        return f"[[{content}]]"
     if ":" in target:
         if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
             return ""
@@ -155,89 +220,38 @@ def _link(match: re.Match[str]) -> str:
             target = PROJECT.sub("", target, count=1)
     if label and not label.isspace():
         return label
-    if bar:  # [[ローマ (曖昧さ回避)|]] shows the target without its brackets
-        return re.sub(r"\s*[（(].*[）)]$", "", target)
+    if bar:
+        # [[ローマ (曖昧さ回避)|]] shows the target without its brackets
+        bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
+        return target[: bracket.start()].rstrip() if bracket else target
     return target.lstrip("#").replace("_", " ").replace("#", "の")
 
 
-def _template(match: re.Match[str], title: str) -> str:
-    """The words a template shows, if it is one of those that carry words."""
-    name, *arguments = match[1].split("|")
-    name = name.strip().lower()
-    if (shown := _SIMPLE.get(name)) is not None:
-        return shown
-    if name == "pagename":
-        return title
-    kept = _KEPT.get(name) or (_language if name.startswith("lang-") else None)
-    if kept is None:
-        return ""
-    positional, named = [], {}
-    for argument in arguments:
-        if (pair := NAMED.match(argument)) and "://" not in pair[1]:
-            named[pair[1]] = pair[2].strip()
-        else:
-            positional.append(argument.strip())
-    positional += [named[str(i)] for i in range(len(positional) + 1, 10) if str(i) in named]
-    return kept(name, positional, named)
-
-
-def _argument(index: int) -> Callable[[str, list[str], dict[str, str]], str]:
-    def take(_name: str, positional: list[str], named: dict[str, str]) -> str:
-        return named.get("label") or (positional[index] if len(positional) > index else "")
-
-    return take
-
-
-def _last(_name: str, positional: list[str], _named: dict[str, str]) -> str:
-    return positional[-1] if positional else ""
-
-
-def _language(name: str, positional: list[str], _named: dict[str, str]) -> str:
-    """{{lang-en|Mount Fuji}} → 英: Mount Fuji, as the encyclopaedia shows it."""
-    label = LANGUAGES.get(name[5:7], "")
-    words = positional[0] if positional else ""
-    return f"{label}: {words}" if label and words else words
-
-
-def _reading(_name: str, positional: list[str], _named: dict[str, str]) -> str:
-    return f"{positional[0]}（{positional[1]}）" if len(positional) > 1 else "".join(positional)
-
-
-def _quantity(_name: str, positional: list[str], _named: dict[str, str]) -> str:
-    """{{convert|3776|m}} → 3776 m, without the conversions."""
-    return " ".join(positional[:2])
-
-
-_SIMPLE = {"!": "|", "=": "=", "·": "・", "•": "・", "ndash": "–", "mdash": "—", "spaces": " ", "nbsp": " ", "'": "’"}
-_KEPT: dict[str, Callable[[str, list[str], dict[str, str]], str]] = (
-    {name: _argument(0) for name in FIRST.split()}
-    | {name: _argument(1) for name in SECOND.split()}
-    | dict.fromkeys(READING.split(), _reading)
-    | {
-        "transl": _last,
-        "font color": _argument(1),
-        "visible anchor": _argument(0),
-        "convert": _quantity,
-        "cvt": _quantity,
-    }
-)
-
-
 def _drop_tables(text: str) -> str:
-    """Removes {| … |}, nested ones included; a table that never ends ends at the next heading."""
-    kept, depth, position = [], 0, 0
-    for edge in TABLE_EDGE.finditer(text):
-        if edge[0].endswith("{|"):
-            if depth == 0:
+    """Removes {| … |} and <table> … </table>, nested ones included; a table that never ends ends at the next heading."""
+    kept: list[str] = []
+    position = 0
+    opened: list[str] = []
+    # of each kind in `opened`, so that a stray end does not search it
+    numbers: Counter[str] = Counter()
+    edges = TABLE_EDGE if HTML_TABLE.search(text) else WIKI_TABLE_EDGE
+    for edge in edges.finditer(text):
+        kind = "wiki" if edge[1] or edge[2] else "html"
+        if edge[1] or (kind == "html" and edge[3]):
+            if not opened:
                 kept.append(text[position : edge.start()])
                 position = edge.start()
-            depth += 1
-        elif depth:
-            depth -= 1
-            if depth == 0:
+            opened.append(kind)
+            numbers[kind] += 1
+        elif numbers[kind]:
+            # a table of the other kind that was left open inside ends here too
+            while (inner := opened.pop()) != kind:
+                numbers[inner] -= 1
+            numbers[kind] -= 1
+            if not opened:
                 position = edge.end()
-    if depth:
-        heading = re.compile(r"^==", re.M).search(text, position)
+    if opened:
+        heading = NEXT_HEADING.search(text, position)
         position = heading.start() if heading else len(text)
     kept.append(text[position:])
     return "".join(kept)
@@ -245,28 +259,39 @@ def _drop_tables(text: str) -> str:
 
 def _tidy(text: str) -> str:
     """Removes what the removals left: empty brackets, lone separators, doubled commas and spaces."""
-    found = 1
-    while found:  # an emptied pair inside another empties that one too
+    # an emptied pair inside another empties that one too
+    for _ in range(LAYERS):
         text, found = EMPTY.subn("", text)
+        if not found:
+            break
     text = SPACES.sub(lambda m: "" if m[1] else " ", text)
     return COMMAS.sub("", CLOSING.sub(r"\1", OPENING.sub(r"\1", text)))
+
+
+def _heading(line: str) -> tuple[int, str] | None:
+    """== words == → (2, words); None for a line that is no heading."""
+    left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
+    level = min(left, right, len(line) // 2, 6)
+    return (level, line[level:-level].strip()) if level else None
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
     """Lines without list marks; headings only where something stands under them and their section is wanted."""
     lines: list[str] = []
-    waiting: list[tuple[int, str]] = []  # headings above the next line of text, outermost first
-    dropped = 7  # level of the heading whose section is being left out; 7 = none
+    # headings above the next line of text, outermost first
+    waiting: list[tuple[int, str]] = []
+    # level of the heading whose section is being left out; 7 = none
+    dropped = 7
     for line in map(str.strip, text.split("\n")):
         if not line:
             continue
-        if line[0] == "=" and (heading := HEADING.match(line)):
-            level = len(heading[1])
+        if line[0] == "=" and (heading := _heading(line)):
+            level, words = heading
             waiting = [entry for entry in waiting if entry[0] < level]
             if level <= dropped:
-                dropped = level if heading[2] in drop_sections else 7
-            if heading[2] and dropped == 7:
-                waiting.append((level, heading[2]))
+                dropped = level if words in drop_sections else 7
+            if words and dropped == 7:
+                waiting.append((level, words))
             continue
         if dropped < 7 or line[0] in "|!" or line[:2] in ("{|", "}}") or line.startswith("----"):
             continue

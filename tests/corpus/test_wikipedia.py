@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import lzma
 import re
 from pathlib import Path
 
@@ -53,6 +54,8 @@ def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None
         "c.xml.bz2": bz2.compress(raw),
         "d.xml.bz2": multistream(XML, 7),
         "e.xml.bz2": blind,
+        "f.xml.xz": lzma.compress(raw),
+        "g.xml.xz": lzma.compress(raw[:5000]) + lzma.compress(raw[5000:]),
     }
     for name, content in forms.items():
         assert run(tmp_path, name, content)[0] == expected, name
@@ -76,6 +79,28 @@ def test_only_articles_pass(tmp_path: Path) -> None:
     assert removed == {"redirect": 2, "other_namespace": 2, "disambiguation": 1, "too_short": 1}
 
 
+def test_a_page_longer_than_mediawiki_allows_is_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("course_lib.corpus.wikipedia.LONGEST_TEXT", 5000)
+    lines, report = run(tmp_path, "a.xml", export([*PAGES[:3], ("長い", "あ" * 5001), ("可", "あ" * 5000)]).encode())
+    assert [orjson.loads(line)["title"] for line in lines.splitlines()] == ["記事0", "記事1", "記事2", "可"]
+    assert (report.removed["too_long"].count, report.removed["too_long"].characters) == (1, 5001)
+    assert "too_long" in report.table()
+
+
+def test_characters_in_are_those_out_removed_and_of_markup(tmp_path: Path) -> None:
+    report = extract(workspace.data("jawiki-sample.xml.bz2"), tmp_path / "out.jsonl", WikipediaConfig(), 1)
+    removed = sum(taken.characters for taken in report.removed.values())
+    assert report.characters_in == report.characters_out + removed + sum(report.counts.values())
+
+
+def test_without_disambiguation_templates_no_page_is_one(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(export([("記事", f"{{{{}}}}{PROSE}")]), encoding="utf8")
+    report = extract(tmp_path / "a.xml", tmp_path / "out.jsonl", WikipediaConfig(disambiguation=()), 1)
+    assert report.documents_out == 1
+
+
 @pytest.mark.parametrize("shared", ["streams", "pages"])
 def test_truncated_and_broken_archives_keep_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str
@@ -94,6 +119,13 @@ def test_truncated_and_broken_archives_keep_what_came_before(
     zipped = gzip.compress(XML.encode(), mtime=0)
     message, saved = fails(tmp_path, "c.xml.gz", zipped[: len(zipped) - 200])
     assert f"stops at byte {len(zipped) - 200}" in message and saved > 20
+
+
+def test_truncated_and_broken_xz_is_named(tmp_path: Path) -> None:
+    packed = lzma.compress(XML.encode())
+    assert f"stops at byte {len(packed) - 200}" in fails(tmp_path, "a.xml.xz", packed[:-200])[0]
+    (tmp_path / "out.jsonl.partial").unlink(missing_ok=True)
+    assert "broken xz data" in fails(tmp_path, "b.xml.xz", packed[:100] + b"\0" * 99 + packed[199:])[0]
 
 
 def test_streams_and_pages_shared_out_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +161,8 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
         ("a.xml", b"no dump at all\n" * 99, "no <page> found"),
         ("a.xml.bz2", b"no bz2", "not a bz2 file"),
         ("a.xml.gz", b"no gzip", "not a gzip file"),
-        ("a.7z", b"x", "unknown ending '.7z'; allowed: .xml, .xml.gz, .xml.bz2"),
+        ("a.xml.xz", b"no xz file", "not an xz file"),
+        ("a.7z", b"x", "unknown ending '.7z'; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz"),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -3,11 +3,13 @@
 import bz2
 import re
 import time
+import tracemalloc
 from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
 from course_lib import workspace
+from course_lib.corpus.report import characters
 from course_lib.corpus.wikitext import to_text
 
 CASES = [
@@ -54,6 +56,15 @@ CASES = [
     ),
     ("文である<ref>x</ref>。。次<br />、続き。\n: * 項目", "文である。次\n続き。\n項目"),
     ("A &lt; B は <3 と違う。", "A < B は <3 と違う。"),
+    ("前\n<table class=a><tr><td>升<table><tr><td>内</table>目</td></tr></TABLE >\n後", "前\n後"),
+    ("前\n<table>\n{|\n| a\n</table>\n後", "前\n後"),
+    ("前\n{|\n| <table>\n|}\n後</table>", "前\n後"),
+    ("前\n<table>\n<tr><td>閉じない\n== 次 ==\n後", "前\n\n次\n後"),
+    ("前\n{{(!}} class=a\n{{!}} b\n{{!)}}\n後", "前\n後"),
+    ("[[{{lang|fr|Paris}}|{{nowrap|花の都}}]]と[[[a]]]と[[a|b[[c|d]]e", "花の都と[a]とa|bde"),
+    ("記法<NOWIKI>''a''</nowiki>と<nowiki />終<nowiki>閉じない。", "記法’’a’’と終閉じない。"),
+    ("&#" + "1" * 5000 + ";字と&amp;#" + "1" * 5000 + ";A", "字とA"),
+    ("=== 見出し ==\n文。\n=\n===\n= 後 =\n文。", "= 見出し\n文。\n\n後\n文。"),
     ("", ""),
 ]
 
@@ -81,6 +92,62 @@ HOSTILE += [
 ]
 
 
+MANY = 60_000
+OPENINGS = {
+    "{{": "}}", "{{a|": "}}", "{{small|y": "}}", "{{{": "}}}", "{{ipa-fr|": "}}", "[[": "]]", "[[a|": "]]", "[[a|y": "]]", "[[a (": "|]]",
+    "{|\n": "\n|}", "<table>": "</table>", "<ref>": "</ref>", "<ref name=a>": "</references>", "<!--": "-->", "-{": "}-", "'''": "'''",
+    "[http://a ": "]", "<nowiki>": "</nowiki>", "<math>": "</math>", "<pre>": "</pre>", "(": ")", "（": "）", "「（、": "）」", "\n==": "==\n",
+    "=": "x", ":": "x", "\n:*": "x", "&#1": ";", "__ABC": "__", "|": "x", "、 ": "。", "　": "x",
+}  # fmt: skip
+SHAPES = {
+    "open": lambda o, _: o * MANY,
+    "nested": lambda o, c: o * MANY + "x" + c * MANY,
+    "flat": lambda o, c: (o + "x" + c) * MANY,
+    "closing first": lambda o, c: c + o * MANY + "x",
+    "closing last": lambda o, c: o * MANY + c,
+    "backwards": lambda o, c: (c + o) * MANY,
+}
+# repeats that mix two constructs, and single long ones
+MIXED = [
+    "{{a|[[b|" * MANY + "]]}}" * MANY,
+    "{{a|[[b|" * MANY + "}}]]" * MANY,
+    "{|\n<table>" * MANY + "\n|}</table>" * MANY,
+    "</table>" + "{|\n" * MANY + "</table>" * MANY,
+    "[[a" + "(" * MANY + "|]]",
+    "[[a" + " " * MANY + "x|]]",
+    "[http://a" + " " * MANY + "\n",
+    "== a" + "　" * MANY + "x ==",
+    "=" + "\t" * MANY + "x" * MANY + "=" * MANY + "x",
+    "{{small|" + "a" * MANY + " " * MANY + "b}}",
+    "<ref" + " " * MANY + "x",
+    "<ref>" + "</ref   " * MANY,
+    "{{small|" * MANY + "x" * 1_000_000 + "}}" * MANY,
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_repeats_are_linear(opening: str, shape: str) -> None:
+    started = time.process_time()
+    to_text(SHAPES[shape](opening, OPENINGS[opening]))
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("text", MIXED, ids=lambda text: f"{text[:9]}{len(text)}")
+def test_mixed_repeats_are_linear(text: str) -> None:
+    started = time.process_time()
+    to_text(text)
+    assert time.process_time() - started < 2
+
+
+def test_nesting_needs_memory_in_proportion_to_the_page() -> None:
+    for page in ("{{" * 50_000, "[[a|y" * 20_000 + "]]" * 20_000, "（" * 50_000 + "）" * 50_000):
+        tracemalloc.start()
+        to_text(page)
+        assert tracemalloc.get_traced_memory()[1] < 150 * len(page)
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
 def test_a_vandalised_page_takes_no_hours(text: str) -> None:
     started = time.process_time()
@@ -92,6 +159,13 @@ def test_removed_characters_are_counted_by_reason() -> None:
     removed: Counter[str] = Counter()
     to_text("本文{{出典}}<!-- x -->です。", removed=removed)
     assert (removed["templates"], removed["comments"]) == (len("{{出典}}"), len("<!-- x -->"))
+
+
+def test_what_is_removed_and_what_is_left_add_up() -> None:
+    markup = "本文&nbsp;{{PAGENAME}}<br>\n\n{{出典}}\n* [[a|項目]]&amp;lt;\n{|\n| 表\n|}\n== 節 ==\n文。\n"
+    removed: Counter[str] = Counter()
+    text = to_text(markup, "長い題", removed=removed)
+    assert sum(removed.values()) == characters(markup) - characters(text)
 
 
 LEFTOVERS = re.compile(

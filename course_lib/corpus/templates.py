@@ -1,0 +1,287 @@
+"""Templates of the Japanese Wikipedia that carry words of a sentence, and what a reader sees in their place.
+
+Names and shown arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
+template is dropped: infoboxes, notices, citations, icons, navigation, coordinates (an aside behind a name). Names are
+compared in lower case, with spaces for underscores.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+# Labels that {{lang-xx|…}} puts before its words.
+LANGUAGES = {
+    "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭", "zh": "中",
+    "ko": "朝", "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語", "sv": "スウェーデン語",
+    "vi": "ベトナム語",
+}  # fmt: skip
+# {{en|Grenada}}: the codes of ISO 639-1, and those of ISO 639-3 that have such a template.
+_CODES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
+    "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
+    "ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na "
+    "nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so "
+    "sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu ain "
+    "akk ang arc chu cop got grc haw mnc nan non peo sux syr yue"
+)
+LANGUAGE_CODES = frozenset(_CODES.split())
+FIRST = (
+    "仮リンク|日本語版にない記事リンク|ill|ill2|nowrap|nobr|nowr|small|small2|smaller|big|big2|large|larger|huge|em|strong|bold|b|"
+    "italic|i|u|s|del|ins|sub|sup|math|mvar|var|kbd|code|samp|tt|mono|等幅|abbr|tooltip|quote|quotation|blockquote|"
+    "cquote|引用|center|centered|unicode|ipa|rtl|bdi|overline|underline|jis2004フォント|jis90フォント|jis2004|補助漢字フォント|"
+    "cp932フォント|機種依存文字|漢字|縦書き|ruby-ja|下線|太字|斜体|取消線|打消線|visible anchor|anchor|vanchor|num|by|fby|pdflink|chem2|snamei|"
+    "sname|学名|plainlist"
+)
+SECOND = "lang|rtl-lang|wikt-lang|color|fontcolor|fontsize|font size|resize|背景色|weight"
+LAST = "transl|transliteration|font color|lower|raise|拡張漢字|拡張漢字フォント"
+READING = "読み仮名|読み仮名 ruby不使用|ruby|ルビ|ふりがな|振り仮名|nihongo"
+FRACTION = "sfrac|frac|分数"
+FLAG = "flag|flagcountry|flagu|flagioc|fb|fbw"
+DATE = "生年月日と年齢|生年月日|start date|end date|開始日|終了日|dts"
+MONEY = {"us$": "US$", "usd": "US$", "eur": "€", "gbp": "£", "jpy": "¥", "yen": "¥", "krw": "₩"}
+# Templates without arguments.
+SIMPLE = {
+    "!": "|", "!!": "||", "(!": "{|", "!)": "|}", "!-": "|-", "=": "=", "·": "・", "•": "・", "・": "・", "'": "’",
+    "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
+    "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
+}  # fmt: skip
+# {{FRA}} and {{flag|FRA}} show a flag and the name: codes of ISO 3166-1, and those of the Olympic Committee that differ.
+_COUNTRIES = (
+    "AFG:アフガニスタン ALB:アルバニア ALG,DZA:アルジェリア AND:アンドラ ANG,AGO:アンゴラ "
+    "ANT,ATG:アンティグア・バーブーダ ARG:アルゼンチン ARM:アルメニア AUS:オーストラリア AUT:オーストリア "
+    "AZE:アゼルバイジャン BAH,BHS:バハマ BHR:バーレーン BRN:ブルネイ BAN,BGD:バングラデシュ BAR,BRB:バルバドス "
+    "BLR:ベラルーシ BEL:ベルギー BLZ:ベリーズ BEN:ベナン BHU,BTN:ブータン BOL:ボリビア BIH:ボスニア・ヘルツェゴビナ "
+    "BOT,BWA:ボツワナ BRA:ブラジル BUL,BGR:ブルガリア BUR,BFA:ブルキナファソ BDI:ブルンジ CAM,KHM:カンボジア "
+    "CMR:カメルーン CAN:カナダ CPV:カーボベルデ CAF:中央アフリカ CHA,TCD:チャド CHI,CHL:チリ CHN,PRC:中国 "
+    "COL:コロンビア COM:コモロ CGO,COG:コンゴ共和国 COD:コンゴ民主共和国 COK:クック諸島 CRC,CRI:コスタリカ "
+    "CIV:コートジボワール CRO,HRV:クロアチア CUB:キューバ CYP:キプロス CZE:チェコ TCH:チェコスロバキア "
+    "DEN,DNK:デンマーク DJI:ジブチ DMA:ドミニカ国 DOM:ドミニカ共和国 ECU:エクアドル EGY:エジプト "
+    "ESA,SLV:エルサルバドル GNQ:赤道ギニア ERI:エリトリア EST:エストニア ETH:エチオピア FIJ,FJI:フィジー "
+    "FIN:フィンランド FRA:フランス GAB:ガボン GAM,GMB:ガンビア GEO:ジョージア GER,DEU:ドイツ GDR,DDR:東ドイツ "
+    "FRG:西ドイツ GHA:ガーナ GRE,GRC:ギリシャ GRN,GRD:グレナダ GUA,GTM:グアテマラ GUI,GIN:ギニア "
+    "GBS,GNB:ギニアビサウ GUY:ガイアナ HAI,HTI:ハイチ HON,HND:ホンジュラス HKG:香港 HUN:ハンガリー "
+    "ISL:アイスランド IND:インド INA,IDN:インドネシア IRI,IRN:イラン IRQ:イラク IRL:アイルランド ISR:イスラエル "
+    "ITA:イタリア JAM:ジャマイカ JPN:日本 JOR:ヨルダン KAZ:カザフスタン KEN:ケニア KIR:キリバス PRK:北朝鮮 "
+    "KOR,ROK:韓国 XKX,KOS:コソボ KUW,KWT:クウェート KGZ:キルギス LAO:ラオス LAT,LVA:ラトビア "
+    "LIB,LBN:レバノン LES,LSO:レソト LBR:リベリア LBA,LBY:リビア LIE:リヒテンシュタイン LTU:リトアニア "
+    "LUX:ルクセンブルク MAC:マカオ MKD:北マケドニア MAD,MDG:マダガスカル MAW,MWI:マラウイ MAS,MYS:マレーシア "
+    "MDV:モルディブ MLI:マリ共和国 MLT:マルタ MHL:マーシャル諸島 MTN,MRT:モーリタニア MRI,MUS:モーリシャス "
+    "MEX:メキシコ FSM:ミクロネシア連邦 MDA:モルドバ MON,MCO:モナコ MGL,MNG:モンゴル国 MNE:モンテネグロ "
+    "MAR:モロッコ MOZ:モザンビーク MYA,MMR:ミャンマー NAM:ナミビア NRU:ナウル NEP,NPL:ネパール "
+    "NED,NLD:オランダ NZL:ニュージーランド NCA,NIC:ニカラグア NIG,NER:ニジェール NGR,NGA:ナイジェリア "
+    "NIU:ニウエ NOR:ノルウェー OMA,OMN:オマーン PAK:パキスタン PLW:パラオ PLE,PSE:パレスチナ PAN:パナマ "
+    "PNG:パプアニューギニア PAR,PRY:パラグアイ PER:ペルー PHI,PHL:フィリピン POL:ポーランド POR,PRT:ポルトガル "
+    "PUR,PRI:プエルトリコ QAT:カタール ROC,TWN:中華民国 TPE:チャイニーズタイペイ ROM,ROU:ルーマニア RUS:ロシア "
+    "URS,SSR:ソビエト連邦 RWA:ルワンダ SKN,KNA:セントクリストファー・ネイビス LCA:セントルシア "
+    "VIN,VCT:セントビンセント・グレナディーン SAM,WSM:サモア SMR:サンマリノ STP:サントメ・プリンシペ "
+    "KSA,SAU:サウジアラビア SEN:セネガル SRB:セルビア SCG:セルビア・モンテネグロ YUG:ユーゴスラビア SEY,SYC:セーシェル "
+    "SLE:シエラレオネ SIN,SGP:シンガポール SVK:スロバキア SLO,SVN:スロベニア SOL,SLB:ソロモン諸島 SOM:ソマリア "
+    "RSA,ZAF:南アフリカ共和国 SSD:南スーダン ESP:スペイン SRI,LKA:スリランカ SUD,SDN:スーダン SUR:スリナム "
+    "SWZ:エスワティニ SWE:スウェーデン SUI,CHE:スイス SYR:シリア TJK:タジキスタン TAN,TZA:タンザニア THA:タイ "
+    "TLS:東ティモール TOG,TGO:トーゴ TGA,TON:トンガ TRI,TTO:トリニダード・トバゴ TUN:チュニジア TUR:トルコ "
+    "TKM:トルクメニスタン TUV:ツバル UGA:ウガンダ UKR:ウクライナ UAE,ARE:アラブ首長国連邦 GBR,UK:イギリス "
+    "ENG:イングランド SCO:スコットランド WAL:ウェールズ NIR:北アイルランド USA,US:アメリカ合衆国 URU,URY:ウルグアイ "
+    "UZB:ウズベキスタン VAN,VUT:バヌアツ VAT:バチカン VEN:ベネズエラ VIE,VNM:ベトナム YEM:イエメン "
+    "ZAM,ZMB:ザンビア ZIM,ZWE:ジンバブエ ABW:アルバ BMU:バミューダ諸島 CYM:ケイマン諸島 FRO:フェロー諸島 "
+    "GIB:ジブラルタル GRL:グリーンランド GUM:グアム NCL:ニューカレドニア PYF:フランス領ポリネシア ESH:西サハラ UN:国際連合 "
+    "EU,EUR:欧州連合"
+)
+COUNTRIES = {
+    code: name for codes, name in (entry.split(":") for entry in _COUNTRIES.split()) for code in codes.split(",")
+}
+# {{USA1912}}: the flag of that year.
+COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
+# A key is short, so that a long argument without "=" is not searched to its end.
+NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
+RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
+RANGES = {
+    "to": "–",
+    "-": "–",
+    "–": "–",
+    "to(-)": "–",
+    "and": " and ",
+    "or": " or ",
+    "x": " × ",
+    "by": " × ",
+    "*": " × ",
+}
+BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
+
+Positional = Sequence[str]
+Named = Mapping[str, str]
+Shown = Callable[[Positional, Named], str]
+
+
+def shown(content: str, title: str = "") -> str:
+    """The words that a reader sees in place of {{content}}; "" for a template that carries none.
+
+    Args:
+        content: what is between the braces, with no template in it.
+        title: of the article, for {{PAGENAME}}.
+    """
+    name, *arguments = content.split("|")
+    name = name.strip()
+    if not arguments and (country := COUNTRY.fullmatch(name)) and country[1] in COUNTRIES:
+        return COUNTRIES[country[1]]
+    name = name.replace("_", " ").lower()
+    if (word := SIMPLE.get(name)) is not None:
+        return word
+    if name == "pagename":
+        return title
+    if name.startswith("formatnum:"):
+        number = name[10:].strip()
+        return f"{int(number):,}" if re.fullmatch(r"[0-9]{1,30}", number) else number
+    rule = _RULES.get(name) or _by_form(name)
+    if rule is None or not arguments:
+        return ""
+    positional: list[str] = []
+    named: dict[str, str] = {}
+    for argument in arguments:
+        if (pair := NAMED.match(argument)) and "://" not in pair[1]:
+            named[pair[1]] = pair[2].strip()
+        else:
+            positional.append(argument.strip())
+    positional += [named[str(i)] for i in range(len(positional) + 1, 10) if str(i) in named]
+    return rule(positional, named)
+
+
+def _by_form(name: str) -> Shown | None:
+    """The rule for names that are too many for a list: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
+    if name in LANGUAGE_CODES:
+        return _foreign
+    if name.startswith("lang-"):
+        return lambda positional, named: _labelled(name[5:7], _foreign(positional, named))
+    if name.startswith("ipa-"):
+        return lambda positional, _: f"[{positional[0]}]" if positional and positional[0] else ""
+    if name.endswith("範囲") or name.startswith(("link-", "script/")):
+        return _argument(0)
+    return None
+
+
+def _argument(index: int) -> Shown:
+    def take(positional: Positional, named: Named) -> str:
+        return named.get("label") or named.get("ja") or (positional[index] if len(positional) > index else "")
+
+    return take
+
+
+def _last(positional: Positional, _named: Named) -> str:
+    return positional[-1] if positional else ""
+
+
+def _foreign(positional: Positional, named: Named) -> str:
+    """{{en|Grenada}} → Grenada; {{zh|t=臺北|p=Táiběi}} → 臺北、Táiběi."""
+    if positional:
+        return positional[0]
+    return "、".join(named[key] for key in ("c", "t", "s", "hangul", "hanja", "p", "rr") if named.get(key))
+
+
+def _labelled(code: str, words: str) -> str:
+    """{{lang-en|Mount Fuji}} → 英: Mount Fuji, as the encyclopaedia shows it."""
+    label = LANGUAGES.get(code, "")
+    return f"{label}: {words}" if label and words else words
+
+
+def _coded(positional: Positional, _named: Named) -> str:
+    """{{langx|en|Mount Fuji}} → 英: Mount Fuji."""
+    return _labelled(positional[0][:2].lower(), positional[1]) if len(positional) > 1 else ""
+
+
+def _reading(positional: Positional, _named: Named) -> str:
+    """{{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
+    word, *rest = [*positional, ""]
+    readings = "、".join(filter(None, rest))
+    return f"{word}（{readings}）" if word and readings else word or readings
+
+
+def _fraction(positional: Positional, _named: Named) -> str:
+    """{{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
+    parts = [part for part in positional if part]
+    if len(parts) > 2:
+        return f"{parts[0]} {parts[1]}/{parts[2]}"
+    return "/".join(["1", *parts] if len(parts) == 1 else parts)
+
+
+def _quantity(positional: Positional, _named: Named) -> str:
+    """{{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², without the conversions."""
+    number, *rest = positional or [""]
+    if len(rest) > 1 and rest[0] in RANGES:
+        number, rest = f"{number}{RANGES[rest[0]]}{rest[1]}", rest[2:]
+    unit = rest[0] if rest else ""
+    return f"{number} {re.sub('[23]$', lambda power: power[0].translate(RAISED), unit)}".strip()
+
+
+def _value(positional: Positional, named: Named) -> str:
+    """{{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
+    number = positional[0] if positional else ""
+    power = f"×10{named['e'].translate(RAISED)}" if named.get("e") else ""
+    return f"{number}{power} {named.get('u') or named.get('ul') or ''}".strip()
+
+
+def _power(positional: Positional, _named: Named) -> str:
+    return f"×10{positional[0].translate(RAISED)}" if positional else ""
+
+
+def _interlanguage(positional: Positional, _named: Named) -> str:
+    """{{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva."""
+    return next((words for words in positional[2:0:-1] if words), "")
+
+
+def _sound(positional: Positional, _named: Named) -> str:
+    """{{audio|a.ogg|Konungariket}} → Konungariket; the label of a button (発音) is no word of the sentence."""
+    label = next((words for words in positional[1:4:2] if words), "")
+    return "" if label.strip("'").lower() in BUTTONS else label
+
+
+def _flag(positional: Positional, _named: Named) -> str:
+    """{{flag|FIN}} → フィンランド."""
+    return COUNTRIES.get(positional[0], positional[0]) if positional else ""
+
+
+def _joined(separator: str) -> Shown:
+    return lambda positional, _named: separator.join(filter(None, positional))
+
+
+def _date(positional: Positional, _named: Named) -> str:
+    """{{生年月日と年齢|1990|4|1}} → 1990年4月1日."""
+    return "".join(f"{part}{unit}" for part, unit in zip(positional, "年月日", strict=False) if part)
+
+
+def _death(positional: Positional, named: Named) -> str:
+    """{{死亡年月日と没年齢|1910|3|23|1998|9|6}} → 1998年9月6日."""
+    return _date(positional[3:], named)
+
+
+def _year(positional: Positional, _named: Named) -> str:
+    year = positional[0] if positional else ""
+    return f"{year}年" if year.isdecimal() else year
+
+
+def _money(sign: str) -> Shown:
+    return lambda positional, _named: f"{sign}{positional[0]}" if positional and positional[0] else ""
+
+
+_RULES: dict[str, Shown] = (
+    dict.fromkeys(FIRST.split("|"), _argument(0))
+    | dict.fromkeys(SECOND.split("|"), _argument(1))
+    | dict.fromkeys(LAST.split("|"), _last)
+    | dict.fromkeys(READING.split("|"), _reading)
+    | dict.fromkeys(FRACTION.split("|"), _fraction)
+    | dict.fromkeys(FLAG.split("|"), _flag)
+    | dict.fromkeys(DATE.split("|"), _date)
+    | {name: _money(sign) for name, sign in MONEY.items()}
+    | {
+        "langx": _coded,
+        "llang": _coded,
+        "convert": _quantity,
+        "cvt": _quantity,
+        "val": _value,
+        "e": _power,
+        "interlang": _interlanguage,
+        "audio": _sound,
+        "chem": _joined(""),
+        "hlist": _joined("・"),
+        "節リンク": _joined(" § "),
+        "死亡年月日と没年齢": _death,
+        "年": _year,
+    }
+)
