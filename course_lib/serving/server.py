@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from types import FrameType
 import httpx
 
 from course_lib.errors import CourseError
+from course_lib.files import temporary_folder
 from course_lib.progress import progress
 from course_lib.serving import layout, lifeline, repository
 
@@ -108,8 +108,7 @@ def running(
     folder cannot be served, a port is taken, or the server is not ready within `timeout` seconds; its words are in the error.
     """
     installed = find()
-    with tempfile.TemporaryDirectory(prefix="course-triton-") as place:
-        work = Path(place)
+    with temporary_folder("course-triton") as work:
         models = work / "models"
         repository.write(folder, models)
         _link(installed, work / "backends" / "python")
