@@ -80,10 +80,14 @@ def export(
     is 16 bits. `license` goes on the card. `config` (a config.json, or a run's YAML) and `tokenizer` (a folder) stand above what the
     checkpoint or its run holds; a raw checkpoint has neither. Raises CourseError and UsageError.
     """
-    require_other(source, target)
     found = _find(source)
+    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
+    if not own:
+        require_other(source, target)
     settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
     words = _tokenizer_folder(found, settings, tokenizer)
+    if not own:
+        require_other(words, target)
     read = _read_tokenizer(words)
     shape = _shape(found, settings, config)
     if shape.vocab_size < len(read):
@@ -93,7 +97,6 @@ def export(
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
     _use_older_names(shape)
     entries = _log(found)
-    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
     with atomic_folder(target, ours=own) as folder:
         weights = read_weights(found.checkpoint)
         stored = dtype or weights.trained_as

@@ -24,9 +24,9 @@ from types import FrameType
 import httpx
 
 from course_lib.errors import CourseError
-from course_lib.files import temporary_folder
+from course_lib.files import require_other, temporary_folder
 from course_lib.progress import progress
-from course_lib.serving import layout, lifeline, repository
+from course_lib.serving import ini, layout, lifeline, repository
 
 LOOPBACK = "127.0.0.1"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
@@ -165,7 +165,10 @@ def serve(
 
 def container_command(folder: Path, models: Path) -> str:
     """Two commands, for those without the wheel: one writes the repository, one serves it from NVIDIA's container."""
-    place, _ = layout.find(folder)
+    place, ranks = layout.find(folder)
+    # DIR is checked as the printed command will check it
+    ini.read(place, ranks)
+    require_other(folder, models)
     weights = f"/weights/{place.resolve().name}"
     write = ["course", "serve", str(folder), "-o", str(models), "--weights", weights]
     project = dict(line.split(", ", 1) for line in metadata.metadata("japanese-lm-course").get_all("Project-URL") or [])
