@@ -5,6 +5,7 @@ The verbs are in verbs.py. Nothing else is imported here before signals are hand
 Ctrl-C would show a traceback.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -80,7 +81,7 @@ def _main(arguments: list[str] | None) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        return _say(f"{error.filename or _nameless()}: {error.strerror or error}", 1)
+        return _say(f"{error.filename or _nameless(error)}: {error.strerror or error}", 1)
     return 0
 
 
@@ -116,11 +117,9 @@ def _stopped(number: signal.Signals) -> int:
     return _say(f"{SAYING[number]}; earlier products are as they were", 128 + number)
 
 
-def _nameless() -> str:
-    """What an error without a file's name is about: the standard output if it still cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError:
+def _nameless(error: OSError) -> str:
+    """What an error is about that names no file: all writers of files name theirs, which leaves the standard output."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
         _discard_output()
         return "standard output"
     return "file"

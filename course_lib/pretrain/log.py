@@ -92,7 +92,7 @@ def line(entry: dict[str, Any]) -> str:
 
 def append(run: Path, entry: dict[str, Any]) -> None:
     """Adds an entry to the run's log.jsonl."""
-    with open(run / FILE, "ab") as file:
+    with naming(run / FILE), open(run / FILE, "ab") as file:
         file.write(orjson.dumps(entry) + b"\n")
 
 
