@@ -13,6 +13,8 @@ from typing import Any
 
 import orjson
 
+from course_lib.files import naming
+
 FILE = "log.jsonl"
 
 
