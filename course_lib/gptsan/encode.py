@@ -74,9 +74,9 @@ def encode(
     """
     started = perf_counter()
     documents = list_documents(inputs, settings.d_spout)
+    checksums = {name: sha256(require_file(tokenizer / name)) for name in TOKENIZER_FILES}
     for path in (*(document.path for document in documents), tokenizer):
         require_other(path, folder)
-    checksums = {name: sha256(require_file(tokenizer / name)) for name in TOKENIZER_FILES}
     _loaded.cache_clear()  # the folder may hold another tokenizer now
     _loaded(tokenizer, settings.original_layout)  # copied workers have it already
     with atomic_folder(folder, ours=(folder / REPORT).is_file()) as place:

@@ -80,14 +80,16 @@ def export(
     is 16 bits. `license` goes on the card. `config` (a config.json, or a run's YAML) and `tokenizer` (a folder) stand above what the
     checkpoint or its run holds; a raw checkpoint has neither. Raises CourseError and UsageError.
     """
+    # the model of a run has its place inside the run
+    if target.absolute() != source.absolute() / MODEL:
+        require_other(source, target)
     found = _find(source)
     own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
-    if not own:
-        require_other(source, target)
     settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
     words = _tokenizer_folder(found, settings, tokenizer)
     if not own:
-        require_other(words, target)
+        for folder in (source, words):
+            require_other(folder, target)
     read = _read_tokenizer(words)
     shape = _shape(found, settings, config)
     if shape.vocab_size < len(read):
