@@ -108,7 +108,10 @@ def _end_at_once(number: int, _frame: "FrameType | None") -> None:
 
 
 def _terminate(number: int, _frame: "FrameType | None") -> None:
-    """Ends the process by an exception, once: `timeout` and service managers may send a second signal during the clean-up."""
+    """Ends the process by an exception, once: `timeout` and service managers may send a second signal during the clean-up.
+
+    Native code, such as a training of sentencepiece, is not interrupted: the exception comes when that code returns.
+    """
     _restore(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN))
     raise Terminated(128 + number)
 

@@ -104,7 +104,7 @@ def running(
     """Serves an exported folder while the block runs; ports that are not given are free ones. `threads` are the model's (default: cores).
 
     The server ends with the block, and with this process or thread if that is killed (all that stays then is a folder of links and the log,
-    where temporary files are). Raises CourseError if the wheel is not there, the
+    where temporary files are, until the next server starts). Raises CourseError if the wheel is not there, the
     folder cannot be served, a port is taken, or the server is not ready within `timeout` seconds; its words are in the error.
     """
     installed = find()
