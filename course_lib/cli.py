@@ -99,7 +99,8 @@ def _restore(handlers: "dict[signal.Signals, Any]") -> None:
     # only the main thread may handle signals
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 def _end_at_once(number: int, _frame: "FrameType | None") -> None:

@@ -154,7 +154,9 @@ def _standing(
 
 def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> str:
     """Downloads and verifies; returns how. A file that turns out wrong is removed: going on with it would not help."""
-    part = target.with_name(target.name + ".part")
+    # a link stays: its file may be on another disk
+    place = behind_links(target)
+    part = place.with_name(place.name + ".part")
     try:
         version = transfer.file(source.url, part)
     except Missing as error:
@@ -164,7 +166,7 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
         what = "wrong checksum" if published else f"not a sound {target.suffix[1:]} container"
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
     how = _remember(part, target, source, _how(target, published, version.size is not None), published)
-    os.replace(part, behind_links(target))
+    os.replace(part, place)
     forget(part)
     return how
 
