@@ -148,7 +148,8 @@ def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, sh
 
 def test_only_what_can_be_served_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.write(tmp_path / "tiny", "gpt")
-    for options in ({"backend": "fastertransformer"}, {"weights": "/weights"}):
+    refused: list[dict[str, Any]] = [{"backend": "fastertransformer"}, {"weights": "/weights"}]
+    for options in refused:
         with pytest.raises(UsageError, match="without --print"):
             serve(folder, output=tmp_path / "models", show=True, **options)
     (folder / "1-gpu" / "config.ini").write_text("[gpt]\nhead_num = many\n")
