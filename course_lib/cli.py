@@ -1,138 +1,137 @@
-"""The `course` command: one verb per thing a notebook does, each a thin call of the same library function.
+"""The `course` command: starts a verb, and turns errors into one line and an exit code.
 
-It turns errors into one line and an exit code: 0 done, 1 bad data, 2 wrong use, 130 interrupted.
+Exit codes: 0 done, 1 bad data, 2 wrong use, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up (SIGHUP).
+The verbs are in verbs.py. Nothing else is imported here before signals are handled: imports take half a second, in which
+Ctrl-C would show a traceback.
 """
 
-import importlib
-import io
-import json
+import errno
 import os
+import signal
 import sys
-import time
-from typing import Annotated
 
-import typer
+# `typing` would double what is imported before signals are handled
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
-from course_lib import memory_cli, options
-from course_lib.errors import CourseError
-from course_lib.files import human_size
-
-INTERRUPTED = 130  # exit code after Ctrl-C
-
-app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
-for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
-    importlib.import_module(f"course_lib.{chapter}.cli").register(app)
-memory_cli.register(app)
-
-ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
+SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
-@app.command()
-def run(chapter: ChapterName = "all") -> None:
-    """Run the notebooks of a chapter into the workspace, building what they need. What is up to date is left alone."""
-    from course_lib import chapters, workspace
-
-    for selected in chapters.select(chapter):
-        started = time.perf_counter()
-        names = [name for name in chapters.steps() if name.startswith(f"{selected.package}/")]
-        fresh = all(workspace.state(workspace.find(name)).kind == "fresh" for name in names)
-        for name in names:
-            workspace.product(name)
-        products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
-        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
-        print(f"{selected.number} {selected.title}: {took}; {products}", flush=True)
-    executed = workspace.root()
-    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
-
-
-@app.command()
-def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
-    """List the workspace's products: fresh, stale (and why) or missing, with size, age and counts."""
-    from course_lib import chapters, workspace
-
-    rows = []
-    for name, step in chapters.steps().items():
-        state, manifest = workspace.state(step), workspace.manifest(name) or {}
-        rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
-                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=1))
-        return
-    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
-    for row in rows:
-        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
-        print(
-            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
-        )
-
-
-@app.command()
-def clean(chapter: ChapterName = "all") -> None:
-    """Remove the products of a chapter, or all, from the current profile's workspace."""
-    from course_lib import chapters, workspace
-
-    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
-    print(f"removed {human_size(freed)} from {_short(workspace.root())}")
-
-
-@app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
-    """Show what this machine has, what each missing part costs, and how to get it."""
-    from course_lib import doctor as checks
-
-    found = checks.examine()
-    print(json.dumps(checks.report(found), ensure_ascii=False, indent=1) if as_json else checks.table(found))
-
-
-@app.command("notebooks")
-def tend_notebooks(
-    execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
-) -> None:
-    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, tidy it, export figures."""
-    from course_lib import notebooks
-    from course_lib.paths import NOTEBOOKS
-
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        changed = notebooks.refresh(path)
-        if execute:
-            notebooks.execute(path, path)
-        notebooks.export_images(path)
-        print(f"{path.name}: {'rewritten' if changed else 'in step'}{', executed' if execute else ''}")
-
-
-def _short(path: os.PathLike[str]) -> str:
-    return os.path.relpath(path)
+class Terminated(SystemExit):
+    """SIGTERM or SIGHUP: ends the process after its `finally` blocks have removed what is half done."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs a verb and ends the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal without Japanese shows ? instead of failing
+    """Entry point: runs a verb and ends the process with its exit code. `arguments` default to the command line."""
+    before = _on_signals(_end_at_once, _end_at_once)
+    try:
+        code = _started(arguments)
+    except KeyboardInterrupt:
+        code = _stopped(signal.SIGINT)
+    finally:
+        # nothing is left to clean up: while Python shuts down, a signal ends it without a traceback
+        if arguments is None:
+            _on_signals(signal.SIG_DFL, signal.SIG_DFL)
+        else:
+            _restore(before)
+    sys.exit(code)
+
+
+def _started(arguments: list[str] | None) -> int:
+    """Runs a verb once everything is imported."""
+    import io
+
+    from course_lib import verbs  # noqa: F401
+
+    # a terminal without Japanese shows ? instead of failing
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.exit(_main(arguments))
+    _on_signals(signal.default_int_handler, _terminate)
+    return _main(arguments)
 
 
 def _main(arguments: list[str] | None) -> int:
+    """Runs a verb; returns its exit code."""
+    import typer
+
+    from course_lib import verbs
+    from course_lib.errors import CourseError
+
     try:
-        code = app(arguments, prog_name="course", standalone_mode=False)
+        code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
-        if code == INTERRUPTED:  # typer returns this for Ctrl-C
+        # typer returns this for Ctrl-C
+        if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
         return _say(str(error), error.exit_code)
-    except (
-        typer.TyperException
-    ) as error:  # an option or argument that does not fit; or no verb, with the help as message
+    # an option or argument that does not fit; or no verb, with the help as message
+    except typer.TyperException as error:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted; earlier products are as they were", INTERRUPTED)
-    except BrokenPipeError:  # `course … | head`: the reader has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _stopped(signal.SIGINT)
+    except Terminated as error:
+        return _stopped(signal.Signals(int(str(error.code)) - 128))
+    # `course … | head`: the reader has enough
+    except BrokenPipeError:
+        _discard_output()
         return 0
     except OSError as error:
-        return _say(f"{error.filename or 'file'}: {error.strerror or error}", 1)
+        return _say(f"{error.filename or _nameless(error)}: {error.strerror or error}", 1)
     return 0
+
+
+def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any]":
+    """Handles the signals that end a process, except those that are ignored (`nohup`); returns the handlers before."""
+    before = {number: signal.getsignal(number) for number in SAYING}
+    wanted = {number: interrupt if number == signal.SIGINT else terminate for number in SAYING}
+    _restore({number: wanted[number] for number in SAYING if before[number] not in (signal.SIG_IGN, None)})
+    return before
+
+
+def _restore(handlers: "dict[signal.Signals, Any]") -> None:
+    import threading
+
+    # only the main thread may handle signals
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _frame: "FrameType | None") -> None:
+    """During the imports: nothing is being written yet."""
+    os._exit(_stopped(signal.Signals(number)))
+
+
+def _terminate(number: int, _frame: "FrameType | None") -> None:
+    """Ends the process by an exception, once: `timeout` and service managers may send a second signal during the clean-up.
+
+    Native code, such as a training of sentencepiece, is not interrupted: the exception comes when that code returns.
+    """
+    _restore(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN))
+    raise Terminated(128 + number)
+
+
+def _stopped(number: signal.Signals) -> int:
+    return _say(f"{SAYING[number]}; earlier products are as they were", 128 + number)
+
+
+def _nameless(error: OSError) -> str:
+    """What an error is about that names no file: all writers of files name theirs, which leaves the standard output."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
+        _discard_output()
+        return "standard output"
+    return "file"
+
+
+def _discard_output() -> None:
+    """Drops what the standard output still holds: Python would try to write it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(message: str, code: int) -> int:

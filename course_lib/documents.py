@@ -44,7 +44,9 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                     yield Batch(path, first, lines, held)
                     lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the disk's or the system's, not the file's content
+        # the disk's or the system's, not the file's content
+        if isinstance(error, OSError) and error.errno:
+            error.filename = error.filename or str(path)
             raise
         raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
     if lines:

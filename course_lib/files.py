@@ -5,15 +5,19 @@ the earlier product as it was. This module knows nothing of manifests: that is w
 """
 
 import bz2
+import errno
+import fcntl
 import gzip
 import hashlib
 import json
 import lzma
 import os
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -26,6 +30,8 @@ PRODUCT_MARKS = (
     "conversion.json",
     "encoding.json",
 )  # files by which a folder is known as a product of the course
+FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
 
 
@@ -64,10 +70,128 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _temporary(target: Path) -> Path:
-    """A hidden name beside `target`, unique to this process, so that the rename stays on one file system."""
+@contextmanager
+def naming(path: Path, place: Path | None = None) -> Iterator[None]:
+    """Adds `path` to errors of the block that name no file, such as those of a full disk or of a read that fails.
+
+    With `place`, the block writes `path` under a temporary name beside `place`: errors that name it then name `path`, and
+    a full disk that a library reports in its own way becomes a CourseError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if place and isinstance(error.filename, str):
+            temporary = re.escape(f"{place.absolute().parent}{os.sep}") + _temporary_names(place)
+            full = str(Path(error.filename).absolute())
+            if found := re.match(temporary, full):
+                error.filename = str(path) + full[found.end() :]
+        # numpy reports a short write without an error number
+        elif error.filename is None and (error.errno or (place and SHORT_WRITE.search(str(error)))):
+            error.filename = str(path)
+        raise
+    except CourseError:
+        raise
+    except Exception as error:
+        reason = next((reason for reason in FULL if reason in str(error)), None)
+        if place is None or reason is None:
+            raise
+        raise CourseError(f"{path}: {reason}") from error
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `path` is a device, pipe or socket, or a link to one: nothing that a rename may replace."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def behind_links(path: Path) -> Path:
+    """The place that `path` names if it is a symbolic link, else `path`. Raises CourseError for links in a circle."""
+    place = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if place.is_symlink():
+        raise CourseError(f"{path}: symbolic links in a circle")
+    return place
+
+
+def _hidden(target: Path) -> Path:
+    """A new hidden name beside `target`, so that the rename stays on one file system."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+
+
+def _temporary_names(target: Path) -> str:
+    """Pattern of the hidden names beside `target`, and of those beside these: one product may write another in its folder."""
+    return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
+
+
+@contextmanager
+def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Yields a new temporary file or folder beside `target`, locked, and removes it at the end.
+
+    First removes those that killed runs left. The system releases a lock when its process ends, however it ends: so a
+    lock tells the files of a run at work from those of a killed one.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    remove_leftovers(target)
+    temporary, descriptor = _make(target, make)
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        os.close(descriptor)
+
+
+def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
+    """Makes a hidden file or folder beside `target`; returns it with the descriptor that holds its lock."""
+    while True:
+        temporary = _hidden(target)
+        make(temporary)
+        # the clean-up of another run may remove it before it is locked
+        with suppress(FileNotFoundError):
+            descriptor = _lock(temporary)
+            if temporary.exists():
+                return temporary, descriptor
+            os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    """Locks a file or folder; returns the descriptor that holds the lock."""
+    descriptor = os.open(path, os.O_RDONLY)
+    # a file system without locks: there, nothing can be removed either
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def remove_leftovers(target: Path) -> None:
+    """Removes the temporary files and folders that killed runs left beside `target`. Those of running processes stay."""
+    found = []
+    # a folder that may be written but not listed
+    with suppress(OSError):
+        found = [path for path in target.parent.iterdir() if re.fullmatch(_temporary_names(target), path.name)]
+    for path in found:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Yields an empty folder among the system's temporary files, and removes it at the end.
+
+    First removes those that killed runs left under the same `name`.
+    """
+    with _held(Path(tempfile.gettempdir(), name), lambda path: path.mkdir(0o700)) as folder:
+        yield folder
 
 
 @contextmanager
@@ -75,31 +199,60 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
     """Yields a binary file that becomes `target` when the block ends without an error.
 
     After an error `target` is untouched. With keep_partial, what was written before a CourseError stays as
-    `<target>.partial`, and the error's line says so.
+    `<target>.partial`, and the error's line says so. A symbolic link stays: the file that it names is replaced.
+    A device or pipe is written through, as it cannot be replaced.
     """
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
-    temporary = _temporary(target)
-    try:
-        with open(temporary, "wb") as file:
+    if is_stream(target):
+        with _stream(target) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except CourseError as error:
-        if keep_partial and temporary.exists() and temporary.stat().st_size:
-            partial = target.with_name(target.name + ".partial")
-            os.replace(temporary, partial)
-            raise type(error)(f"{error}; what came before it is kept in {partial}") from error
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+        return
+    place = behind_links(target)
+    with naming(target, place), _held(place, lambda path: path.open("xb").close()) as temporary:
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, place)
+        except CourseError as error:
+            if keep_partial and temporary.exists() and temporary.stat().st_size:
+                partial = place.with_name(place.name + ".partial")
+                os.replace(temporary, partial)
+                raise type(error)(f"{error}; what came before it is kept in {partial}") from error
+            raise
+
+
+@contextmanager
+def _stream(target: Path) -> Iterator[IO[bytes]]:
+    """A device or pipe to write through. Raises CourseError for a disk, and for a pipe whose reader ends too early."""
+    if target.is_block_device():
+        raise CourseError(f"{target}: is a disk, expected a name for a file")
+    try:
+        with naming(target), open(target, "wb") as file:
+            yield file
+    except BrokenPipeError:
+        raise CourseError(f"{target}: the reader closed the pipe before the end") from None
+
+
+def require_regular(path: Path) -> None:
+    """Raises CourseError for a device or pipe, where a product is read again and needs a file."""
+    if is_stream(path):
+        raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
 
 def require_other(source: Path, target: Path) -> None:
-    """Raises UsageError if a product would replace its own input."""
-    if target.exists() and source.exists() and target.samefile(source):
+    """Raises UsageError if a product would replace its own input, or the folder around it, or lie inside an input folder."""
+    if not source.exists():
+        return
+    read, written = source.resolve(), target.resolve()
+    if target.exists() and target.samefile(source):
         raise UsageError(f"-o {target}: is the input itself, which would be lost")
+    if read.is_relative_to(written):
+        raise UsageError(f"-o {target}: holds the input {source}, which would be lost")
+    if written.is_relative_to(read):
+        raise UsageError(f"-o {target}: is inside the input {source}; allowed: a place outside of it")
 
 
 def inner_suffix(path: Path) -> str:
@@ -111,12 +264,12 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yields an empty folder that replaces `target` when the block ends without an error.
 
-    Raises UsageError at once for a folder that holds something else than an earlier product: nobody's files are replaced.
-    `ours` says that the place belongs to the course whatever is in it.
+    A symbolic link stays: the folder that it names is replaced. Raises UsageError at once for a folder that holds something
+    else than an earlier product: nobody's files are replaced. `ours` says that the place belongs to the course whatever is in it.
     """
-    target = target.absolute()
     if target.exists() and not target.is_dir():
-        raise CourseError(f"{target}: is a file, expected a name for a folder")
+        kind = "device or pipe" if is_stream(target) else "file"
+        raise CourseError(f"{target}: is a {kind}, expected a name for a folder")
     if (
         not ours
         and target.is_dir()
@@ -124,23 +277,19 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
         and not any((target / name).exists() for name in PRODUCT_MARKS)
     ):
         raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
-    try:
-        temporary.chmod(0o755)  # mkdtemp makes it private
+    place = behind_links(target).absolute()
+    with naming(target, place), _held(place, Path.mkdir) as temporary:
         yield temporary
-        old = _temporary(target)
-        if target.exists():
-            os.replace(target, old)
+        old = _hidden(place)
+        if place.exists():
+            os.replace(place, old)
         try:
-            os.replace(temporary, target)
+            os.replace(temporary, place)
         except OSError:
             if old.exists():
-                os.replace(old, target)
+                os.replace(old, place)
             raise
         shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def human_size(size: float) -> str:

@@ -18,7 +18,15 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override one setting (dotted key); repeatable")
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="processes; default: the cores of this machine")]
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="where the product goes")]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where the product goes; a symbolic link stays, a device or pipe is written through",
+    ),
+]
 WORKERS = default_workers()
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from course_lib.errors import CourseError
 
+TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)  # that the `course` command turns into an exception, to clean up
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -91,7 +92,12 @@ def _single_threaded() -> bool:
 
 
 def _end_with_parent() -> None:
-    """In a worker: watches the process it works for, and ends when that was killed."""
+    """In a worker: ends at once when terminated, and when the process that it works for was killed."""
+    for number in TERMINATIONS:
+        # `nohup` ignores SIGHUP
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -106,13 +112,14 @@ def _end_with_parent() -> None:
 def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
     """Processes started in this block leave Ctrl-C to their parent, and do not run the caller's script again.
 
+    Nor do they run the parent's handlers of other signals: these wait until the worker has set its own.
     multiprocessing would run it, to have its names; a function of a module does not need them, and a script without a main guard
     would start workers of its own.
     """
     main = sys.modules["__main__"]
     ours = _module(function) != "__main__"
     hidden = {name: getattr(main, name) for name in ("__spec__", "__file__") if ours and hasattr(main, name)}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *TERMINATIONS})
     for name in hidden:
         setattr(main, name, None)
     try:

@@ -117,8 +117,6 @@ def _ensure(step: Step) -> Path:
         if now.kind == "fresh":
             return target
         print(f"building {step.name} ({now.reason or now.kind})", flush=True)
-        for left in target.parent.glob(f".{target.name}.*.tmp"):  # from a killed run; the lock says nobody uses it
-            shutil.rmtree(left, ignore_errors=True)
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()
             counts = step.build(folder, inputs)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -315,15 +316,100 @@ def ctrl_c(process: "subprocess.Popen[str]") -> str:
     return errors
 
 
+def until_half_written(process: "subprocess.Popen[str]", elsewhere: Path) -> Any:
+    """Feeds documents to a `segment` from in.jsonl until it has begun its work; returns the pipe, still open."""
+    line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
+    pipe = open(elsewhere / "in.jsonl", "wb", buffering=0)  # noqa: SIM115
+    for _ in range(1_400_000 // len(line)):
+        pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
+    return pipe
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_terminated_command_leaves_nothing(
+    elsewhere: Path, begun: Any, workers: str, number: signal.Signals, code: int, said: str
+) -> None:
+    os.mkfifo(elsewhere / "in.jsonl")
+    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
+    with until_half_written(process, elsewhere):
+        assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
+        os.killpg(process.pid, number)
+        os.killpg(process.pid, number)  # as GNU timeout does
+        assert process.communicate(timeout=60)[1] == f"course: {said}; earlier products are as they were\n"
+    assert process.returncode == code
+    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl"}
+
+
+def test_what_a_killed_command_left_goes_with_the_next_run(elsewhere: Path, begun: Any) -> None:
+    os.mkfifo(elsewhere / "in.jsonl")
+    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", "1")
+    with until_half_written(process, elsewhere):
+        process.kill()
+        process.wait()
+    assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
+    (elsewhere / "in.txt").write_text("日本語です。\n")
+    assert course("segment", "in.txt", "-o", "out.txt", "--workers", "1").returncode == 0
+    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "in.txt", "out.txt"}
+
+
+# Stops at the first import of the verbs, which takes half a second, and presses Ctrl-C there.
+AMID_IMPORTS = """
+import builtins, os, signal, sys
+before = builtins.__import__
+def interrupting(name, *rest, **options):
+    if name == "typer":
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    return before(name, *rest, **options)
+builtins.__import__ = interrupting
+sys.argv[1:] = [sys.argv[1], "status"]
+{start}
+"""
+
+
+@pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+@pytest.mark.parametrize(
+    "start",
+    [
+        "from course_lib.cli import main; main()",
+        "import runpy; runpy.run_module('course_lib.cli', run_name='__main__')",
+    ],
+)
+def test_a_signal_during_the_imports_is_one_line(start: str, name: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AMID_IMPORTS.format(start=start), name], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == f"course: {said}; earlier products are as they were\n"
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+def test_nothing_slow_is_imported_before_signals_are_handled() -> None:
+    code = "import sys; before = set(sys.modules); import course_lib.cli; print(len(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20
+
+
+def test_a_full_standard_output_is_named(elsewhere: Path) -> None:
+    try:
+        os.mknod(elsewhere / "full", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+        full = open(elsewhere / "full", "wb")  # noqa: SIM115
+    except PermissionError:
+        pytest.skip("only root may make devices")
+    with full:
+        done = subprocess.run(
+            [*COMMAND, "doctor", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "course: standard output: No space left on device\n")
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun: Any, workers: str) -> None:
     os.mkfifo(elsewhere / "in.jsonl")
     (elsewhere / "out.txt").write_text("earlier")
     process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
-    line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
-    with open(elsewhere / "in.jsonl", "wb", buffering=0) as pipe:
-        for _ in range(1_400_000 // len(line)):
-            pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
+    with until_half_written(process, elsewhere):
         assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
     assert (elsewhere / "out.txt").read_text() == "earlier"
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}

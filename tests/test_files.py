@@ -1,15 +1,22 @@
 """Files that appear whole or not at all, and streams that open by their ending."""
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
+import resource
 import stat
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from course_lib import files
+from course_lib import files, paths
 from course_lib.errors import CourseError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,3 +199,187 @@ def test_a_product_may_not_replace_its_input(tmp_path: Path) -> None:
 def test_inner_suffix() -> None:
     endings = {"a.txt": ".txt", "a.txt.xz": ".txt", "a.txt.jsonl": ".jsonl", "a.xz": "", "a": ""}
     assert {name: files.inner_suffix(Path(name)) for name in endings} == endings
+
+
+# devices, pipes and links
+
+
+def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with files.atomic_write(tmp_path / "pipe") as file:
+        file.write(b"text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo() and names(tmp_path) == {"pipe"}
+
+
+def test_a_reader_that_leaves_a_pipe_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with (
+        pytest.raises(CourseError, match="pipe: the reader closed the pipe before the end"),
+        files.atomic_write(tmp_path / "pipe") as file,
+    ):
+        os.close(reader)
+        file.write(b"x" * 100_000)
+
+
+def device(path: Path, minor: int) -> Path:
+    """A device like /dev/null (3) or /dev/full (7), but of our own."""
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+        path.open("wb").close()
+    except PermissionError:
+        pytest.skip("only root may make devices")
+    return path
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    null = device(tmp_path / "null", 3)
+    with files.atomic_write(null) as file:
+        file.write(b"text")
+    assert null.is_char_device() and names(tmp_path) == {"null"}
+    with pytest.raises(CourseError, match="null: is a device or pipe, expected"), files.atomic_folder(null):
+        pass
+    with pytest.raises(CourseError, match="null: is a device or pipe, expected"):
+        files.require_regular(null)
+    assert null.is_char_device()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "far").mkdir()
+    if exists:
+        (tmp_path / "far" / "file").write_bytes(b"earlier")
+        (tmp_path / "far" / "product").mkdir()
+    (tmp_path / "link").symlink_to(Path("far", "file"))
+    (tmp_path / "folder").symlink_to(tmp_path / "far" / "product")
+    with files.atomic_write(tmp_path / "link") as file:
+        file.write(b"new")
+    with files.atomic_folder(tmp_path / "folder") as folder:
+        (folder / "x").write_text("x")
+    assert os.readlink(tmp_path / "link") == "far/file" and (tmp_path / "folder").is_symlink()
+    assert (tmp_path / "far" / "file").read_bytes() == b"new" and names(tmp_path / "far" / "product") == {"x"}
+    assert names(tmp_path) == {"far", "folder", "link"} and names(tmp_path / "far") == {"file", "product"}
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(CourseError, match="a: symbolic links in a circle"), files.atomic_write(tmp_path / "a"):
+        pass
+    assert (tmp_path / "a").is_symlink()
+
+
+# what killed runs leave
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from course_lib import files
+with files.atomic_write(Path(sys.argv[1], "o.jsonl")), files.atomic_folder(Path(sys.argv[1], "o")) as folder:
+    with files.atomic_folder(folder), files.temporary_folder("course-test"):
+        print("begun", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_the_next_run_removes_what_a_killed_one_left_but_nothing_of_a_running_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    for folder in (place, temporary):
+        folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    for name in (".o.other.tmp", ".o.jsonl.tmp", ".o.jsonl.x.01234567.tmp", ".oxjsonl.01234567.tmp"):
+        (place / name).write_text("not of this run")
+    others = names(place)
+
+    def run_over() -> None:
+        with files.atomic_write(place / "o.jsonl"), files.temporary_folder("course-test"):
+            pass
+        with files.atomic_folder(place / "o", ours=True):
+            pass
+
+    command = [sys.executable, "-c", KILLED, str(place)]
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(paths.REPOSITORY)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as running:
+        assert running.stdout and running.stdout.readline() == b"begun\n"
+        left = names(place) - others
+        assert len(left) == 3 and sum(name.startswith("..o.") for name in left) == 1
+        run_over()
+        assert names(place) - others == left | {"o.jsonl", "o"} and len(names(temporary)) == 1
+        running.kill()
+    assert names(place) - others == left | {"o.jsonl", "o"}
+    run_over()
+    assert names(place) - others == {"o.jsonl", "o"} and names(temporary) == set()
+
+
+# a full disk
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    full = device(tmp_path / "full", 7)
+    with pytest.raises(OSError) as caught, files.atomic_write(full) as file:
+        file.write(b"x" * 100_000)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(full))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """No file grows beyond 4 kB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("write", [lambda file: file.write(bytes(9000)), lambda file: np.save(file, np.zeros(9000))])
+def test_a_write_that_fails_names_the_file(tmp_path: Path, write: Callable[[Any], None]) -> None:
+    target = tmp_path / "out"
+    with pytest.raises(OSError) as caught, files.atomic_write(target) as file:
+        write(file)
+    with pytest.raises(OSError) as inside, files.atomic_folder(tmp_path / "o"), files.atomic_write(target) as file:
+        write(file)
+    assert {caught.value.filename, inside.value.filename} == {str(target)}
+    assert names(tmp_path) == set()
+
+
+def test_an_error_names_the_product_and_not_its_temporary_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError) as caught, files.atomic_folder(Path("o")) as folder:
+        (folder / "none" / "file").write_text("x")
+    assert caught.value.filename == "o/none/file"
+    with pytest.raises(OSError) as caught, files.atomic_write(Path("x" * 250)):
+        pass
+    assert caught.value.filename == "x" * 250
+    with (
+        pytest.raises(CourseError, match="^o: No space left on device$"),
+        files.atomic_folder(Path("o")),
+    ):
+        raise RuntimeError("I/O error: No space left on device (os error 28)")  # as safetensors has it
+    with pytest.raises(ValueError, match="bug"), files.atomic_folder(Path("o")):
+        raise ValueError("bug")
+
+
+# inputs
+
+
+def test_a_product_lies_outside_of_its_input_and_not_around_it(tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for source, target, said in [
+        ("in", "in", "is the input itself"),
+        ("in", "link", "is the input itself"),
+        ("in", "in/new", "is inside the input .*in; allowed: a place outside of it"),
+        ("in", "link/deep/new", "is inside the input"),
+        ("in/deep", "in", "holds the input .*deep, which would be lost"),
+        ("in/deep/file", "link", "holds the input"),
+    ]:
+        with pytest.raises(UsageError, match=f"^-o {tmp_path / target}: {said}"):
+            files.require_other(tmp_path / source, tmp_path / target)
+    for source, target in [("in", "in2"), ("in/deep/file", "in/deep/file2"), ("none", "none/new")]:
+        files.require_other(tmp_path / source, tmp_path / target)

@@ -298,8 +298,8 @@ def test_a_failing_first_build_leaves_nothing(course: Course) -> None:
     assert leftovers() == []
 
 
-def start(log: Path, gate: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.one_product", str(log), str(gate), "2"]
+def start(log: Path, gate: Path, version: str = "2") -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.one_product", str(log), str(gate), version]
     return subprocess.Popen(command, cwd=paths.REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
@@ -339,6 +339,18 @@ def test_a_killed_build_leaves_no_half_product(tmp_path: Path, monkeypatch: pyte
     assert leftovers() == []
     assert log.read_text() == "built\n"
     assert workspace.state(step) == FRESH
+
+
+def test_a_killed_build_that_writes_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    with start(log, gate, "nested") as process:
+        lines_until(process, "half")
+        process.kill()
+    assert {path.name.count("..") for path in leftovers()} == {0, 1}
+    gate.touch()
+    monkeypatch.setattr(chapters, "steps", lambda: {one_product.NAME: one_product.slow_step(log, gate, "1")})
+    workspace.product(one_product.NAME)
+    assert leftovers() == []
 
 
 def test_two_processes_build_a_product_once(tmp_path: Path) -> None:

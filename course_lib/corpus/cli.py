@@ -1,12 +1,15 @@
 """Verbs of chapter 1."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from course_lib import options
 from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
+
+if TYPE_CHECKING:
+    from course_lib.corpus.report import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -41,11 +44,10 @@ def wikipedia(
     overrides: options.Set = None,
 ) -> None:
     """Extract the articles of a Wikipedia dump as plain text."""
-    from course_lib.corpus.report import write_report
     from course_lib.corpus.wikipedia import extract
 
     report = extract(dump, output, options.settings(WikipediaConfig, "corpus.wikipedia", config, overrides), workers)
-    print(f"{report.summary()} → {output}, {write_report(report, output).name}")
+    print(f"{report.summary()} → {output}{_reported(report, output)}")
 
 
 def webtext(
@@ -59,10 +61,17 @@ def webtext(
     overrides: options.Set = None,
 ) -> None:
     """Filter web text and remove its duplicates."""
-    from course_lib.corpus.report import write_report
     from course_lib.corpus.webtext import clean_webtext
 
     report = clean_webtext(
         source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers
     )
-    print(f"{report.summary()} → {output}, {write_report(report, output).name}")
+    print(f"{report.summary()} → {output}{_reported(report, output)}")
+
+
+def _reported(report: "Report", output: Path) -> str:
+    """Writes the report beside a product; a device or pipe gets none, as its folder is not the user's. Returns how to name it."""
+    from course_lib.corpus.report import write_report
+    from course_lib.files import is_stream
+
+    return "" if is_stream(output) else f", {write_report(report, output).name}"

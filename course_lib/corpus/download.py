@@ -24,7 +24,7 @@ from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.corpus.integrity import Checksum, container_flaw, digest, read_checksum
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, human_size
+from course_lib.files import atomic_write, behind_links, human_size, require_regular
 
 DUMP = "pages-articles-multistream.xml.bz2"
 
@@ -107,6 +107,7 @@ def _alone(target: Path) -> Iterator[None]:
     """Makes the folder and holds it against a second download of the same file."""
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a file or nothing")
+    require_regular(target)
     if target.parent.exists() and not target.parent.is_dir():
         raise CourseError(f"{target.parent}: is a file, expected a folder")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +154,9 @@ def _standing(
 
 def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> str:
     """Downloads and verifies; returns how. A file that turns out wrong is removed: going on with it would not help."""
-    part = target.with_name(target.name + ".part")
+    # a link stays: its file may be on another disk
+    place = behind_links(target)
+    part = place.with_name(place.name + ".part")
     try:
         version = transfer.file(source.url, part)
     except Missing as error:
@@ -163,7 +166,7 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
         what = "wrong checksum" if published else f"not a sound {target.suffix[1:]} container"
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
     how = _remember(part, target, source, _how(target, published, version.size is not None), published)
-    os.replace(part, target)
+    os.replace(part, place)
     forget(part)
     return how
 

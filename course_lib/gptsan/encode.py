@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, require_file, sha256
+from course_lib.errors import CourseError
+from course_lib.files import atomic_folder, require_file, require_other, sha256
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import ARRAYS, REPORT, ExampleWriter
 from course_lib.gptsan.inputs import Document, Piece, list_documents, read_pieces
@@ -74,10 +74,9 @@ def encode(
     """
     started = perf_counter()
     documents = list_documents(inputs, settings.d_spout)
-    for path in (*(document.path for document in documents), tokenizer):
-        if path.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"-o {folder}: holds the input {path}, which would be lost")
     checksums = {name: sha256(require_file(tokenizer / name)) for name in TOKENIZER_FILES}
+    for path in (*(document.path for document in documents), tokenizer):
+        require_other(path, folder)
     _loaded.cache_clear()  # the folder may hold another tokenizer now
     _loaded(tokenizer, settings.original_layout)  # copied workers have it already
     with atomic_folder(folder, ours=(folder / REPORT).is_file()) as place:

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig, ShapeConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
@@ -72,6 +72,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
         raise UsageError(f"--layers: {layers} is not allowed: at least 1")
     if folder.exists():
         raise UsageError(f"-o {folder}: exists already; allowed: a new name")
+    require_other(source, folder)
     config = read_config(source)
     held = {name.replace(".sqout.", ".spout."): value for name, value in read_tensors(source).items() if name != HEAD}
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):

@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
 from course_lib.pretrain import checkpoint
@@ -70,7 +70,10 @@ def export(run: Path, target: Path) -> Trained:
             else:
                 yield name, before[name]
 
-    with atomic_folder(target, ours=target.absolute() == run.absolute() / MODEL) as folder:
+    own = target.absolute() == run.absolute() / MODEL
+    if not own:
+        require_other(run, target)
+    with atomic_folder(target, ours=own) as folder:
         write_tensors(tensors(), folder)
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)

@@ -108,7 +108,9 @@ def convert(
     from course_lib.files import require_other
     from course_lib.prefix.files import read, write
 
-    require_other(source, output)
+    for read_only in (source, base):
+        if read_only:
+            require_other(read_only, output)
     prefix = read(source)
     write(replace(prefix, task=task or prefix.task), output, form, base)
     length, width = prefix.values.shape

@@ -8,7 +8,7 @@ import orjson
 
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import checkpoint, log, runfolder
@@ -105,7 +105,10 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[f"base.{name}"])
-    with atomic_folder(target, ours=target.absolute() == run.absolute() / MODEL) as folder:
+    own = target.absolute() == run.absolute() / MODEL
+    if not own:
+        require_other(run, target)
+    with atomic_folder(target, ours=own) as folder:
         with quiet():
             model.save_pretrained(folder)
         for path in (run / "tokenizer").iterdir():

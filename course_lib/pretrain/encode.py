@@ -17,9 +17,9 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import read_json
+from course_lib.files import read_json, require_other
 from course_lib.parallel import ordered_map
-from course_lib.pretrain.indexed import IndexedWriter, dtype_for
+from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
 from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
@@ -57,6 +57,9 @@ def tokenize(
     Raises CourseError naming file and line of unreadable input, UsageError if input and tokenizer do not go together.
     """
     segmented = is_segmented(sources)
+    for source in sources:
+        for product in files_of(prefix):
+            require_other(source, product)
     _encoder.cache_clear()  # the folder may hold another tokenizer now
     encoder = _encoder(tokenizer)  # copied workers have it already
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:

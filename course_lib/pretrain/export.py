@@ -77,10 +77,16 @@ def export(
     is 16 bits. `license` goes on the card. `config` (a config.json, or a run's YAML) and `tokenizer` (a folder) stand above what the
     checkpoint or its run holds; a raw checkpoint has neither. Raises CourseError and UsageError.
     """
-    require_other(source, target)
+    # the model of a run has its place inside the run
+    if target.absolute() != source.absolute() / MODEL:
+        require_other(source, target)
     found = _find(source)
+    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
     settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
     words = _tokenizer_folder(found, settings, tokenizer)
+    if not own:
+        for folder in (source, words):
+            require_other(folder, target)
     read = _read_tokenizer(words)
     shape = _shape(found, settings, config)
     if shape.vocab_size < len(read):
@@ -90,7 +96,6 @@ def export(
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
     _use_older_names(shape)
     entries = _log(found)
-    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
     with atomic_folder(target, ours=own) as folder:
         weights = read_weights(found.checkpoint)
         stored = dtype or weights.trained_as

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
+from course_lib.files import naming
 from course_lib.pretrain import checkpoint, events, log
 from course_lib.pretrain.task import Task
 from course_lib.progress import progress
@@ -40,8 +41,9 @@ class Follower:
                 for raw in process.stdout:
                     event = events.parse(raw.decode(errors="replace"))
                     if event is None:
-                        output.write(raw)
-                        output.flush()
+                        with naming(self.folder / "output.txt"):
+                            output.write(raw)
+                            output.flush()
                     else:
                         self._take(event)
                 process.wait()

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, require_file, require_other
+from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
 
 Array = npt.NDArray[Any]
 
@@ -83,13 +83,16 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
     @contextmanager
     def _whole(self) -> Iterator[None]:
         data_path, index_path = files_of(self.prefix)
+        for path in (data_path, index_path):
+            require_regular(path)
         with atomic_write(index_path) as index, atomic_write(data_path) as self._data:
             yield
             _write_index(index, self.dtype, self._sizes, self._counts)
             for file in (self._data, index):  # a full disk shows here, before anything is replaced
                 file.flush()
                 os.fsync(file.fileno())
-            index_path.unlink(missing_ok=True)  # so that no moment has an old index beside new data
+            # so that no moment has an old index beside new data
+            behind_links(index_path).unlink(missing_ok=True)
 
 
 class IndexedDataset:

@@ -13,6 +13,8 @@ from typing import Any
 
 import orjson
 
+from course_lib.files import naming
+
 FILE = "log.jsonl"
 
 
@@ -92,7 +94,7 @@ def line(entry: dict[str, Any]) -> str:
 
 def append(run: Path, entry: dict[str, Any]) -> None:
     """Adds an entry to the run's log.jsonl."""
-    with open(run / FILE, "ab") as file:
+    with naming(run / FILE), open(run / FILE, "ab") as file:
         file.write(orjson.dumps(entry) + b"\n")
 
 

@@ -70,8 +70,9 @@ def convert(
     checkpoint's is kept. `checkpoint_version` and `heads` are for checkpoints that do not say; `vocab_size` [entries] insists on a cut.
     Raises UsageError for settings that do not fit, CourseError for what is missing, damaged or no GPT-2; `target` is then as it was.
     """
-    if tokenizer:
-        require_other(tokenizer, target)
+    for source_folder in (checkpoint, tokenizer):
+        if source_folder:
+            require_other(source_folder, target)
     with atomic_folder(target) as folder:
         source = open_checkpoint(checkpoint)
         version = source.version if checkpoint_version is None else checkpoint_version

@@ -31,11 +31,15 @@ def export(
     upstream_head: Annotated[bool, typer.Option("--upstream-head", help="GPT-2: leave out an output layer that is not the embedding")] = False,
 ) -> None:  # fmt: skip
     """Write a model, and prefixes as its tasks, as a FasterTransformer folder, corrected where the original's converters err."""
+    from course_lib.files import require_other
     from course_lib.serving import tasks
     from course_lib.serving.export import export as write
     from course_lib.serving.origin import Corrections
 
     corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
+    for argument in prefix or ():
+        if file := tasks.split(argument)[1]:
+            require_other(file, output)
     prefixes = [tasks.named(argument) for argument in prefix or ()]
     print(write(model, output, tensor_parallel, dtype, prefixes, corrections, name).summary())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from course_lib.errors import UsageError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import FtConfig
 
@@ -72,10 +72,11 @@ def write(folder: Path, target: Path, backend: Backend = "python", weights: str 
     """Writes a repository that serves `folder`, and returns the model's folder in it.
 
     `weights` is the folder's path as the server will see it (in a container), else where it is now. Raises CourseError for a folder that
-    is not of our format, and UsageError for a data type that the original backend does not read as what it is.
+    is not of our format, and UsageError for a data type that the original backend does not read as what it is, or a `target` inside `folder`.
     """
     place, ranks = layout.find(folder)
     config, _ = ini.read(place, ranks)
+    require_other(folder, target)
     text = pbtxt(config, backend, weights or str(place.resolve()))
     with atomic_folder(target) as inside:
         version = inside / MODEL / "1"

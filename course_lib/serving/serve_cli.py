@@ -34,14 +34,16 @@ def serve(
     """Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
     from course_lib.serving import repository, server
 
+    if (backend != "python" or weights) and (show or not output):
+        raise UsageError(
+            "--backend, --weights: need -o REPO without --print; else the Python backend serves DIR where it is"
+        )
     if show:
         print(server.container_command(folder, output or Path("REPO")))
     elif output:
         print(
             f"Triton model {repository.MODEL!r} for backend {backend} → {repository.write(folder, output, backend, weights)}"
         )
-    elif backend != "python" or weights:
-        raise UsageError("--backend and --weights: need -o REPO; here the folder is served by the Python backend")
     else:
         server.serve(folder, http_port, grpc_port, address, timeout, log, threads)
 

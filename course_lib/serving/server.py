@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,8 +24,9 @@ from types import FrameType
 import httpx
 
 from course_lib.errors import CourseError
+from course_lib.files import require_other, temporary_folder
 from course_lib.progress import progress
-from course_lib.serving import layout, lifeline, repository
+from course_lib.serving import ini, layout, lifeline, repository
 
 LOOPBACK = "127.0.0.1"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
@@ -104,12 +104,11 @@ def running(
     """Serves an exported folder while the block runs; ports that are not given are free ones. `threads` are the model's (default: cores).
 
     The server ends with the block, and with this process or thread if that is killed (all that stays then is a folder of links and the log,
-    where temporary files are). Raises CourseError if the wheel is not there, the
+    where temporary files are, until the next server starts). Raises CourseError if the wheel is not there, the
     folder cannot be served, a port is taken, or the server is not ready within `timeout` seconds; its words are in the error.
     """
     installed = find()
-    with tempfile.TemporaryDirectory(prefix="course-triton-") as place:
-        work = Path(place)
+    with temporary_folder("course-triton") as work:
         models = work / "models"
         repository.write(folder, models)
         _link(installed, work / "backends" / "python")
@@ -166,7 +165,10 @@ def serve(
 
 def container_command(folder: Path, models: Path) -> str:
     """Two commands, for those without the wheel: one writes the repository, one serves it from NVIDIA's container."""
-    place, _ = layout.find(folder)
+    place, ranks = layout.find(folder)
+    # DIR is checked as the printed command will check it
+    ini.read(place, ranks)
+    require_other(folder, models)
     weights = f"/weights/{place.resolve().name}"
     write = ["course", "serve", str(folder), "-o", str(models), "--weights", weights]
     project = dict(line.split(", ", 1) for line in metadata.metadata("japanese-lm-course").get_all("Project-URL") or [])

@@ -27,13 +27,19 @@ class NamedPrefix:
 
 def named(argument: str) -> NamedPrefix:
     """What `--prefix [NAME=]FILE` says; `NAME=` is the task of rows without a prefix. Without NAME the file's task, or its stem."""
+    name, file = split(argument)
+    if file is None:
+        return NamedPrefix(name, None)
+    prefix = files.read(file)
+    return NamedPrefix(name or prefix.task or file.stem, prefix.values, prefix.base, prefix.shape)
+
+
+def split(argument: str) -> tuple[str, Path | None]:
+    """NAME and FILE of `--prefix [NAME=]FILE`; NAME is empty if there is none, FILE is None in `NAME=`."""
     name, given, file = argument.partition("=")
     if not given or Path(argument).exists():
-        name, file = "", argument
-    elif not file:
-        return NamedPrefix(name, None)
-    prefix = files.read(Path(file))
-    return NamedPrefix(name or prefix.task or Path(file).stem, prefix.values, prefix.base, prefix.shape)
+        return "", Path(argument)
+    return name, Path(file) if file else None
 
 
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tensor]:

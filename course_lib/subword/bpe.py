@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, MARK, mark
 from course_lib.subword import folder, text
 from course_lib.subword.config import SPECIALS, UNKNOWN, BpeConfig
@@ -27,6 +27,8 @@ def train_bpe(
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
+    for source in sources:
+        require_other(source, target)
     with atomic_folder(target) as place:
         tokenizer = _train(sources, segmented, settings, show_progress)
         _check_size(tokenizer.get_vocab_size(), sources, settings)

@@ -14,7 +14,7 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, MARK
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
@@ -31,6 +31,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     """
     settings = settings or UnigramConfig()
     segmented = text.is_segmented(sources)
+    for source in sources:
+        require_other(source, target)
     with atomic_folder(target) as place:
         left_out = _train(sources, segmented, place, settings)
         processor = sentencepiece.SentencePieceProcessor(model_file=str(place / f"{NAME}.model"))

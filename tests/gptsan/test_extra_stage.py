@@ -173,6 +173,8 @@ def edit(folder: Path, **changes: int) -> None:
 
 def test_refuses_what_exists_and_no_layers(tmp_path: Path):
     source = build(tmp_path / "base")
+    with pytest.raises(UsageError, match="is inside the input"):
+        add_extra_stage(source, source / "stage", 1)
     before = digests(source)
     (tmp_path / "out").mkdir()
     for target in (tmp_path / "out", source):

@@ -55,6 +55,10 @@ def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
     assert (read(tmp_path / "b").task, read(tmp_path / "b").base) == ("smileys", digest(model))
     with pytest.raises(CourseError, match="is the input itself"):
         course("convert", start, "-o", start)
+    for source, target in [(tmp_path / "b", tmp_path / "b" / "new.pt"), (start, model / "new.pt")]:
+        with pytest.raises(CourseError, match="is inside the input"):
+            course("convert", source, "-o", target, "--base", model)
+        assert not target.exists()
 
 
 def test_report(model: Path) -> None:

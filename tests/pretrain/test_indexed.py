@@ -1,5 +1,6 @@
 """The .bin/.idx format: bytes worked out from its description, round trips, and what is refused."""
 
+import os
 import pickle
 import struct
 import subprocess
@@ -131,6 +132,20 @@ def test_merging_refuses_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to merge"):
         merge([], tmp_path / "c")
     assert read(small) == [[1]] and not (tmp_path / "c.idx").exists()
+
+
+def test_links_to_both_files_stay_and_pipes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    write(tmp_path / "far" / "a", [[1]])
+    for ending in (".bin", ".idx"):
+        (tmp_path / f"b{ending}").symlink_to(tmp_path / "far" / f"a{ending}")
+    write(tmp_path / "b", [[2, 3]])
+    assert (tmp_path / "b.bin").is_symlink() and (tmp_path / "b.idx").is_symlink()
+    assert read(tmp_path / "far" / "a") == [[2, 3]]
+    os.mkfifo(tmp_path / "c.idx")
+    with pytest.raises(CourseError, match=r"c\.idx: is a device or pipe"):
+        write(tmp_path / "c", [[1]])
+    assert (tmp_path / "c.idx").is_fifo() and not (tmp_path / "c.bin").exists()
 
 
 def miscounted(prefix: Path, documents: list[list[int]], eod: int) -> None:

@@ -111,8 +111,10 @@ def test_serve_writes_a_repository_over_its_own_only(
     assert "→" in capsys.readouterr().out
     config = parsed((tmp_path / "models" / "fastertransformer" / "config.pbtxt").read_text())
     assert config.parameters["model_checkpoint_path"].string_value == "/weights/1-gpu"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds other files"):
-        serve(folder, output=folder / "tokenizer")
+        serve(folder, output=tmp_path / "mine")
     with pytest.raises(CourseError, match="no FasterTransformer folder"):
         serve(tmp_path / "models", output=tmp_path / "other")
     with pytest.raises(UsageError, match="need -o REPO"):
@@ -129,6 +131,34 @@ def test_the_container_serves_the_same_repository(folder: Path, capsys: pytest.C
         and f"{folder}:/weights:ro" in run
         and "-p 127.0.0.1:8001:8001" in run
     )
+
+
+@pytest.mark.parametrize("show", [False, True])
+def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, show: bool) -> None:
+    before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    for source, target, said in [
+        (folder, folder, "is the input itself"),
+        (folder, folder / "models", "is inside the input"),
+        (folder / "1-gpu", folder, "holds the input"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            serve(source, output=target, show=show)
+    assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
+
+
+def test_only_what_can_be_served_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tiny.write(tmp_path / "tiny", "gpt")
+    refused: list[dict[str, Any]] = [{"backend": "fastertransformer"}, {"weights": "/weights"}]
+    for options in refused:
+        with pytest.raises(UsageError, match="without --print"):
+            serve(folder, output=tmp_path / "models", show=True, **options)
+    (folder / "1-gpu" / "config.ini").write_text("[gpt]\nhead_num = many\n")
+    with pytest.raises(CourseError, match="config.ini"):
+        serve(folder, show=True)
+    (folder / "1-gpu" / "config.ini").unlink()
+    with pytest.raises(CourseError, match="config.ini"):
+        serve(folder, show=True)
+    assert capsys.readouterr().out == ""
 
 
 def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

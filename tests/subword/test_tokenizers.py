@@ -2,13 +2,14 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sentencepiece
 from course_lib import workspace
 from course_lib.corpus.wikipedia import extract
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.japanese import desegment, normalize, segment
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.pipeline import segment_file
@@ -24,6 +25,15 @@ BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
 UNIGRAM = UnigramConfig(vocab_size=5000)
 NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw")
 LOSSLESS = [name for name in NAMES if name not in ("bpe-recipe", "bpe-no-bytes")]
+
+
+@pytest.mark.parametrize("train", [train_bpe, train_unigram])
+def test_a_tokenizer_does_not_replace_the_folder_of_its_text(tmp_path: Path, train: Callable[..., object]) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "lines.txt").write_text("日本 語 です\n")
+    with pytest.raises(UsageError, match="holds the input .*lines.txt, which would be lost"):
+        train([tmp_path / "lines.txt"], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", "lines.txt"}
 
 
 @pytest.fixture(scope="module")

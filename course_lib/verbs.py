@@ -1,0 +1,99 @@
+"""The verbs of the `course` command: one per thing a notebook does, each a thin call of the same library function.
+
+cli.py starts them, and turns errors into one line and an exit code.
+"""
+
+import importlib
+import json
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from course_lib import memory_cli, options
+from course_lib.files import human_size
+
+app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
+for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
+    importlib.import_module(f"course_lib.{chapter}.cli").register(app)
+memory_cli.register(app)
+
+ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
+
+
+@app.command()
+def run(chapter: ChapterName = "all") -> None:
+    """Run the notebooks of a chapter into the workspace, building what they need. What is up to date is left alone."""
+    from course_lib import chapters, workspace
+
+    for selected in chapters.select(chapter):
+        started = time.perf_counter()
+        names = [name for name in chapters.steps() if name.startswith(f"{selected.package}/")]
+        fresh = all(workspace.state(workspace.find(name)).kind == "fresh" for name in names)
+        for name in names:
+            workspace.product(name)
+        products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
+        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
+        print(f"{selected.number} {selected.title}: {took}; {products}", flush=True)
+    executed = workspace.root()
+    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
+    """List the workspace's products: fresh, stale (and why) or missing, with size, age and counts."""
+    from course_lib import chapters, workspace
+
+    rows = []
+    for name, step in chapters.steps().items():
+        state, manifest = workspace.state(step), workspace.manifest(name) or {}
+        rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
+                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
+    for row in rows:
+        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
+        print(
+            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
+        )
+
+
+@app.command()
+def clean(chapter: ChapterName = "all") -> None:
+    """Remove the products of a chapter, or all, from the current profile's workspace."""
+    from course_lib import chapters, workspace
+
+    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
+    print(f"removed {human_size(freed)} from {_short(workspace.root())}")
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
+    """Show what this machine has, what each missing part costs, and how to get it."""
+    from course_lib import doctor as checks
+
+    found = checks.examine()
+    print(json.dumps(checks.report(found), ensure_ascii=False, indent=1) if as_json else checks.table(found))
+
+
+@app.command("notebooks")
+def tend_notebooks(
+    execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
+) -> None:
+    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, tidy it, export figures."""
+    from course_lib import notebooks
+    from course_lib.paths import NOTEBOOKS
+
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        changed = notebooks.refresh(path)
+        if execute:
+            notebooks.execute(path, path)
+        notebooks.export_images(path)
+        print(f"{path.name}: {'rewritten' if changed else 'in step'}{', executed' if execute else ''}")
+
+
+def _short(path: os.PathLike[str]) -> str:
+    return os.path.relpath(path)
