@@ -99,7 +99,7 @@ def add_extra_stage(
 
 
 def train(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
@@ -120,22 +120,23 @@ def train(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig:
-    """The settings in -c FILE, else those of the profile's extra stage; then every --set; then the profile's products for what is open.
+    """The settings in -c FILE, else those of a profile's extra stage; then every --set; then the profile's products for what is open.
 
     Settings with a shape of their own are a new model's, and get the corpus; others get the extra stage and the classes.
     """
     from course_lib import workspace
     from course_lib.gptsan import steps
 
-    recipe = configuration.section("gptsan.recipe", RecipeConfig)
-    settings = configuration.load(GptsanConfig, file or recipe.extra, overrides or ())
-    fresh = file is not None and "shape" in configuration.read_yaml(_found(file)).get("model", {})
+    file = options.run_file(file, "gptsan.recipe", RecipeConfig, lambda recipe: recipe.extra)
+    settings = configuration.load(GptsanConfig, file, overrides or ())
+    fresh = "shape" in (configuration.read_yaml(_found(file)).get("model") or {})
     if fresh and not settings.model.checkpoint and settings.model.ignore is None:
         if settings.data.input is None:
             examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
             settings = steps.with_data(settings, examples, words)
         return settings
-    if settings.model.checkpoint is None and fresh and file and file.name != recipe.extra:
+    extra = configuration.section("gptsan.recipe", RecipeConfig).extra
+    if settings.model.checkpoint is None and fresh and file.name != extra:
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the planner; give a folder of `course gptsan add-extra-stage`"
         )

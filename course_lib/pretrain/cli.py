@@ -93,7 +93,7 @@ def tokens(
 
 
 def pretrain(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
@@ -200,11 +200,9 @@ def push(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
-    """The settings of a run: those in -c FILE, else those the profile (the current one, or `-c xl`) names; then every --set."""
-    if file is None or (file.stem in configuration.PROFILES and not file.exists()):
-        recipe = configuration.section("pretrain.recipe", RecipeConfig, of=file.stem if file else None)
-        file = Path(recipe.config)
-    return configuration.load(PretrainConfig, file, overrides or ())
+    """The settings of a run: those in -c FILE, else those a profile (the current one, or `-c xl`) names; then every --set."""
+    chosen = options.run_file(file, "pretrain.recipe", RecipeConfig, lambda recipe: recipe.config)
+    return configuration.load(PretrainConfig, chosen, overrides or ())
 
 
 def _standard_input() -> str:
