@@ -126,8 +126,9 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
     """
     changes = [_parse(override) for override in overrides]
     try:
-        merged = OmegaConf.merge(_escape(values), *changes)  # the values of a file are resolved already
-        plain = OmegaConf.to_container(merged, resolve=True)
+        # the values of a file are resolved already, and merging takes milliseconds
+        merged = OmegaConf.merge(_escape(values), *changes) if changes else None
+        plain = values if merged is None else OmegaConf.to_container(merged, resolve=True)
         # JSON mode: strict about types (no "3" for 3), yet a list may fill a tuple and a string a Path
         return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
