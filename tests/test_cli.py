@@ -109,7 +109,7 @@ def test_help_of_every_verb_shows_settings_units_and_defaults(
         ("segment in.txt -o out.txt --set split", "--set 'split': expected section.key=value"),
         (
             "segment in.txt -o out.txt --set splt=true",
-            "tiny.yaml: japanese.segment: splt: unknown key; allowed: segmenter,",
+            "course: splt: unknown key; allowed: segmenter,",
         ),
         ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed: input should be a valid boolean"),
         (

@@ -5,6 +5,9 @@ import re
 import pytest
 import torch
 from course_lib.config import CONFIGS, describe, load
+from course_lib.errors import UsageError
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.memory import parameters, plan
 from course_lib.pretrain.model import model_config
@@ -67,6 +70,27 @@ def test_recipes_keep_the_published_numbers():
         settings = load(PretrainConfig, name)
         assert (settings.batch.resolve(2).total, settings.batch.resolve(2).accumulation) == (samples, accumulation)
         assert (settings.optimizer.lr.min, settings.data.seq_length, settings.zero.stage) == (1e-6, 2048, 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(PretrainConfig, "gpt2-tiny.yaml"), (GptsanConfig, "gptsan-tiny-extra.yaml"), (PrefixConfig, "prefix-tiny.yaml")],
+)
+def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read(cls, name):
+    """Not by a task, which reads its data first: that is for lengths which only the data know."""
+    for overrides, end in (
+        (["engine.max_steps=60", "optimizer.lr.warmup_steps=61"], "60 steps up to the last step"),
+        (["optimizer.lr.decay_steps=50", "optimizer.lr.warmup_steps=61"], "50 steps up to optimizer.lr.decay_steps"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load(cls, name, overrides)
+        assert str(caught.value) == f"{name}: optimizer.lr.warmup_steps: 61 is not allowed: must not exceed the {end}"
+    for fitting in (
+        ["engine.max_steps=60", "optimizer.lr.warmup_steps=60"],
+        ["engine.max_steps=60", "optimizer.lr.decay_steps=99", "optimizer.lr.warmup_steps=61"],
+        ["engine.max_steps=null", "optimizer.lr.warmup_steps=61"],
+    ):
+        load(cls, name, fitting)
 
 
 def test_readme_lists_every_knob():
