@@ -19,7 +19,9 @@ from course_lib.files import human_size
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 
-app = options.group("From raw Japanese text to a served language model. The products' profile: COURSE_PROFILE (default tiny).")
+app = options.group(
+    "From raw Japanese text to a served language model. The products' profile: COURSE_PROFILE (default tiny)."
+)
 for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
     importlib.import_module(f"course_lib.{chapter}.cli").register(app)
 memory_cli.register(app)

@@ -43,6 +43,7 @@ def _no_environment(name: str, *_: Any) -> None:
 # Settings are copied into runs and products; a variable of this machine, perhaps a secret, must not get there by a file from elsewhere.
 OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
+
 def setting(default: Any, help: str, **limits: Any) -> Any:
     """A field of a settings dataclass: its default, one line of help with the unit, and pydantic limits (gt=0, …)."""
     if isinstance(default, list | dict):

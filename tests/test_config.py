@@ -98,7 +98,8 @@ def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["${oc.env:HOME}", "${high}", "${absent}", "a${oc.env:HOME}/${", "${x", "\\${high}", "$HOME", "${${high}:x}"]
+    "text",
+    ["${oc.env:HOME}", "${high}", "${absent}", "a${oc.env:HOME}/${", "${x", "\\${high}", "$HOME", "${${high}:x}"],
 )
 def test_an_override_is_plain_text(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("HOME", "secret")
@@ -108,7 +109,9 @@ def test_an_override_is_plain_text(job_yaml: Path, monkeypatch: pytest.MonkeyPat
     assert config.build(Job, config.to_dict(job)) == job
 
 
-@pytest.mark.parametrize("text", ["${oc.env:HOME}", "x/${oc.env:HOME}", "${oc.env:HOME,none}", "${high.${oc.env:HOME}}"])
+@pytest.mark.parametrize(
+    "text", ["${oc.env:HOME}", "x/${oc.env:HOME}", "${oc.env:HOME,none}", "${high.${oc.env:HOME}}"]
+)
 def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("HOME", "secret")
     line = refusal(job_yaml, f"name: '{text}'")

@@ -375,7 +375,7 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     for layer in range(10):
         names = [f"{layer}/{side}" for side in "ab"]
         course.inputs |= dict.fromkeys(names, below)
-        course.settings |= dict.fromkeys(names, {})
+        course.settings |= {name: {} for name in names}
         below = tuple(names)
     workspace.product("9/a")
     built = len(course.built)

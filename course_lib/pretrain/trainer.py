@@ -80,7 +80,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         ranks = batch.total // batch.local
         peak = peak_flops(engine.peak_tflops)
         self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
-        self.loss_sums: list[torch.Tensor] = []  # after each step of the interval: this rank's sum of losses since the last log entry
+        self.loss_sums: list[
+            torch.Tensor
+        ] = []  # after each step of the interval: this rank's sum of losses since the last log entry
         self.norms: list[float] = []  # gradient norms of the interval's steps, before clipping
 
     def run_to_end(self, latest: Path | None) -> None:

@@ -229,7 +229,9 @@ def test_a_wrong_file_is_one_line(tmp_path, capsys):
         assert code in (1, 2) and complaint in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize(("profile", "trained", "total"), [("tiny", 248_960, 2_631_936), ("xl", 184_023_040, 2_960_235_520)])
+@pytest.mark.parametrize(
+    ("profile", "trained", "total"), [("tiny", 248_960, 2_631_936), ("xl", 184_023_040, 2_960_235_520)]
+)
 def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, trained: int, total: int
 ) -> None:

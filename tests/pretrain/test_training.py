@@ -244,7 +244,9 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         ("engine.seed=7",): "engine.seed: 7 is not allowed: the run in .* has 1024",
         ("optimizer.weight_decay=0.2",): "optimizer.weight_decay: 0.2 is not allowed",
         ("optimizer.lr.max=2e-2",): r"^optimizer\.lr\.max: 0.02 is not allowed: the run in [^{]* has 0.01; [^{]*$",
-        ("optimizer.lr.decay_steps=30",): r"^optimizer\.lr\.decay_steps: 30 is not allowed: the run in [^{]* has None; ",
+        (
+            "optimizer.lr.decay_steps=30",
+        ): r"^optimizer\.lr\.decay_steps: 30 is not allowed: the run in [^{]* has None; ",
         ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
