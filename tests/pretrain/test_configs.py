@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from course_lib.config import CONFIGS, describe, load
@@ -9,8 +10,10 @@ from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.memory import parameters, plan
-from course_lib.pretrain.model import model_config
+from course_lib.pretrain.model import build_model, model_config
+from course_lib.pretrain.rates import learning_rate
 from transformers import AutoModelForCausalLM
 
 RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))
@@ -91,6 +94,34 @@ def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read(cls
         ["engine.max_steps=null", "optimizer.lr.warmup_steps=61"],
     ):
         load(cls, name, fitting)
+
+
+@pytest.mark.parametrize("name", ["gpt2-tiny.yaml", "gpt-neox-tiny.yaml"])
+def test_a_shortened_toy_does_not_spike(name):
+    """Of 60 steps those in which the frequencies are learned; a step too large for the initial weights costs nats, and its gradient shows it."""
+    settings = load(PretrainConfig, name, ["engine.max_steps=60"])
+    optimizer, vocabulary = settings.optimizer, settings.model.vocab_size
+    torch.manual_seed(settings.engine.seed)
+    model = build_model(settings.model)
+    groups = [
+        {"params": [p for n, p in model.named_parameters() if decays(n) == decayed], "weight_decay": decay}
+        for decayed, decay in ((True, optimizer.weight_decay), (False, 0.0))
+    ]
+    adam = torch.optim.AdamW(groups, betas=(optimizer.beta1, optimizer.beta2), eps=optimizer.epsilon)
+    rng, frequencies = np.random.default_rng(0), 1 / np.arange(1, vocabulary + 1)  # Zipf's law
+    losses, norms = [], []
+    for step in range(1, 25):
+        tokens = torch.from_numpy(rng.choice(vocabulary, (8, 65), p=frequencies / frequencies.sum()))
+        loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten())
+        adam.zero_grad()
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.grad_clip).item())
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(optimizer.lr, step, 60)
+        adam.step()
+        losses.append(loss.item())
+    assert max(losses[12:]) < losses[11] + 1  # without a spike within 0.7: each step has other tokens
+    assert max(norms[8:]) < 3
 
 
 def test_readme_lists_every_knob():
