@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import chapters, cli, config, paths, workspace
+from course_lib import chapters, cli, config, files, paths, workspace
 from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError, UsageError
 from course_lib.step import Step
@@ -381,7 +381,7 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     built = len(course.built)
     os.utime(course.source)  # the same bytes at another time: they are read again
     listed = calls(monkeypatch, chapters, "steps")
-    read, hashed = calls(monkeypatch, workspace, "manifest"), calls(monkeypatch, workspace.files, "sha256")
+    read, hashed = calls(monkeypatch, workspace, "manifest"), calls(monkeypatch, files, "sha256")
     found = workspace.states()
     assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
     assert len(listed) == 1 and hashed == [course.source]

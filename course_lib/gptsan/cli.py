@@ -110,9 +110,9 @@ def train(
 
     What a file leaves open (checkpoint, examples) is the profile's own extra stage and classes.
     """
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib.gptsan import launch
 
-    settings = run_settings(config, overrides)
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.train(settings, resume)

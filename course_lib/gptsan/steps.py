@@ -13,7 +13,7 @@ from typing import Any
 from course_lib import config, paths
 from course_lib.corpus.steps import DOCUMENTS
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import BASE, GptsanConfig, RecipeConfig, ShapeConfig, VocabularyConfig
+from course_lib.gptsan.config import GptsanConfig, RecipeConfig, ShapeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.parallel import default_workers
 from course_lib.step import Step
@@ -177,7 +177,7 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
         length = config.section("gptsan.classes", EncodeConfig).num_context
     return replace(
         settings,
-        model=replace(settings.model, shape=shape, ignore=BASE),
+        model=replace(settings.model, shape=shape, ignore="base"),
         data=replace(settings.data, num_context=length),
     )
 

@@ -38,9 +38,9 @@ def train(
 
     What a file leaves open (base, samples) is the profile's own base and the course's samples of task_name.
     """
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib.prefix import launch
 
-    settings = run_settings(config, overrides)
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.train(settings, resume)

@@ -101,12 +101,12 @@ def pretrain(
     resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
 ) -> None:
     """Pretrain GPT-2 or GPT-NeoX with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export
     from course_lib.pretrain.steps import TOKENIZER, with_products
 
-    settings = run_settings(config, overrides)
     if not (settings.data.input and settings.data.tokenizer):
         settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
     if output:
