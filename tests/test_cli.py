@@ -141,6 +141,18 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
         )
 
 
+@pytest.mark.parametrize(
+    "verb", ["pretrain -c gpt2-tiny.yaml", "gptsan train -c gptsan-tiny-extra.yaml", "prefix train -c prefix-tiny.yaml"]
+)
+def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built(verb: str) -> None:
+    arguments = [*verb.split(), "--set", "engine.max_steps=60", "--set", "optimizer.lr.warmup_steps=61"]
+    code = f"import sys; from course_lib import cli; print(cli._main({arguments}), {HEAVY} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 set()\n"
+    assert "optimizer.lr.warmup_steps: 61 is not allowed: must not exceed the 60 steps" in done.stderr
+    assert not workspace.root().exists()
+
+
 @pytest.mark.parametrize("arguments", ["", "corpus", "tokenizer"])
 def test_no_verb_shows_the_help_on_stderr(arguments: str) -> None:
     done = course(*arguments.split())
