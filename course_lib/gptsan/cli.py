@@ -64,7 +64,10 @@ def encode(
     overrides: options.Set = None,
     workers: options.Workers = options.WORKERS,
 ) -> None:
-    """Encode texts as training examples: TFRecord for the original's tools, arrays for `course gptsan train`."""
+    """Encode texts as training examples: TFRecord for the original's tools, arrays for `course gptsan train`.
+
+    The defaults are for the published model; `-c tiny` encodes for that of the profile tiny.
+    """
     from course_lib import workspace
     from course_lib.gptsan import encode as encoder
 
