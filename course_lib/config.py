@@ -32,7 +32,16 @@ SECTIONS = (  # every section a profile may hold; a chapter that reads another o
 STRICT = ConfigDict(
     extra="forbid", allow_inf_nan=False
 )  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
+PLAIN = "\ufdd0"  # for `${` while an override is parsed: a code point that no text has
 Settings = TypeVar("Settings")
+
+
+def _no_environment(name: str, *_: Any) -> None:
+    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or give it by --set")
+
+
+# Settings are copied into runs and products; a variable of this machine, perhaps a secret, must not get there by a file from elsewhere.
+OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -48,6 +57,12 @@ def profile() -> str:
     if name not in PROFILES:
         raise UsageError(f"COURSE_PROFILE: {name!r} is no profile; allowed: {', '.join(PROFILES)}")
     return name
+
+
+def named_profile(file: Path | None) -> str | None:
+    """The profile that `-c` names (`xl`, `xl.yaml`), unless a file of that name lies here; None for everything else."""
+    name = str(file).removesuffix(".yaml")
+    return name if file is not None and name in PROFILES and not file.is_file() else None
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
@@ -79,7 +94,7 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
     """Settings from a YAML file: a path, or the name of a file under course_lib/configs."""
     path = Path(file)
-    if not path.exists():
+    if not path.is_file():
         path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
     if not path.is_file():
         raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*PROFILES, *bundled()))}")
@@ -92,7 +107,10 @@ def bundled() -> list[str]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping as plain Python. Raises UsageError with the file and line of what cannot be read."""
+    """A YAML mapping as plain Python; `${key}` is the value of another key of the file.
+
+    Raises UsageError with the file and line of what cannot be read, and for `${oc.env:NAME}`.
+    """
     try:
         loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
@@ -109,8 +127,9 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
     """
     changes = [_parse(override) for override in overrides]
     try:
-        merged = OmegaConf.merge(_escape(values), *changes)  # the values of a file are resolved already
-        plain = OmegaConf.to_container(merged, resolve=True)
+        # the values of a file are resolved already, and merging takes milliseconds
+        merged = OmegaConf.merge(_escape(values), *changes) if changes else None
+        plain = values if merged is None else OmegaConf.to_container(merged, resolve=True)
         # JSON mode: strict about types (no "3" for 3), yet a list may fill a tuple and a string a Path
         return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
@@ -120,14 +139,24 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
 
 
 def _parse(override: str) -> Any:
-    """One `section.key=value`. Raises UsageError naming it."""
+    """One `section.key=value`, a plain value: `${` is text in it. Raises UsageError naming it."""
     key, equals, _value = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         raise UsageError(f"--set {override!r}: expected section.key=value")
     try:
-        return OmegaConf.from_dotlist([override])
+        marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
+        return OmegaConf.create(_escape(_unmarked(marked)))
     except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
         raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
+
+
+def _unmarked(value: Any) -> Any:
+    """The values of an override with `${` where PLAIN stands for it."""
+    if isinstance(value, dict):
+        return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unmarked(inner) for inner in value]
+    return value.replace(PLAIN, "${") if isinstance(value, str) else value
 
 
 def _one_line(error: Exception) -> str:
@@ -177,6 +206,20 @@ def _escape(value: Any) -> Any:
     if isinstance(value, list):
         return [_escape(inner) for inner in value]
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, by dotted key: {"lr": {"max": 1}} → {"lr.max": 1}."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def changed(settings: Any) -> dict[str, Any]:
+    """The settings that differ from the defaults of their class, by dotted key."""
+    own, default = flat(to_dict(settings)), flat(to_dict(type(settings)()))
+    return {key: value for key, value in own.items() if key not in default or default[key] != value}
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def memory(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
     as_json: Json = False,
@@ -46,7 +46,10 @@ def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
         from course_lib.gptsan.config import GptsanConfig
 
         import_module("course_lib.gptsan.memory")
-        return configuration.load(GptsanConfig, file, overrides or ())
+        from course_lib.gptsan.steps import planned
+
+        settings = configuration.load(GptsanConfig, file, overrides or ())
+        return settings if "model.shape" in keys else planned(settings)
     return run_settings(file, overrides)
 
 

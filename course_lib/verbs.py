@@ -14,7 +14,9 @@ import typer
 from course_lib import memory_cli, options
 from course_lib.files import human_size
 
-app = options.group("From raw Japanese text to a served language model. Profile: COURSE_PROFILE (default tiny).")
+app = options.group(
+    "From raw Japanese text to a served language model. The products' profile: COURSE_PROFILE (default tiny)."
+)
 for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
     importlib.import_module(f"course_lib.{chapter}.cli").register(app)
 memory_cli.register(app)
@@ -29,8 +31,8 @@ def run(chapter: ChapterName = "all") -> None:
 
     for selected in chapters.select(chapter):
         started = time.perf_counter()
-        names = [name for name in chapters.steps() if name.startswith(f"{selected.package}/")]
-        fresh = all(workspace.state(workspace.find(name)).kind == "fresh" for name in names)
+        states = {n: s.kind for n, s in workspace.states().items() if n.startswith(f"{selected.package}/")}
+        names, fresh = list(states), set(states.values()) <= {"fresh"}
         for name in names:
             workspace.product(name)
         products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
@@ -43,11 +45,11 @@ def run(chapter: ChapterName = "all") -> None:
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
     """List the workspace's products: fresh, stale (and why) or missing, with size, age and counts."""
-    from course_lib import chapters, workspace
+    from course_lib import workspace
 
     rows = []
-    for name, step in chapters.steps().items():
-        state, manifest = workspace.state(step), workspace.manifest(name) or {}
+    for name, state in workspace.states().items():
+        manifest = workspace.manifest(name) or {}
         rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
                      "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
     if as_json:

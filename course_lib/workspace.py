@@ -42,12 +42,16 @@ class State:
 
 def product(name: str) -> Path:
     """The folder of a product, built first if it is missing or stale (and so everything it needs)."""
-    return _ensure(find(name))
+    known = chapters.steps()
+    return _ensure(_among(known, name), known, {})
 
 
 def find(name: str) -> Step:
     """The step that makes product `name`; raises UsageError with the names there are."""
-    known = chapters.steps()
+    return _among(chapters.steps(), name)
+
+
+def _among(known: dict[str, Step], name: str) -> Step:
     if name not in known:
         raise UsageError(f"product {name!r} does not exist in profile {config.profile()}; allowed: {', '.join(known)}")
     return known[name]
@@ -65,31 +69,55 @@ def manifest(name: str) -> Manifest | None:
 
 def state(step: Step) -> State:
     """Whether a product is there and still follows from its inputs and settings. Builds nothing."""
-    found = manifest(step.name)
-    if found is None:
-        damaged = (root() / step.name / "manifest.json").exists()
-        return State("stale", "manifest.json is damaged") if damaged else State("missing")
-    if found["settings"] != _settings(step):
-        return State("stale", "settings changed")
-    if found.get("code") != _code_digest(step):
-        return State("stale", f"the code of {', '.join(step.code)} changed")
-    if found["inputs"].keys() != {_key(source) for source in step.inputs}:
-        return State("stale", "made from other inputs")
-    for relative, facts in found["outputs"].items():
-        output = root() / step.name / relative
-        if not output.exists() or output.stat().st_size != facts["bytes"]:
-            return State("stale", f"{relative} was changed or removed")
-    for source in step.inputs:
-        recorded = found["inputs"][_key(source)]
-        if isinstance(source, str):
-            if state(find(source)).kind != "fresh":
-                return State("stale", f"{source} is not fresh")
-            changed = recorded != _fingerprint(source)
-        else:
-            changed = not _same_file(source, recorded)
-        if changed:
-            return State("stale", f"{_key(source)} changed")
-    return State("fresh")
+    return _Look(chapters.steps()).state(step)
+
+
+def states() -> dict[str, State]:
+    """The state of every product, by name in building order. Each product and each file is looked at once."""
+    look = _Look(chapters.steps())
+    return {name: look.state(step) for name, step in look.known.items()}
+
+
+class _Look:
+    """One look at the workspace: remembers what it found, since many products are made from the same ones. Not to be kept."""
+
+    def __init__(self, known: dict[str, Step]) -> None:
+        self.known = known
+        self._states: dict[str, State] = {}
+        self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
+
+    def state(self, step: Step) -> State:
+        """The state of a product, as it was when this look first came to it."""
+        if step.name not in self._states:
+            self._states[step.name] = self._examine(step)
+        return self._states[step.name]
+
+    def _examine(self, step: Step) -> State:
+        found = manifest(step.name)
+        if found is None:
+            damaged = (root() / step.name / "manifest.json").exists()
+            return State("stale", "manifest.json is damaged") if damaged else State("missing")
+        if found["settings"] != _settings(step):
+            return State("stale", "settings changed")
+        if found.get("code") != _code_digest(step):
+            return State("stale", f"the code of {', '.join(step.code)} changed")
+        if found["inputs"].keys() != {_key(source) for source in step.inputs}:
+            return State("stale", "made from other inputs")
+        for relative, facts in found["outputs"].items():
+            output = root() / step.name / relative
+            if not output.exists() or output.stat().st_size != facts["bytes"]:
+                return State("stale", f"{relative} was changed or removed")
+        for source in step.inputs:
+            recorded = found["inputs"][_key(source)]
+            if isinstance(source, str):
+                if self.state(_among(self.known, source)).kind != "fresh":
+                    return State("stale", f"{source} is not fresh")
+                changed = recorded != self._fingerprint(source)
+            else:
+                changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
+            if changed:
+                return State("stale", f"{_key(source)} changed")
+        return State("fresh")
 
 
 def size(name: str) -> int:
@@ -106,14 +134,24 @@ def clean(chapters: Sequence[str]) -> int:
     return freed
 
 
-def _ensure(step: Step) -> Path:
+def _ensure(step: Step, known: dict[str, Step], done: dict[str, Path]) -> Path:
+    """The folder of a product among the `known` ones, built if need be; `done` are those that this call has ensured already."""
+    if step.name not in done:
+        inputs = [
+            _ensure(_among(known, source), known, done) if isinstance(source, str) else files.require_file(source)
+            for source in step.inputs
+        ]
+        done[step.name] = _built(step, known, inputs)
+    return done[step.name]
+
+
+def _built(step: Step, known: dict[str, Step], inputs: list[Path]) -> Path:
     target = root() / step.name
-    inputs = [product(source) if isinstance(source, str) else files.require_file(source) for source in step.inputs]
-    if state(step).kind == "fresh":
+    if _Look(known).state(step).kind == "fresh":
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.parent / f".{target.name}.lock"):  # a second notebook waits instead of building twice
-        now = state(step)
+        now = _Look(known).state(step)
         if now.kind == "fresh":
             return target
         print(f"building {step.name} ({now.reason or now.kind})", flush=True)
@@ -186,8 +224,8 @@ def _file_facts(path: Path) -> dict[str, Any]:
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": files.sha256(path)}
 
 
-def _same_file(path: Path, recorded: dict[str, Any]) -> bool:
+def _same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:
     """Size and time are enough to believe; only when the time differs are the bytes read again."""
-    if not path.exists() or path.stat().st_size != recorded["bytes"]:
+    if not path.exists() or path.stat().st_size != size:
         return False
-    return bool(path.stat().st_mtime_ns == recorded["mtime_ns"] or files.sha256(path) == recorded["sha256"])
+    return path.stat().st_mtime_ns == mtime_ns or files.sha256(path) == digest

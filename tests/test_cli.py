@@ -110,7 +110,7 @@ def test_help_of_every_verb_shows_settings_units_and_defaults(
         ("segment in.txt -o out.txt --set split", "--set 'split': expected section.key=value"),
         (
             "segment in.txt -o out.txt --set splt=true",
-            "tiny.yaml: japanese.segment: splt: unknown key; allowed: segmenter,",
+            "course: splt: unknown key; allowed: segmenter,",
         ),
         ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed: input should be a valid boolean"),
         (
@@ -140,6 +140,18 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
         assert (
             one_line(course(verb), 2) == "course: COURSE_PROFILE: 'huge' is no profile; allowed: tiny, single-gpu, xl"
         )
+
+
+@pytest.mark.parametrize(
+    "verb", ["pretrain -c gpt2-tiny.yaml", "gptsan train -c gptsan-tiny-extra.yaml", "prefix train -c prefix-tiny.yaml"]
+)
+def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built(verb: str) -> None:
+    arguments = [*verb.split(), "--set", "engine.max_steps=60", "--set", "optimizer.lr.warmup_steps=61"]
+    code = f"import sys; from course_lib import cli; print(cli._main({arguments}), {HEAVY} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 set()\n"
+    assert "optimizer.lr.warmup_steps: 61 is not allowed: must not exceed the 60 steps" in done.stderr
+    assert not workspace.root().exists()
 
 
 @pytest.mark.parametrize("arguments", ["", "corpus", "tokenizer"])

@@ -91,10 +91,38 @@ def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None
     job = config.load(
         Job,
         job_yaml,
-        ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=${high}"],
+        ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=4"],
     )
-    assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=3, high=3)
+    assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=4, high=3)
     assert config.load(Job, job_yaml, ["engine={rate: 1}"]).engine == Engine(3, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["${oc.env:HOME}", "${high}", "${absent}", "a${oc.env:HOME}/${", "${x", "\\${high}", "$HOME", "${${high}:x}"],
+)
+def test_an_override_is_plain_text(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("HOME", "secret")
+    job_yaml.write_text("name: a\n")
+    job = config.load(Job, job_yaml, [f"name={text}", f"words=['{text}']"])
+    assert (job.name, job.words) == (text, [text])
+    assert config.build(Job, config.to_dict(job)) == job
+
+
+@pytest.mark.parametrize(
+    "text", ["${oc.env:HOME}", "x/${oc.env:HOME}", "${oc.env:HOME,none}", "${high.${oc.env:HOME}}"]
+)
+def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("HOME", "secret")
+    line = refusal(job_yaml, f"name: '{text}'")
+    assert "name: " in line and "${oc.env:HOME} is not allowed; write the value, or give it by --set" in line
+    assert "secret" not in line
+
+
+def test_what_differs_from_the_defaults() -> None:
+    assert config.changed(Job()) == {}
+    assert config.changed(Job(engine=Engine(rate=2.0), words=["x"])) == {"engine.rate": 2.0, "words": ["x"]}
+    assert config.flat({"a": {"b": {"c": 1}, "d": [2]}, "e": {}}) == {"a.b.c": 1, "a.d": [2]}
 
 
 def test_an_empty_file_means_the_defaults(job_yaml: Path) -> None:
@@ -158,7 +186,7 @@ def test_a_wrong_file_is_refused_by_name(job_yaml: Path, text: str | bytes, want
         ("low=", "low: None is not allowed: input should be a valid integer"),
         ("engine.steps=many", "engine.steps: 'many' is not allowed"),
         ("high=0", "low 1 is above high 0"),
-        ("name=${absent}", "name: Interpolation key 'absent' not found"),
+        ("low=${high}", "low: '${high}' is not allowed: input should be a valid integer"),
     ],
 )
 def test_a_wrong_override_is_refused_by_name(job_yaml: Path, override: str, wanted: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import chapters, config, paths, workspace
+from course_lib import chapters, cli, config, files, paths, workspace
 from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError, UsageError
 from course_lib.step import Step
@@ -366,6 +366,50 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
             assert second.communicate(timeout=20)[0].split() == [place]
     assert (first.returncode, second.returncode) == (0, 0)
     assert log.read_text() == "built\n"
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """The first arguments with which a function of a module is called from now on."""
+    seen: list[Any] = []
+    real = getattr(module, name)
+
+    def noting(*arguments: Any) -> Any:
+        seen.append(arguments[0] if arguments else None)
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, noting)
+    return seen
+
+
+def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are made from one: here ten layers of two products each, every one made from both of the layer below."""
+    below: tuple[Path | str, ...] = (course.source,)
+    for layer in range(10):
+        names = [f"{layer}/{side}" for side in "ab"]
+        course.inputs |= dict.fromkeys(names, below)
+        course.settings |= {name: {} for name in names}
+        below = tuple(names)
+    workspace.product("9/a")
+    built = len(course.built)
+    os.utime(course.source)  # the same bytes at another time: they are read again
+    listed = calls(monkeypatch, chapters, "steps")
+    read, hashed = calls(monkeypatch, workspace, "manifest"), calls(monkeypatch, files, "sha256")
+    found = workspace.states()
+    assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
+    assert len(listed) == 1 and hashed == [course.source]
+    assert len(read) <= 2 * len(course.inputs)  # its own, and as an input of others
+    for seen in (listed, read):
+        seen.clear()
+    workspace.product("9/a")
+    assert len(course.built) == built == 19
+    assert len(listed) == 1 and len(read) <= 2 * len(course.inputs) ** 2
+
+
+def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    listed, loaded = calls(monkeypatch, chapters, "steps"), calls(monkeypatch, config, "read_yaml")
+    assert cli._main(["status"]) == 0
+    products = len(capsys.readouterr().out.splitlines()) - 1
+    assert len(listed) == 1 and products > 20 and len(loaded) <= products
 
 
 def test_clean_removes_a_chapter_and_says_how_much(course: Course) -> None:

@@ -64,7 +64,10 @@ def encode(
     overrides: options.Set = None,
     workers: options.Workers = options.WORKERS,
 ) -> None:
-    """Encode texts as training examples: TFRecord for the original's tools, arrays for `course gptsan train`."""
+    """Encode texts as training examples: TFRecord for the original's tools, arrays for `course gptsan train`.
+
+    The defaults are for the published model; `-c tiny` encodes for that of the profile tiny.
+    """
     from course_lib import workspace
     from course_lib.gptsan import encode as encoder
 
@@ -99,7 +102,7 @@ def add_extra_stage(
 
 
 def train(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
@@ -110,9 +113,9 @@ def train(
 
     What a file leaves open (checkpoint, examples) is the profile's own extra stage and classes.
     """
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib.gptsan import launch
 
-    settings = run_settings(config, overrides)
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.train(settings, resume)
@@ -120,22 +123,23 @@ def train(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig:
-    """The settings in -c FILE, else those of the profile's extra stage; then every --set; then the profile's products for what is open.
+    """The settings in -c FILE, else those of a profile's extra stage; then every --set; then the profile's products for what is open.
 
     Settings with a shape of their own are a new model's, and get the corpus; others get the extra stage and the classes.
     """
     from course_lib import workspace
     from course_lib.gptsan import steps
 
-    recipe = configuration.section("gptsan.recipe", RecipeConfig)
-    settings = configuration.load(GptsanConfig, file or recipe.extra, overrides or ())
-    fresh = file is not None and "shape" in configuration.read_yaml(_found(file)).get("model", {})
+    file = options.run_file(file, "gptsan.recipe", RecipeConfig, lambda recipe: recipe.extra)
+    settings = configuration.load(GptsanConfig, file, overrides or ())
+    fresh = "shape" in (configuration.read_yaml(_found(file)).get("model") or {})
     if fresh and not settings.model.checkpoint and settings.model.ignore is None:
         if settings.data.input is None:
             examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
             settings = steps.with_data(settings, examples, words)
         return settings
-    if settings.model.checkpoint is None and fresh and file and file.name != recipe.extra:
+    extra = configuration.section("gptsan.recipe", RecipeConfig).extra
+    if settings.model.checkpoint is None and fresh and file.name != extra:
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the planner; give a folder of `course gptsan add-extra-stage`"
         )

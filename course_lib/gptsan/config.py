@@ -18,6 +18,7 @@ from course_lib.pretrain.config import (
     OptimizerConfig,
     PrecisionConfig,
     ZeroConfig,
+    require_warmup,
 )
 
 BASE = "base"  # model.ignore: all but the extra layers, their positions and the spout
@@ -133,6 +134,7 @@ class GptsanConfig:
             raise ValueError(
                 f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
             )
+        require_warmup(self)
         return self
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from course_lib import config, paths
 from course_lib.corpus.steps import DOCUMENTS
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
+from course_lib.gptsan.config import GptsanConfig, RecipeConfig, ShapeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.parallel import default_workers
 from course_lib.step import Step
@@ -161,6 +161,25 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
     if settings.model.checkpoint:
         return settings
     return replace(settings, model=replace(settings.model, checkpoint=stage, ignore=stage / IGNORE))
+
+
+def planned(settings: GptsanConfig) -> GptsanConfig:
+    """The settings with the shape of the profile's own extra stage, where neither checkpoint nor shape is given: with_stage for the planner,
+    which builds nothing.
+    """
+    if settings.model.checkpoint or settings.model.shape != ShapeConfig():
+        return settings
+    recipe = config.section("gptsan.recipe", RecipeConfig)
+    base = ShapeConfig() if recipe.checkpoint else base_settings().model.shape
+    shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
+    length = settings.data.num_context
+    if length is None and settings.data.input is None:
+        length = config.section("gptsan.classes", EncodeConfig).num_context
+    return replace(
+        settings,
+        model=replace(settings.model, shape=shape, ignore="base"),
+        data=replace(settings.data, num_context=length),
+    )
 
 
 def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
@@ -39,9 +39,9 @@ def train(
 
     What a file leaves open (base, samples) is the profile's own base and the course's samples of task_name.
     """
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib.prefix import launch
 
-    settings = run_settings(config, overrides)
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.train(settings, resume)
@@ -49,12 +49,12 @@ def train(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig:
-    """The settings in -c FILE, else those of the profile's first task; then every --set; then the profile's products for what is open."""
+    """The settings in -c FILE, else those of a profile's first task; then every --set; then the profile's products for what is open."""
     from course_lib import workspace
     from course_lib.prefix import steps
 
-    recipe = configuration.section("prefix.recipe", RecipeConfig)
-    settings = steps.with_data(configuration.load(PrefixConfig, file or recipe.tasks[0], overrides or ()))
+    file = options.run_file(file, "prefix.recipe", RecipeConfig, lambda recipe: recipe.tasks[0])
+    settings = steps.with_data(configuration.load(PrefixConfig, file, overrides or ()))
     if settings.model.base is None:
         base = workspace.product(steps.BASE) / steps.MODEL
         settings = replace(settings, model=replace(settings.model, base=base))

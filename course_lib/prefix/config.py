@@ -18,6 +18,7 @@ from course_lib.pretrain.config import (
     OptimizerConfig,
     PrecisionConfig,
     ZeroConfig,
+    require_warmup,
 )
 
 
@@ -109,6 +110,7 @@ class PrefixConfig:
             raise ValueError(
                 "engine.max_steps, engine.num_train_epochs: set together, but each says how long to train; allowed: at most one"
             )
+        require_warmup(self)
         return self
 
 

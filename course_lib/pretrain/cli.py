@@ -93,7 +93,7 @@ def tokens(
 
 
 def pretrain(
-    config: options.Config = None,
+    config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
@@ -101,12 +101,12 @@ def pretrain(
     resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
 ) -> None:
     """Pretrain GPT-2 or GPT-NeoX with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
+    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
     from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export
     from course_lib.pretrain.steps import TOKENIZER, with_products
 
-    settings = run_settings(config, overrides)
     if not (settings.data.input and settings.data.tokenizer):
         settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
     if output:
@@ -200,11 +200,9 @@ def push(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
-    """The settings of a run: those in -c FILE, else those the profile (the current one, or `-c xl`) names; then every --set."""
-    if file is None or (file.stem in configuration.PROFILES and not file.exists()):
-        recipe = configuration.section("pretrain.recipe", RecipeConfig, of=file.stem if file else None)
-        file = Path(recipe.config)
-    return configuration.load(PretrainConfig, file, overrides or ())
+    """The settings of a run: those in -c FILE, else those a profile (the current one, or `-c xl`) names; then every --set."""
+    chosen = options.run_file(file, "pretrain.recipe", RecipeConfig, lambda recipe: recipe.config)
+    return configuration.load(PretrainConfig, chosen, overrides or ())
 
 
 def _standard_input() -> str:

@@ -6,7 +6,7 @@ JSON) it stands for. What follows from the number of ranks is worked out by `Bat
 
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -156,6 +156,17 @@ class RateConfig:
             )
         return self
 
+    def warmup(self, last_step: int) -> float:
+        """Length of the warm-up of a run of `last_step` steps [steps]. Raises ValueError when it is longer than the decay."""
+        decay = self.decay_steps or last_step
+        warmup = self.warmup_rate * decay if self.warmup_steps is None else self.warmup_steps
+        if warmup > decay:
+            end = "optimizer.lr.decay_steps" if self.decay_steps else "the last step"
+            raise ValueError(
+                f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} steps up to {end}"
+            )
+        return warmup
+
 
 @dataclass(frozen=True, config=STRICT)
 class OptimizerConfig:
@@ -258,6 +269,26 @@ class LaunchConfig:
     threads: int | None = setting(None, "CPU threads per rank; unset: cores / ranks", ge=1, le=1024)
 
 
+class Length(Protocol):
+    """The sections that say how long a run trains and warms up."""
+
+    @property
+    def optimizer(self) -> OptimizerConfig:
+        """AdamW and its rate."""
+
+    @property
+    def engine(self) -> EngineConfig:
+        """The loop."""
+
+
+def require_warmup(run: Length) -> None:
+    """Raises ValueError for a warm-up that is longer than the run, as far as the settings alone tell."""
+    rate = run.optimizer.lr
+    last = rate.decay_steps or run.engine.max_steps
+    if last:
+        rate.warmup(last)
+
+
 @dataclass(frozen=True, config=STRICT)
 class PretrainConfig:
     """A whole run."""
@@ -286,6 +317,7 @@ class PretrainConfig:
         given = [key for key, value in lengths.items() if value is not None]
         if len(given) > 1:
             raise ValueError(f"{', '.join(given)}: set together, but each says how long to train; allowed: at most one")
+        require_warmup(self)
         return self
 
 

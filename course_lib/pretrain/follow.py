@@ -69,7 +69,8 @@ class Follower:
             entry = event["entry"]
             if entry["kind"] == "train":
                 self.bar.set_postfix_str(
-                    f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:.0f} tokens/s", refresh=False
+                    f"loss {entry['loss']:.3f} (max {entry['loss_max']:.3f}), {entry['tokens_per_second']:.0f} tokens/s",
+                    refresh=False,
                 )
             self.bar.clear()
             self.say(log.line(entry))

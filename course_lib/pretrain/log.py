@@ -76,7 +76,10 @@ class Meter:
 
 
 def line(entry: dict[str, Any]) -> str:
-    """An entry of the log as one line. The field names are those of FleetX's log, so that runs can be laid side by side."""
+    """An entry of the log as one line. The field names are those of FleetX's log, so that runs can be laid side by side.
+
+    Ours are the last ones: the largest loss and gradient norm of a single step of the interval.
+    """
     if entry["kind"] != "train":
         return f"[{entry['kind']}] global step {entry['step']}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
     parts = [
@@ -86,6 +89,7 @@ def line(entry: dict[str, Any]) -> str:
         f"ips_total: {entry['tokens_per_second']:.0f} tokens/s, ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
         f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",  # stage 0 in fp32 tells none
         f"memory: {entry['memory'] / 1e9:.2f} GB",
+        f"max loss: {entry['loss_max']:.6f}, max grad norm: {entry.get('grad_norm_max', math.nan):.3f}",
     ]
     if "flops_utilization" in entry:
         parts.append(f"FLOPs utilization: {entry['flops_utilization']:.1%}")

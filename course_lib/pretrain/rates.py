@@ -24,8 +24,7 @@ def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
 
 def warmup_steps(rate: RateConfig, last_step: int) -> float:
     """Length of the warm-up [steps]. Raises UsageError when it is longer than the decay."""
-    decay = rate.decay_steps or last_step
-    warmup = rate.warmup_rate * decay if rate.warmup_steps is None else rate.warmup_steps
-    if warmup > decay:
-        raise UsageError(f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} decay steps")
-    return warmup
+    try:
+        return rate.warmup(last_step)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

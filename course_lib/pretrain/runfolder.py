@@ -77,7 +77,7 @@ def _write(path: Path, content: bytes) -> None:
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
     """Raises UsageError if a run would go on with another model, optimizer, batch, number of ranks, or other data."""
     folder = task.settings.engine.output_dir
-    old, new = task.fixed(earlier), task.fixed(task.settings)
+    old, new = config.flat(task.fixed(earlier)), config.flat(task.fixed(task.settings))
     sizes = orjson.loads((folder / DEEPSPEED).read_bytes())
     micro = sizes["train_micro_batch_size_per_gpu"] * sizes["gradient_accumulation_steps"]
     old |= {"batch.global_size": sizes["train_batch_size"], "launch.ranks": sizes["train_batch_size"] // micro}

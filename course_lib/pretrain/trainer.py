@@ -80,6 +80,10 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         ranks = batch.total // batch.local
         peak = peak_flops(engine.peak_tflops)
         self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
+        self.loss_sums: list[
+            torch.Tensor
+        ] = []  # after each step of the interval: this rank's sum of losses since the last log entry
+        self.norms: list[float] = []  # gradient norms of the interval's steps, before clipping
 
     def run_to_end(self, latest: Path | None) -> None:
         """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
@@ -137,11 +141,28 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
-            logs |= self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
             super().log(logs, start_time)
             self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
         else:
             super().log(logs, start_time)
+
+    def _highest(self) -> dict[str, float]:
+        """The largest loss and gradient norm of a single step since the last log entry: a mean, or the last step, hides a spike.
+
+        The loss of a step is the mean over all ranks, which meet once for each log entry.
+        """
+        losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
+        mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
+        norms = [norm for norm in self.norms if np.isfinite(norm)]  # fp16 takes no step where it overflows
+        self.loss_sums, self.norms = [], []
+        return {"loss_max": mean.max().item()} | ({"grad_norm_max": max(norms)} if norms else {})
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        found = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if found is not None:
+            self.norms.append(float(found))
+        return found
 
     def evaluate_on(self, part: Any, kind: str) -> float:
         """Mean loss [nats] on a held-out set, told as an entry of the log. The training clock stands still."""
@@ -184,7 +205,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """Starts the meter when everything stands, and tells how far the run is, a few times a second."""
+    """Starts the meter when everything stands, keeps each step's loss, and tells how far the run is, a few times a second."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
@@ -196,6 +217,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             emit("training", step=state.global_step, steps=state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
         now = perf_counter()
         if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
             self.told = now

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from course_lib import memory_cli
 from course_lib.cli import main
-from course_lib.config import build, to_dict
+from course_lib.config import build, load, to_dict
 from course_lib.errors import CourseError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig, ShapeConfig
@@ -226,3 +227,30 @@ def test_a_wrong_file_is_one_line(tmp_path, capsys):
         (tmp_path / "run.yaml").write_text(content)
         code, _, said = course(capsys, "memory", "-c", tmp_path / "run.yaml")
         assert code in (1, 2) and complaint in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "trained", "total"), [("tiny", 248_960, 2_631_936), ("xl", 184_023_040, 2_960_235_520)]
+)
+def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, trained: int, total: int
+) -> None:
+    """The same plan as for the product itself, whose config.json is read where model.checkpoint names it."""
+    monkeypatch.setenv("COURSE_PROFILE", profile)
+    shape = {} if profile == "xl" else to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape)
+    layers = {"tiny": 1, "xl": 14}[profile]
+    GPTSanConfig(**(to_dict(ShapeConfig()) | shape | {"num_ext_layers": layers})).save_pretrained(tmp_path)
+    file, length = Path("gptsan-tiny-extra.yaml"), {"tiny": 192, "xl": 1279}[profile]
+    planned = memory_cli.settings_of(file, None)
+    product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
+    assert planner.plan(planned).parts == planner.plan(memory_cli.settings_of(file, product)).parts
+    found = sizes(planned)
+    assert (sum(size for size, _ in found.trained), found.parameters) == (trained, total)
+
+
+def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "new.yaml").write_text("model: {shape: {num_ext_layers: 0}}\n")  # the published base, written out
+    assert sizes(memory_cli.settings_of(tmp_path / "new.yaml", None)).parameters == 2_778_964_992
+    changed = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["model.shape.num_ext_layers=2"])
+    assert sizes(changed).parameters == 2_805_984_256
+    assert memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["data.num_context=100"]).data.num_context == 100

@@ -117,6 +117,10 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     ]
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has half_onehot"):
         launch.train(settings(place, tmp_path / "run", "spout.mode=onehot"), resume=True)
+    with pytest.raises(
+        UsageError, match=r"^optimizer\.lr\.min: 0.002 is not allowed: the run in [^{]* has 0.001; [^{]*$"
+    ):
+        launch.train(settings(place, tmp_path / "run", "optimizer.lr.min=2e-3"), resume=True)
 
 
 def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):

@@ -120,7 +120,7 @@ def test_cut_short_it_resumes_to_the_same_prefix_without_another_warm_start(plac
     for override, words in (
         ("model.length=6", r"model.length: 6 is not allowed: the run in .* has 5"),
         ("data.begin=with", "data.begin: with is not allowed"),
-        ("optimizer.lr.max=0.1", "optimizer.lr"),
+        ("optimizer.lr.max=0.1", r"^optimizer\.lr\.max: 0.1 is not allowed: the run in [^{]* has 0.01; [^{]*$"),
     ):
         with pytest.raises(UsageError, match=words):
             launch.train(settings(place, run, override), resume=True)

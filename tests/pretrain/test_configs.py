@@ -2,12 +2,18 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from course_lib.config import CONFIGS, describe, load
+from course_lib.errors import UsageError
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.memory import parameters, plan
-from course_lib.pretrain.model import model_config
+from course_lib.pretrain.model import build_model, model_config
+from course_lib.pretrain.rates import learning_rate
 from transformers import AutoModelForCausalLM
 
 RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))
@@ -67,6 +73,55 @@ def test_recipes_keep_the_published_numbers():
         settings = load(PretrainConfig, name)
         assert (settings.batch.resolve(2).total, settings.batch.resolve(2).accumulation) == (samples, accumulation)
         assert (settings.optimizer.lr.min, settings.data.seq_length, settings.zero.stage) == (1e-6, 2048, 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(PretrainConfig, "gpt2-tiny.yaml"), (GptsanConfig, "gptsan-tiny-extra.yaml"), (PrefixConfig, "prefix-tiny.yaml")],
+)
+def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read(cls, name):
+    """Not by a task, which reads its data first: that is for lengths which only the data know."""
+    for overrides, end in (
+        (["engine.max_steps=60", "optimizer.lr.warmup_steps=61"], "60 steps up to the last step"),
+        (["optimizer.lr.decay_steps=50", "optimizer.lr.warmup_steps=61"], "50 steps up to optimizer.lr.decay_steps"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load(cls, name, overrides)
+        assert str(caught.value) == f"{name}: optimizer.lr.warmup_steps: 61 is not allowed: must not exceed the {end}"
+    for fitting in (
+        ["engine.max_steps=60", "optimizer.lr.warmup_steps=60"],
+        ["engine.max_steps=60", "optimizer.lr.decay_steps=99", "optimizer.lr.warmup_steps=61"],
+        ["engine.max_steps=null", "optimizer.lr.warmup_steps=61"],
+    ):
+        load(cls, name, fitting)
+
+
+@pytest.mark.parametrize("name", ["gpt2-tiny.yaml", "gpt-neox-tiny.yaml"])
+def test_a_shortened_toy_does_not_spike(name):
+    """Of 60 steps those in which the frequencies are learned; a step too large for the initial weights costs nats, and its gradient shows it."""
+    settings = load(PretrainConfig, name, ["engine.max_steps=60"])
+    optimizer, vocabulary = settings.optimizer, settings.model.vocab_size
+    torch.manual_seed(settings.engine.seed)
+    model = build_model(settings.model)
+    groups = [
+        {"params": [p for n, p in model.named_parameters() if decays(n) == decayed], "weight_decay": decay}
+        for decayed, decay in ((True, optimizer.weight_decay), (False, 0.0))
+    ]
+    adam = torch.optim.AdamW(groups, betas=(optimizer.beta1, optimizer.beta2), eps=optimizer.epsilon)
+    rng, frequencies = np.random.default_rng(0), 1 / np.arange(1, vocabulary + 1)  # Zipf's law
+    losses, norms = [], []
+    for step in range(1, 25):
+        tokens = torch.from_numpy(rng.choice(vocabulary, (8, 65), p=frequencies / frequencies.sum()))
+        loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten())
+        adam.zero_grad()
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.grad_clip).item())
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(optimizer.lr, step, 60)
+        adam.step()
+        losses.append(loss.item())
+    assert max(losses[12:]) < losses[11] + 1  # without a spike within 0.7: each step has other tokens
+    assert max(norms[8:]) < 3
 
 
 def test_readme_lists_every_knob():

@@ -40,13 +40,15 @@ def test_a_resumed_run_counts_from_its_own_start():
 
 
 ENTRY = {"kind": "train", "epoch": 0.5, "loss": 6.5, "reader_cost": 0.001, "batch_cost": 1.6, "steps_per_second": 0.625,
-         "tokens_per_second": 5120.0, "tokens_per_second_per_rank": 2560.0, "learning_rate": 5.5e-9, "grad_norm": 1.0, "memory": 2e9}  # fmt: skip
+         "tokens_per_second": 5120.0, "tokens_per_second_per_rank": 2560.0, "learning_rate": 5.5e-9, "grad_norm": 1.0, "memory": 2e9,
+         "loss_max": 7.25, "grad_norm_max": 49.0}  # fmt: skip
 
 
 def test_the_line_has_every_field():
     assert log.line(ENTRY | {"step": 10, "flops_utilization": 0.412}) == (
         "[train] global step 10, epoch: 0.500, loss: 6.500000, avg_reader_cost: 0.00100 sec, avg_batch_cost: 1.60000 sec, speed: 0.62 step/s, "
-        "ips_total: 5120 tokens/s, ips: 2560 tokens/s, learning rate: 5.50000e-09, grad norm: 1.000, memory: 2.00 GB, FLOPs utilization: 41.2%"
+        "ips_total: 5120 tokens/s, ips: 2560 tokens/s, learning rate: 5.50000e-09, grad norm: 1.000, memory: 2.00 GB, "
+        "max loss: 7.250000, max grad norm: 49.000, FLOPs utilization: 41.2%"
     )
     assert (
         log.line({"kind": "eval", "step": 7, "loss": 5.0, "seconds": 1.5})

@@ -151,5 +151,7 @@ def test_the_schedule_is_fleetx():
     line = RateConfig(max=1e-4, min=0, warmup_steps=10, decay="linear")
     assert [learning_rate(line, step, 110) for step in (5, 10, 60, 110)] == pytest.approx([5e-5, 1e-4, 5e-5, 0])
     assert learning_rate(RateConfig(warmup_steps=0), 1, 100) == pytest.approx(5e-5, rel=1e-3)
-    with pytest.raises(UsageError, match=r"warmup_steps: 11 is not allowed: must not exceed the 10 decay steps"):
+    with pytest.raises(
+        UsageError, match=r"warmup_steps: 11 is not allowed: must not exceed the 10 steps up to the last step"
+    ):
         learning_rate(RateConfig(warmup_steps=11), 1, 10)

@@ -27,6 +27,7 @@ from course_lib.pretrain.model import build_model
 from course_lib.pretrain.rates import learning_rate
 from course_lib.subword.folder import Preparation, save
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
@@ -167,6 +168,26 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
     assert [e["loss"] for e in wanted if e["kind"] == "train"] == pytest.approx(losses, rel=2e-5)
 
 
+def test_the_log_tells_the_highest_loss_and_norm_of_an_interval(place, tmp_path, unbroken):
+    """A mean over 10 steps, or the norm of the last one, would hide a spike between two lines."""
+    run = pretrain(settings(place, tmp_path / "run", "model.hidden_dropout_prob=0.1", "engine.logging_freq=10"))
+    each = [entry for entry in unbroken.log if entry["kind"] == "train"]
+    assert all(entry["loss_max"] == pytest.approx(entry["loss"], abs=1e-6) for entry in each)
+    assert all(entry["grad_norm_max"] == entry["grad_norm"] for entry in each)
+    assert max(entry["grad_norm"] for entry in each) > 1  # so that clipping at 1 had something to do
+    intervals = {1: each[:1], 10: each[1:10], 20: each[10:]}
+    logged = {entry["step"]: entry for entry in run.log if entry["kind"] == "train"}
+    assert logged.keys() == intervals.keys()
+    for step, steps in intervals.items():
+        entry = logged[step]
+        assert entry["loss_max"] == pytest.approx(max(one["loss"] for one in steps), abs=1e-5)
+        assert entry["grad_norm_max"] == pytest.approx(max(one["grad_norm"] for one in steps), rel=1e-5)
+        assert entry["loss"] == pytest.approx(sum(one["loss"] for one in steps) / len(steps), abs=1e-5)
+    curves = EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert [event.step for event in curves.Scalars("train/loss_max")] == list(logged)
+    assert curves.Scalars("train/grad_norm_max")[1].value == pytest.approx(logged[10]["grad_norm_max"])
+
+
 def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     chosen = settings(place, tmp_path / "run", "engine.max_steps=100000")
     (tmp_path / "config.yaml").write_text(config.to_yaml(chosen))
@@ -222,6 +243,10 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
     for overrides, words in {
         ("engine.seed=7",): "engine.seed: 7 is not allowed: the run in .* has 1024",
         ("optimizer.weight_decay=0.2",): "optimizer.weight_decay: 0.2 is not allowed",
+        ("optimizer.lr.max=2e-2",): r"^optimizer\.lr\.max: 0.02 is not allowed: the run in [^{]* has 0.01; [^{]*$",
+        (
+            "optimizer.lr.decay_steps=30",
+        ): r"^optimizer\.lr\.decay_steps: 30 is not allowed: the run in [^{]* has None; ",
         ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
