@@ -37,7 +37,7 @@ KEPT = "\ufdd0"
 # waves with spaces between them count as one
 WAVE = re.compile(f"[{WAVES}]+(?:[ \u3000]+[{WAVES}]+)*")
 BEHIND_WORD = re.compile(rf"(?:[^\W_{KANA}]|[％%℃）)」』])$")
-BEFORE_WORD = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿｰﾞﾟ]|[（(「『])")
+BEFORE_WORD = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿｰﾞﾟ]|[「『])")
 BEHIND_NAME = re.compile("[ァ-ヺー][アイウエオ-ヂツ-モヤユヨ-ロワ-ヴー]$")
 BEFORE_NAME = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-ヺー]{2}")
 # 学習〜 次: a space behind the wave and none before it. neologdn deletes this space, so it is not found a second time
