@@ -22,7 +22,7 @@ LONGEST = 4  # batches; a longer document of plain text goes on as another
 # bytes; what is made of a line (words, ids) takes up to a hundred times its size, so a longer one is refused
 LONGEST_LINE = 16 << 20
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
-JSON_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
+JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,33 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
 
 def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
     """The lines of a file with their ends. Raises CourseError for one that is longer than LONGEST_LINE."""
-    count, rest = 0, b""
+    count = held = 0
+    # of a line that has not ended yet; `held` is its length
+    parts: list[bytes] = []
     with open_binary(path) as file:
         while block := cast(io.BufferedReader, file).read1(CHUNK):
-            found = pattern.findall(rest + block)
-            rest = b"" if found[-1].endswith(b"\n") else found.pop()
+            if parts:
+                end = block.find(b"\n") + 1
+                parts.append(block[:end] if end else block)
+                held += len(parts[-1])
+                block = block[end:] if end else b""
+                if end:
+                    yield b"".join(parts)
+                    parts, held, count = [], 0, count + 1
+            found = pattern.findall(block)
+            if found and not found[-1].endswith(b"\n"):
+                parts = [found.pop()]
+                held = len(parts[0])
             for line in found:
                 count += _line_ends(line)
                 yield line
-            if len(rest) > LONGEST_LINE:
+            if held > LONGEST_LINE:
                 raise CourseError(
-                    f"{path}, line {count + 1}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines (a line is a "
-                    "document in .jsonl, a paragraph in .txt)"
+                    f"{path}, line {count + 1}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines "
+                    "(a line is a document in .jsonl, a paragraph in .txt)"
                 )
-        if rest:
-            yield rest
+        if parts:
+            yield b"".join(parts)
 
 
 def _line_ends(line: bytes) -> int:
