@@ -53,13 +53,17 @@ def normalize(text: str) -> str:
     """
     if not text.isprintable() or "▁" in text:  # isprintable is a fast first look: no white space but " ", no controls
         text = CONTROL.sub("", WHITE.sub(" ", text.replace("\r\n", "\n"))).replace("▁", "_")
-    if SIGN.search(text):
-        text = WAVE.sub(_wave, DASH.sub("-", LONG_DASH.sub(KEPT, text)))
-    lines = [neologdn.normalize(line, tilde="normalize") for line in text.split("\n")]
-    normal = "\n".join(lines).replace(KEPT, "――")
+    normal = "\n".join(map(_line, text.split("\n")))
     if "\u3099" in normal or "\u309a" in normal:
         normal = VOICED.sub(lambda match: unicodedata.normalize("NFC", match[0]), normal)
     return normal
+
+
+def _line(line: str) -> str:
+    if not SIGN.search(line):
+        return str(neologdn.normalize(line))
+    line = WAVE.sub(_wave, DASH.sub("-", LONG_DASH.sub(KEPT, line)))
+    return str(neologdn.normalize(line, tilde="normalize")).replace(KEPT, "――")
 
 
 def _wave(match: re.Match[str]) -> str:

@@ -92,6 +92,8 @@ def _split(line: str) -> list[str]:
 
 def _skip_space(line: str, at: int) -> int:
     """Where the next character that is no white space is, or the end."""
+    if at < len(line) and not line[at].isspace():
+        return at
     found = NOT_SPACE.search(line, at)
     return found.start() if found else len(line)
 
