@@ -3,30 +3,46 @@
 Files are read in batches of lines, so that memory does not depend on their size and worker processes get work worth a trip.
 """
 
+import io
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from course_lib.errors import CourseError
-from course_lib.files import inner_suffix, open_binary
+from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
 
 BATCH = 1 << 20  # bytes of lines in a batch, about
 LONGEST = 4  # batches; a longer document of plain text goes on as another
+# bytes; what is made of a line (words, ids) takes up to a hundred times its size, so a longer one is refused
+LONGEST_LINE = 16 << 20
+PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
+JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some whole lines of a file. `first` is the number of the first one, from 1."""
+    """Some whole lines of a file. `first` is the number of the first one, from 1.
+
+    In plain text the line ends of a run of empty lines are one item of `lines`.
+    """
 
     path: Path
     first: int
     lines: list[bytes]
     size: int  # bytes of this batch
+
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """(number in the file, line) of each item of `lines`."""
+        number = self.first
+        for line in self.lines:
+            yield number, line
+            number += _line_ends(line)
 
 
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
@@ -35,14 +51,13 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
     lines: list[bytes] = []
     first, count, held = 1, 0, 0
     try:
-        with open_binary(path) as file:
-            for line in file:
-                lines.append(line)
-                held += len(line)
-                count += 1
-                if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
-                    yield Batch(path, first, lines, held)
-                    lines, first, held = [], count + 1, 0
+        for line in _lines(path, PLAIN_LINES if plain else JSON_LINES):
+            lines.append(line)
+            held += len(line)
+            count += _line_ends(line)
+            if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
+                yield Batch(path, first, lines, held)
+                lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
         # the disk's or the system's, not the file's content
         if isinstance(error, OSError) and error.errno:
@@ -51,6 +66,42 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
         raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
     if lines:
         yield Batch(path, first, lines, held)
+
+
+def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
+    """The lines of a file with their ends. Raises CourseError for one that is longer than LONGEST_LINE."""
+    count = held = 0
+    # of a line that has not ended yet; `held` is its length
+    parts: list[bytes] = []
+    with open_binary(path) as file:
+        while block := cast(io.BufferedReader, file).read1(CHUNK):
+            if parts:
+                end = block.find(b"\n") + 1
+                parts.append(block[:end] if end else block)
+                held += len(parts[-1])
+                block = block[end:] if end else b""
+                if end:
+                    yield b"".join(parts)
+                    parts, held, count = [], 0, count + 1
+            found = pattern.findall(block)
+            if found and not found[-1].endswith(b"\n"):
+                parts = [found.pop()]
+                held = len(parts[0])
+            for line in found:
+                count += _line_ends(line)
+                yield line
+            if held > LONGEST_LINE:
+                raise CourseError(
+                    f"{path}, line {count + 1}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines "
+                    "(a line is a document in .jsonl, a paragraph in .txt)"
+                )
+        if parts:
+            yield b"".join(parts)
+
+
+def _line_ends(line: bytes) -> int:
+    """Lines of the file in an item of Batch.lines."""
+    return len(line) if line[:1] == b"\n" else 1
 
 
 def read_texts(path: Path) -> Iterator[str]:
@@ -67,7 +118,7 @@ def texts(batch: Batch) -> Iterator[str]:
     if inner_suffix(batch.path) == ".txt":
         yield from _blocks(batch)
         return
-    for number, line in enumerate(batch.lines, batch.first):
+    for number, line in batch.numbered():
         if line.isspace():
             continue
         try:
@@ -83,7 +134,7 @@ def texts(batch: Batch) -> Iterator[str]:
 
 def _blocks(batch: Batch) -> Iterator[str]:
     block: list[str] = []
-    for number, line in enumerate(batch.lines, batch.first):
+    for number, line in batch.numbered():
         try:
             decoded = line.decode("utf-8-sig" if number == 1 else "utf8").rstrip("\r\n")
         except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -18,12 +19,17 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError, UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 CHUNK = 1 << 20  # bytes read at a time
+STEP = 1 << 14  # bytes decompressed at a time: what a broken place costs at most
 PRODUCT_MARKS = (
     "manifest.json",
     "preparation.json",
@@ -32,7 +38,85 @@ PRODUCT_MARKS = (
 )  # files by which a folder is known as a product of the course
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
-OPENERS: dict[str, Callable[[Path, str], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
+MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
+
+
+class TrailingBytes(OSError):
+    """A compressed file goes on behind its last stream with something else."""
+
+
+class _Streams(io.RawIOBase):
+    """The content of an .xz or .bz2 file: of all its streams, one after the other, in constant memory.
+
+    bz2.open and lzma.open stop without a word at the first byte that begins no stream, and lzma.open also at the zeros that xz allows
+    between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt, 2.2). This class takes the padding and
+    raises TrailingBytes for everything else. Raises EOFError for a truncated file.
+    """
+
+    def __init__(self, kind: str, file: BinaryIO) -> None:
+        self._kind, self._file = kind, file
+        self._stream: Any = None
+        self._left, self._begun = b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        while self._stream or self._next():
+            if not self._left and self._stream.needs_input:
+                self._left = self._file.read(STEP)
+                if not self._left:
+                    raise EOFError(f"the last {self._kind} stream does not end")
+            content = self._stream.decompress(self._left, min(len(view), STEP))
+            self._left = b""
+            if self._stream.eof:
+                self._left, self._stream = self._stream.unused_data, None
+            if content:
+                view[: len(content)] = content
+                return len(content)
+        return 0
+
+    def _next(self) -> bool:
+        """Begins the next stream; False at the end of the file."""
+        padding = 0
+        while block := self._left or self._file.read(CHUNK):
+            self._left = block.lstrip(b"\0") if self._begun and self._kind == "xz" else block
+            padding += len(block) - len(self._left)
+            if self._left:
+                break
+        if self._begun and (padding % 4 or not self._starts_stream()):
+            at = self._file.tell() - len(self._left) - padding
+            raise TrailingBytes(f"the {self._kind} data ends at byte {at}, but the file goes on; remove what follows")
+        if not block:
+            if not self._begun:
+                raise EOFError(f"no {self._kind} data")
+            return False
+        self._begun = True
+        self._stream = bz2.BZ2Decompressor() if self._kind == "bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        return True
+
+    def _starts_stream(self) -> bool:
+        """Whether a stream follows, or the end of the file."""
+        magic = MAGIC[f".{self._kind}"]
+        if self._left and len(self._left) < len(magic):
+            self._left += self._file.read(len(magic))
+        return not self._left or self._left.startswith(magic)
+
+
+def _streams(kind: str, file: BinaryIO) -> io.BufferedReader:
+    return io.BufferedReader(_Streams(kind, file), CHUNK)
+
+
+OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".bz2": partial(_streams, "bz2"),
+    ".xz": partial(_streams, "xz"),
+    ".gz": gzip.open,
+}  # a path's ending → what reads the decompressed bytes of an open file; an end that is not the file's raises an error
 
 
 def require_file(path: Path) -> Path:
@@ -49,7 +133,10 @@ def require_file(path: Path) -> Path:
 def open_binary(path: Path) -> BinaryIO:
     """Opens a file for reading bytes, decompressing .bz2, .xz and .gz on the way."""
     require_file(path)
-    return cast(BinaryIO, OPENERS.get(path.suffix, open)(path, "rb"))
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path))
+    file = path.open("rb")
+    return cast(BinaryIO, OPENERS[path.suffix](file)) if path.suffix in OPENERS else file
 
 
 def read_json(path: Path) -> dict[str, Any]:

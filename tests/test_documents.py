@@ -5,8 +5,10 @@ import gzip
 import json
 import lzma
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import pytest
 from course_lib import documents
@@ -135,3 +137,36 @@ def test_plain_text_without_empty_lines_is_cut(tmp_path: Path) -> None:
     batches = list(documents.read_batches(path, 100))
     assert max(batch.size for batch in batches) <= 100 * documents.LONGEST + 7
     assert "\n".join(text for batch in batches for text in documents.texts(batch)) == "\n".join(["一行"] * 1000)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".jsonl.xz"])
+def test_a_line_that_is_too_long_is_refused_in_bounded_memory(tmp_path: Path, ending: str) -> None:
+    content = b'{"text": "short"}\n\n\n{"text": "' + b"x" * (3 * documents.LONGEST_LINE) + b'"}\n'
+    path = write(tmp_path / f"x{ending}", lzma.compress(content, preset=0) if ending.endswith("xz") else content)
+    del content
+    tracemalloc.start()
+    message = refusal(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert message.startswith(f"{path}, line 4: longer than 16.8 MB; allowed: shorter lines")
+    assert peak < 4 * documents.LONGEST_LINE
+
+
+def test_a_line_as_long_as_allowed_is_read(tmp_path: Path) -> None:
+    text = "x" * (documents.LONGEST_LINE - 50)
+    assert list(documents.read_texts(write(tmp_path / "x.jsonl", json.dumps({"text": text})))) == [text]
+    assert list(documents.read_texts(write(tmp_path / "x.txt", text))) == [text]
+
+
+def test_millions_of_empty_lines_take_no_time_and_still_count(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.txt", b"one\n" + b"\n" * 20_000_000 + b"two\n\xff\n")
+    started = process_time()
+    assert refusal(path) == f"{path}, line 20000003: not UTF-8 at byte 0 of the line"
+    assert process_time() - started < 2, "line by line they took 5 s"
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
+def test_bytes_behind_the_end_of_an_archive_are_refused(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"x.jsonl{ending}", PACK[ending](b'{"text": "a"}\n') + b"garbage")
+    wanted = "Not a gzipped file" if ending == ".gz" else "but the file goes on"
+    assert re.search(f"broken or truncated after line [01]: .*{wanted}", refusal(path))

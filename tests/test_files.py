@@ -136,6 +136,43 @@ def test_a_stream_opens_by_its_ending(tmp_path: Path, ending: str) -> None:
         assert file.readlines() == [b"one\n", b"two\n"] * 2
 
 
+@pytest.mark.parametrize("ending", [".bz2", ".xz", ".gz"])
+@pytest.mark.parametrize("tail", [b"x", b"garbage that is longer than any header", b"\0\0x"])
+def test_bytes_behind_the_last_stream_are_refused_after_its_content(tmp_path: Path, ending: str, tail: bytes) -> None:
+    path = tmp_path / f"text{ending}"
+    sound = PACK[ending](b"one\ntwo\n")
+    path.write_bytes(sound + tail)
+    with files.open_binary(path) as file:
+        assert (file.readline(), file.readline()) == (b"one\n", b"two\n")
+        with pytest.raises(
+            OSError, match=f"ends at byte {len(sound)}, but the file goes on|Not a gzipped file"
+        ) as caught:
+            file.read()
+    assert isinstance(caught.value, files.TrailingBytes) or ending == ".gz"
+
+
+def test_the_padding_of_xz_is_taken_between_streams_and_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "text.xz"
+    stream = lzma.compress(b"one\n")
+    path.write_bytes(stream + bytes(8) + stream + bytes(2_000_000) + stream + bytes(4))
+    with files.open_binary(path) as file:
+        assert file.read() == b"one\n" * 3
+    for padding in (1, 5, 2_000_001):
+        path.write_bytes(stream + bytes(padding))
+        with files.open_binary(path) as file, pytest.raises(files.TrailingBytes, match=f"byte {len(stream)},"):
+            file.read()
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1), st.sampled_from([".bz2", ".xz"]), st.integers(1, 40))
+def test_streams_in_a_row_are_one_text(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ending: str, size: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"parts{ending}"
+    path.write_bytes(b"".join(map(PACK[ending], parts)))
+    with files.open_binary(path) as file:
+        assert b"".join(iter(lambda: file.read(size), b"")) == b"".join(parts)
+
+
 def test_what_is_no_readable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.bz2").touch()
     for name, wanted in {

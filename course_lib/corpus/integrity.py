@@ -3,7 +3,6 @@
 It reads files and lists of checksums; it fetches nothing and removes nothing.
 """
 
-import bz2
 import hashlib
 import lzma
 import re
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.files import CHUNK
+from course_lib.files import CHUNK, OPENERS
 from course_lib.progress import progress
 
 HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
@@ -47,37 +46,25 @@ def digest(path: Path, algorithm: str) -> str:
 def container_flaw(path: Path, kind: str) -> str:
     """Why a file is no sound `xz` or `bz2` container, with the place [byte]; empty if it is sound.
 
-    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, and the last
-    stream must end. bz2.open and lzma.open would pass over what follows a sound stream; this does not.
+    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, the last
+    stream must end, and nothing but the padding of xz may follow it.
     """
-    stream, read = None, 0
-    for chunk in _chunks(path):
+    with path.open("rb") as file, _bar(path) as bar:
+        stream = OPENERS[f".{kind}"](file)
         try:
-            stream = _feed(stream, chunk, kind)
+            while stream.read1(CHUNK):
+                bar.update(file.tell() - bar.n)
         except (lzma.LZMAError, OSError, ValueError, EOFError) as error:  # OSError is what bz2 raises for bad data
-            return f"{error}; in the {len(chunk)} bytes from {read} on"
-        read += len(chunk)
-    return f"the last stream does not end; the file has {read} bytes" if stream or not read else ""
-
-
-def _feed(stream: Any, data: bytes, kind: str) -> Any:
-    """Runs `data` through the open stream and those that follow; returns the stream left open, None between two."""
-    while data or (stream and not stream.needs_input):
-        if not stream:
-            data = data.lstrip(b"\0")  # xz allows zeros between streams
-            if not data:
-                return None
-            stream = lzma.LZMADecompressor(lzma.FORMAT_XZ) if kind == "xz" else bz2.BZ2Decompressor()
-        stream.decompress(data, CHUNK)
-        data = b""
-        if stream.eof:
-            data, stream = stream.unused_data, None
-    return stream
+            return f"{error}; read up to byte {file.tell()} of {path.stat().st_size}"
+    return ""
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    label = f"verifying {path.name.removesuffix('.part')}"
-    with path.open("rb") as file, progress(path.stat().st_size, "B", label) as bar:
+    with path.open("rb") as file, _bar(path) as bar:
         while chunk := file.read(CHUNK):
             yield chunk
             bar.update(len(chunk))
+
+
+def _bar(path: Path) -> Any:
+    return progress(path.stat().st_size, "B", f"verifying {path.name.removesuffix('.part')}")

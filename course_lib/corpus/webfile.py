@@ -3,20 +3,23 @@
 It knows compression, line ends and what a damaged file looks like; it neither decodes nor judges what is in a line.
 """
 
-import bz2
-import gzip
+import io
 import lzma
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, require_file
+from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 
-MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
-OPEN: dict[str, Callable[[Any], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# many empty lines say no more than one
+EMPTY_LINES = re.compile(rb"\n\s*\n")
 BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -43,12 +46,12 @@ class Documents:
         self.path = path
         self.problem = ""
         self._max_line, self._max_document = max_line, max_document
-        self._decompressed = self._long_lines = self._cut = self._told = 0
+        self._long_lines = self._cut = self._told = 0
 
     def __iter__(self) -> Iterator[Batch]:
         with open(require_file(self.path), "rb") as raw:
             _check_start(self.path, raw)
-            stream = OPEN[self.path.suffix](raw) if self.path.suffix in OPEN else raw
+            stream = _Squeezed(OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw)
             documents: list[bytes] = []
             first, size = 1, 0
             for document in self._documents(self._lines(stream, raw)):
@@ -83,29 +86,51 @@ class Documents:
         if begun and not self.problem:
             yield b"".join(block)
 
-    def _lines(self, stream: IO[bytes], raw: BinaryIO) -> Iterator[bytes | None]:
+    def _lines(self, stream: "_Squeezed", raw: BinaryIO) -> Iterator[bytes | None]:
         """Whole lines; None for one that is too long, of which never more than a part is in memory."""
+        lines = io.BufferedReader(stream, CHUNK)
         try:
-            while line := self._read(stream, self._max_line + 1):
+            while line := lines.readline(self._max_line + 1):
                 if len(line) <= self._max_line or line.endswith(b"\n"):
                     yield line
                     continue
+                blank = True
                 while line and not line.endswith(b"\n"):
-                    line = self._read(stream, CHUNK)
+                    blank = blank and line.isspace()
+                    line = lines.readline(CHUNK)
+                if blank and (not line or line.isspace()):
+                    yield b"\n"
+                    continue
                 self._long_lines += 1
                 yield None
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             kind = "truncated" if isinstance(error, EOFError) else "broken"
             self.problem = (
-                f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} of {self.path.stat().st_size}, "
-                f"which is byte {self._decompressed} of the text"
+                f"{self.path}: {error}"
+                if isinstance(error, TrailingBytes)
+                else f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} of {self.path.stat().st_size}, "
+                f"which is byte {stream.read_so_far} of the text"
             )
 
-    def _read(self, stream: IO[bytes], limit: int) -> bytes:
-        line = stream.readline(limit)
-        start = self._decompressed == 0
-        self._decompressed += len(line)
-        return line.removeprefix(BOM) if start else line
+
+class _Squeezed(io.RawIOBase):
+    """A stream of bytes without its byte order mark, in which a run of empty lines is short: a block of 1 MB keeps one of each run."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.read_so_far = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        block = b""
+        while not block and (content := self._stream.read1(len(view))):
+            block = EMPTY_LINES.sub(b"\n\n", content.removeprefix(BOM) if self.read_so_far == 0 else content)
+            self.read_so_far += len(content)
+        view[: len(block)] = block
+        return len(block)
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:

@@ -33,7 +33,7 @@ class Piece:
     def lines(self) -> list[str]:
         """The lines, whatever their ends. Raises CourseError for what is not UTF-8, and for a document without text."""
         path, decoded = self.batch.path, []
-        for number, line in enumerate(self.batch.lines, self.batch.first):
+        for number, line in self.batch.numbered():
             try:
                 decoded.append(line.decode("utf-8-sig" if number == 1 else "utf8"))
             except UnicodeDecodeError as error:

@@ -10,24 +10,34 @@ from bisect import bisect_right
 OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
 BRACKET = re.compile(f"[{re.escape(OPEN + CLOSE)}]")
+# signs that open an item more often than they decorate an end: they belong to what is before them only before white space
+ITEM = "★☆☎-☓☛-☟✁-✘❶-➿"
 # a candidate: one or more marks, then what belongs to them: closing quotes, （笑）, ♪, emoji
 CANDIDATE = re.compile(
-    r"(?P<mark>[。！？!?]+|(?<![.．])[.．](?![.．]))[。！？!?]*(?P<closing>[」』）)］\]】〉》”\"]*)"
-    r"(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?[♪☆★♡♥💦-🧿☀-➿\ufe0f\u200d]*"
+    r"(?P<mark>[。！？!?]+|(?<![.．])(?:[.．](?![.．])|[.．]{3,}(?![.．。！？!?])))[。！？!?]*"
+    r"(?P<closing>[」』）)］\]】〉》”\"]*)(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?"
+    rf"(?:(?![{ITEM}])[♪♡♥💦-🧿☀-➿\ufe0f\u200d]|[{ITEM}]+(?!\S))*"
 )
 # what says that the sentence goes on behind 」 or behind ！？: a particle, a comma, 言った
 GOES_ON_AFTER_QUOTE = re.compile(
     r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
+    r"|[ぐく]らい|ほど(?!な)|ばかり|ばっか|しか(?![したもるり])|さえ(?!ぎ)|みたい|よう(?:[なにだで]|です)|っ[とぽつ]|じゃな|です"
+    r"|か(?:[をもな、]|と(?!う)|どうか)|[ねよさわ][。、！？!?]|(?:程度|同然|状態|風|式|的|調)[のなにで]"
 )
 GOES_ON_AFTER_MARK = re.compile(
     r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声"
+    r"|[ぐく]らい[のにで、しは]|みたいな|ような|ように"
 )
 NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")  # モーニング娘。のコンサート
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
+# behind these a ．．． ends the sentence; behind others (えーと．．．) it may go on
+POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
+NOT_SPACE = re.compile(r"\S")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
+LONGEST_QUOTE = 400  # characters; a 「 that is open for longer is a mistake
 UNFINISHED = re.compile(r"[、，,をはがのに]$")  # no sentence ends like this: it goes on in the next line
 
 
@@ -44,27 +54,29 @@ def split_sentences(text: str) -> list[str]:
 
 def _paragraphs(text: str) -> list[str]:
     """The lines of a text, those that a hard line break cut in two joined again. An empty line always separates."""
-    paragraphs: list[str] = []
+    paragraphs: list[list[str]] = []
+    # of the last paragraph: characters, 「 that are open, 『 that are open
+    length = single = double = 0
     open_before = False
     for line in text.split("\n"):
         line = line.strip()
         if open_before and line and not BULLET.match(line):
-            between = " " if paragraphs[-1][-1:].isascii() and line[:1].isascii() else ""
-            paragraphs[-1] += between + line
+            between = " " if paragraphs[-1][-1][-1:].isascii() and line[:1].isascii() else ""
+            paragraphs[-1].append(between + line)
         elif line:
-            paragraphs.append(line)
-        open_before = bool(line) and (UNFINISHED.search(line) is not None or _unclosed(paragraphs[-1]))
-    return paragraphs
-
-
-def _unclosed(line: str) -> bool:
-    """Whether a 「 or 『 is still open at the end of the line (and the line is no longer than a quotation may be)."""
-    return len(line) < 400 and (line.count("「") > line.count("」") or line.count("『") > line.count("』"))
+            paragraphs.append([line])
+            length = single = double = 0
+        length += len(line)
+        single += line.count("「") - line.count("」")
+        double += line.count("『") - line.count("』")
+        unclosed = length < LONGEST_QUOTE and (single > 0 or double > 0)
+        open_before = bool(line) and (unclosed or UNFINISHED.search(line) is not None)
+    return ["".join(parts) for parts in paragraphs]
 
 
 def _split(line: str) -> list[str]:
     sentences: list[str] = []
-    start = 0
+    start = _skip_space(line, 0)
     inside = _enclosed(line) if BRACKET.search(line) else []
     for candidate in CANDIDATE.finditer(line):
         end = candidate.end()
@@ -72,10 +84,18 @@ def _split(line: str) -> list[str]:
             continue
         if sentence := line[start:end].strip():
             sentences.append(sentence)
-        start = end
+        start = _skip_space(line, end)
     if rest := line[start:].strip():
         sentences.append(rest)
     return sentences
+
+
+def _skip_space(line: str, at: int) -> int:
+    """Where the next character that is no white space is, or the end."""
+    if at < len(line) and not line[at].isspace():
+        return at
+    found = NOT_SPACE.search(line, at)
+    return found.start() if found else len(line)
 
 
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
@@ -87,7 +107,7 @@ def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[t
     if pair < 0:
         return False
     opening, closing = inside[pair]
-    return last < closing or (last == closing and line[opening] in "（(" and line[start:opening].strip() != "")
+    return last < closing or (last == closing and line[opening] in "（(" and start < opening)
 
 
 def _enclosed(line: str) -> list[tuple[int, int]]:
@@ -115,6 +135,8 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
         return True
+    if len(mark) > 2 and mark[0] in ".．":
+        return _ellipsis_ends(line, candidate)
     if candidate["closing"]:
         return not GOES_ON_AFTER_QUOTE.match(line, end)
     if mark[-1] == "。":
@@ -125,6 +147,16 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
     if before[-1:].isascii() and before[-1:].isalnum() and not after[0].isspace():
         return False  # Yahoo!ニュース
     return not GOES_ON_AFTER_MARK.match(after)
+
+
+def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
+    """終わりました．．．次は and 'He left... Then' do; えーと．．．次, 「えーと．．．」次 and 'he said... well' do not."""
+    if candidate["closing"] or GOES_ON_AFTER_QUOTE.match(line, candidate.end()):
+        return False
+    at, after = candidate.start(), line[candidate.end() : candidate.end() + 8]
+    return POLITE_END.search(line, max(0, at - 8), at) is not None or (
+        after[0].isspace() and after.lstrip()[:1].isupper()
+    )
 
 
 def _period_ends(before: str, after: str) -> bool:

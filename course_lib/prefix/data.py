@@ -119,7 +119,7 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
 def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, object) of each line that is not blank. Raises CourseError naming the line that is no object."""
     for batch in read_batches(path):
-        for number, line in enumerate(batch.lines, batch.first):
+        for number, line in batch.numbered():
             if line.isspace():
                 continue
             try:

@@ -20,6 +20,11 @@ def test_container_flaw(tmp_path: Path, kind: str) -> None:
     for sound in (one, one + one, bomb + one):
         path.write_bytes(sound)
         assert container_flaw(path, kind) == ""
+    if kind == "xz":
+        path.write_bytes(one + bytes(4) + one + bytes(12))
+        assert container_flaw(path, kind) == ""
+    path.write_bytes(one + bytes(5))
+    assert f"ends at byte {len(one)}, but the file goes on" in container_flaw(path, kind)
     path.write_bytes(bomb)
     tracemalloc.start()
     assert container_flaw(path, kind) == ""

@@ -6,6 +6,7 @@ import lzma
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import pytest
 from course_lib.corpus.webfile import Batch, Documents
@@ -85,6 +86,39 @@ def test_a_line_of_50_mb_takes_no_memory(tmp_path: Path, suffix: str) -> None:
     tracemalloc.stop()
     assert lines(batches) == [["before"], [], ["after"]]
     assert peak < 8_000_000
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".xz"])
+@pytest.mark.parametrize("blank", ["\n", " \t\n", "\r\n"])
+def test_millions_of_empty_lines_take_no_time(tmp_path: Path, suffix: str, blank: str) -> None:
+    content = b"before\n" + blank.encode() * 20_000_000 + b"  after\nlast\n"
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(lzma.compress(content, preset=0) if suffix == ".xz" else content)
+    del content
+    started = process_time()
+    batches = list(Documents(path, 1000, 10**6))
+    assert lines(batches) == [["before"], ["after", "last"]]
+    assert process_time() - started < 3, "line by line they took 7 s"
+
+
+def test_a_line_of_spaces_is_an_empty_line_however_long(tmp_path: Path) -> None:
+    content = b"one\n" + b" " * 3_000_000 + b"\ntwo\n" + b"\t" * 50 + b"\nthree\n" + b" " * 50 + b"x\n"
+    batches, _ = read(tmp_path / "a.txt", content, max_line=10)
+    assert lines(batches) == [["one"], ["two"], ["three"]]
+    assert sum(batch.long_lines for batch in batches) == 1
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".gz", ".bz2"])
+def test_bytes_behind_the_end_are_a_problem(tmp_path: Path, suffix: str) -> None:
+    sound = COMPRESS[suffix](TEXT)
+    batches, problem = read(tmp_path / f"a{suffix}", sound + b"garbage")
+    assert lines(batches) == DOCUMENTS[: len(lines(batches))] and len(lines(batches)) >= 2
+    assert f"the {suffix[1:]} data ends at byte {len(sound)}, but the file goes on" in problem or (
+        suffix == ".gz" and "broken gz data near byte" in problem
+    )
+    if suffix != ".bz2":
+        batches, problem = read(tmp_path / f"b{suffix}", sound + bytes(8))
+        assert (lines(batches), problem) == (DOCUMENTS, "")
 
 
 def test_a_document_without_end_is_cut(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import unicodedata
+from time import process_time
 
 import pytest
 from course_lib.japanese import normalize
@@ -20,6 +21,17 @@ from hypothesis import strategies as st
         ("example.jp/~name", "example.jp/~name"),
         ("ＧＰＴ－２とＣＤ―ＲＯＭ", "GPT-2とCD-ROM"),
         ("ユ－ザ―", "ユーザー"),
+        ("ｷﾀ━━━!", "キター!"),
+        ("－１０℃、気温は－１０℃", "-10℃、気温は-10℃"),
+        ("882年－912年、東京－大阪、（クロン）－区", "882年-912年、東京-大阪、(クロン)-区"),
+        ("まくら ― 本題", "まくら-本題"),
+        ("(－_－)", "(-_-)"),
+        ("だが――それ、舵手───一心に", "だが――それ、舵手――一心に"),
+        ("東京〜大阪、古代 ～ 中世、A〜Z", "東京~大阪、古代~中世、A~Z"),
+        ("東京〜ロンドン、パリ～ニース、（東京）〜高尾", "東京~ロンドン、パリ~ニース、(東京)~高尾"),
+        ("5℃〜－3℃、10 〜 20、10時〜", "5℃~-3℃、10 ~ 20、10時"),
+        ("うれし〜い、すご〜〜い、ラ〜メン、ウェ〜イ", "うれしい、すごい、ラメン、ウェイ"),
+        ("そうだね〜今日は最高〜！残念〜(；ω；)学習〜 次", "そうだね今日は最高!残念(;ω;)学習次"),
         ("a\tb\u00a0c\u2003d\u200be", "a b c d e"),
         ("a\x00b\x1bc\u200ed", "abcd"),
         ("一行目\r\n二行目", "一行目\n二行目"),
@@ -45,6 +57,21 @@ def test_result_has_no_white_space_but_single_spaces_and_line_breaks(text: str) 
     assert "▁" not in normal and "  " not in normal
 
 
-@given(st.text() | st.text(alphabet="かハﾊｰー〜~－-1aＡ\u3099\u309aﾞ 　。!／/"))
+NEIGHBOURS = "かハﾊｰー〜~－―━–-1１aＡé漢α\u3099\u309aﾞ゛\u200b 　。!／/（」%\n"
+
+
+@given(st.text() | st.text(alphabet=NEIGHBOURS) | st.text(alphabet="〜－―- 　漢ハ1a"))
 def test_normalizing_twice_changes_nothing(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
+
+
+@pytest.mark.parametrize("unit", ["〜", "~ ", "～ 　", "－", "―", "カ－", "1―", "ー", " ", "カ\u3099", "ﾊﾟ"])
+def test_a_long_run_takes_linear_time(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = "あ" + unit * (length // len(unit))
+        started = process_time()
+        normalize(text)
+        return process_time() - started
+
+    seconds(1000)
+    assert seconds(200_000) < 1.0, "20,000 waves took 3.4 s when each of them looked at all that follow"

@@ -1,3 +1,5 @@
+from time import process_time
+
 import pytest
 from course_lib.japanese import split_sentences
 from hypothesis import given
@@ -27,6 +29,24 @@ from hypothesis import strategies as st
         ("Yahoo!ニュースを見た。", ["Yahoo!ニュースを見た。"]),
         ("である．これは，例．", ["である．", "これは，例．"]),
         ("楽しかった（笑）。行きました！😊 またね♪", ["楽しかった（笑）。", "行きました！😊", "またね♪"]),
+        ("雨だ。★次の話！☆☆また次。", ["雨だ。", "★次の話！", "☆☆また次。"]),
+        ("やった！★ 次の話。☎03-1234。✨終わり！☆", ["やった！★", "次の話。", "☎03-1234。✨", "終わり！☆"]),
+        ("終わりました．．．次は．．．ですが...また！", ["終わりました．．．", "次は．．．ですが...また！"]),
+        (
+            "えーと．．．そう．．．？次。「あの．．．」彼は．．．。次",
+            ["えーと．．．そう．．．？", "次。", "「あの．．．」彼は．．．。", "次"],
+        ),
+        ("He left... Then he said... well.", ["He left...", "Then he said... well."]),
+        (
+            "「行くぞ！」ぐらいに言え。「待て…！」くらいの声。",
+            ["「行くぞ！」ぐらいに言え。", "「待て…！」くらいの声。"],
+        ),
+        (
+            "「え？」みたいな顔。「はい！」です。「いや！」ね。",
+            ["「え？」みたいな顔。", "「はい！」です。", "「いや！」ね。"],
+        ),
+        ("「はい。」しかし彼は「え？」ほどなく言う。", ["「はい。」", "しかし彼は「え？」", "ほどなく言う。"]),
+        ("行くぞ！ぐらいの気持ち。", ["行くぞ！ぐらいの気持ち。"]),
         ("モーニング娘。のコンサート", ["モーニング娘。のコンサート"]),
         ("今日は天気が\nいいです。散歩に\n行きました。", ["今日は天気がいいです。", "散歩に行きました。"]),
         ("彼は「今日は。\nいい日だ。」と言った。", ["彼は「今日は。いい日だ。」と言った。"]),
@@ -54,5 +74,36 @@ def test_nothing_is_lost_or_moved(text: str) -> None:
     assert all(sentence.strip() == sentence != "" and "\n" not in sentence for sentence in sentences)
 
 
-def test_a_long_line_takes_linear_time() -> None:
+def test_a_long_line_has_all_its_sentences() -> None:
     assert len(split_sentences("雨が「降った」。" * 20_000)) == 20_000
+
+
+UNITS = [
+    "「\n",
+    "「。」",
+    "」「",
+    "。",
+    "．．．",
+    "a.",
+    "★",
+    "！★",
+    "！（w",
+    " ",
+    "。 　",
+    "ー",
+    "1",
+    "\u3099",
+    "…",
+    "・",
+]
+
+
+@pytest.mark.parametrize(
+    ("unit", "length"), [("を\n", 1_000_000), ("あ（。）", 1_000_000), *((unit, 200_000) for unit in UNITS)]
+)
+def test_a_long_run_takes_linear_time(unit: str, length: int) -> None:
+    text = "あ" + unit * (length // len(unit)) + "あ"
+    started = process_time()
+    split_sentences(text)
+    seconds = process_time() - started
+    assert seconds < 4, "1,000,000 characters took 7 s when each line or bracket copied all before it"
