@@ -92,6 +92,7 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     source = random_model(words, tmp_path / "model", family, **changes)
     report = ct2.export(source, tmp_path / "ct2")
     assert report.unused == models.PADDING
+    assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "ct2").iterdir())
     hugging_face, ours = Generator(source), Ct2Generator(tmp_path / "ct2", threads=1)
 
     rows = [[5, 9, 260, 7, 30], [11, 12, 13, 14, 15]]
