@@ -319,7 +319,7 @@ def test_tokenizers_of_earlier_versions_show_no_cut_mark(tmp_path: Path, end: st
     tokenizer.decoder = decoders.Sequence([decoders.Fuse(), *(decoders.Replace(*pair) for pair in pairs)])
     folder.save(tokenizer, Preparation(segmented=True, marked=True), tmp_path)
     codec, sample = folder.load(tmp_path), "雨␛ ␣\n雨n"
-    assert codec.decode(codec.encode(sample)) == sample
+    assert codec.decode(codec.encode(sample)) == normalize(sample)
     assert codec.decode([vocabulary[token] for token in "雨" + end]) == "雨" + end.replace("␛e", "*").replace(
         "␛", ""
     ).replace("*", "␛")
