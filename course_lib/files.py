@@ -6,7 +6,6 @@ the earlier product as it was. This module knows nothing of manifests: that is w
 
 import bz2
 import gzip
-import hashlib
 import lzma
 import os
 import shutil
@@ -47,6 +46,9 @@ def open_binary(path: Path) -> BinaryIO:
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file, as hex."""
+    # It loads OpenSSL, 3.5 MB that reading and writing files do not need.
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
