@@ -8,7 +8,6 @@ import bz2
 import errno
 import fcntl
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -153,6 +152,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file, as hex."""
+    # It loads OpenSSL, 3.5 MB that reading and writing files do not need.
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -8,6 +8,8 @@
 MARK = "␣"  # U+2423 OPEN BOX, an original space
 ESCAPE = "␛"  # U+241B, before a letter: ␛s and ␛e are a ␣ and a ␛ of the text itself, ␛n is a line break
 NEWLINE = ESCAPE + "n"
+ESCAPES = (NEWLINE, ESCAPE + "s", ESCAPE + "e")  # one token each in every tokenizer of marked text
+CUT = ESCAPE + "(?!e)"  # as a regular expression: once ␛n and ␛s are undone, a ␛ that has lost its letter
 REPLACEMENTS = ((MARK, " "), (NEWLINE, "\n"), (ESCAPE + "s", MARK), (ESCAPE + "e", ESCAPE))
 
 

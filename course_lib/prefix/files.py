@@ -190,7 +190,8 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
             "--base: not set; the peft form names layers and heads, which the prefix does not: give its model's folder"
         )
     config = {
-        "base_model_name_or_path": str(base_folder) if base_folder else None,
+        # Its name, no place of this machine: the folder may be published.
+        "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
         "encoder_hidden_size": shape.heads * shape.head_size,
         "inference_mode": True,
         "num_attention_heads": shape.heads,

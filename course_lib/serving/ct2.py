@@ -86,7 +86,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
-            "source": str(source),
+            # Its name, no place of this machine: the folder may be published.
+            "source": source.resolve().name,
             "sha256_of_weights": base.digest(source),
         }
         (folder / MARK).write_text(json.dumps(mark, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

@@ -89,9 +89,10 @@ def export(
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
-            origin.notes.append(f"{model} has no tokenizer: {target / TOKENIZER} is not written")
+            origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         content = {
-            "source": str(model),
+            # Its name, no place of this machine: the folder may be published.
+            "source": model.resolve().name,
             "sha256_of_weights": digest,
             "tensor_parallel": tensor_parallel,
             "dtype": dtype,

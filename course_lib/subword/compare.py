@@ -8,8 +8,7 @@ from itertools import accumulate
 from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
 from course_lib.subword.config import UNKNOWN
-from course_lib.subword.folder import Codec
-from course_lib.subword.unigram import WORD
+from course_lib.subword.folder import WORD, Codec
 
 
 @dataclass(frozen=True)

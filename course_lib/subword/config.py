@@ -40,5 +40,9 @@ class UnigramConfig:
     character_coverage: float = setting(0.9995, "share of the corpus's characters that get an entry", ge=0.98, le=1)
     byte_fallback: bool = setting(True, "write other characters as bytes (256 entries) instead of <unk>")
     max_sentence_length: int = setting(16_384, "longer lines are left out of training [bytes]", ge=10, le=10**9)
-    input_sentence_size: int = setting(0, "train on a random sample of so many lines; 0 = all", ge=0, le=10**9)
-    threads: int = setting(2, "threads of the trainer", ge=1, le=1024)
+    input_sentence_size: int = setting(
+        0, "train on a random sample of so many lines, always the same one; 0 = all", ge=0, le=10**9
+    )
+    threads: int = setting(
+        2, "threads of the trainer; the last digits of the scores depend on their number", ge=1, le=1024
+    )

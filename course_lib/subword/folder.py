@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.japanese import normalize, segment
-from course_lib.japanese.marks import NEWLINE, REPLACEMENTS, mark
+from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
+
+WORD = "▁"  # how sentencepiece writes a space
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,22 @@ class Codec:
     preparation: Preparation
 
     def prepare(self, text: str) -> str:
-        """Normalized, and segmented and marked if the tokenizer expects that: marked text is one line, ␛n for its breaks."""
+        """Returns the text normalized, then segmented and marked if the tokenizer expects that.
+
+        Marked text is one line. A line break is ␛n and nothing else: in segmented text the next line's first word has a space
+        before it like any other word, the ␛n has none, because sentencepiece would spend a token on that space.
+        """
+        # Training needs neither; they cost a megabyte.
+        from course_lib.japanese import normalize, segment
+
         text = normalize(text)
         if not self.preparation.segmented:
             return mark(text) if self.preparation.marked else text
         text = segment(text, self.preparation.marked)
-        return text.replace("\n", f" {NEWLINE} ") if self.preparation.marked else text
+        if not self.preparation.marked:
+            return text
+        first, *others = text.split("\n")
+        return NEWLINE.join([first, *(f" {line}" if line else "" for line in others)])
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a raw text, without specials."""
@@ -49,7 +60,10 @@ class Codec:
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids; the normalized text again if the tokenizer is lossless."""
+        """The text of ids; the normalized text again if the tokenizer is lossless.
+
+        The text of the first ids of a text is its beginning: a mark that is cut in two is not shown.
+        """
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
 
@@ -57,9 +71,15 @@ def load(folder: Path) -> Codec:
     """The codec of a tokenizer folder. Raises CourseError if it is none of ours."""
     try:
         preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
-        return Codec(Tokenizer.from_file(str(folder / "tokenizer.json")), preparation)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # the library's own error class is Exception itself
         raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
+    if preparation.marked:
+        # A decoder stored by an earlier version shows marks that are cut in two.
+        byte_fallback = tokenizer.token_to_id("<0x00>") is not None
+        word_mark = WORD if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
+        tokenizer.decoder = lossless_decoder(byte_fallback, word_mark)
+    return Codec(tokenizer, preparation)
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
@@ -82,8 +102,10 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
     """A decoder that gives the text before segmentation: fuse the tokens, then undo the marks in the order of marks.unmark.
 
+    A ␛ without its letter, where a text is cut or a model made a mistake, is dropped before ␛e becomes the ␛ of a text.
     `word_mark` is sentencepiece's ▁ where tokens carry one: it stands for the segmenter's space, and goes.
     """
+    *others, escape = REPLACEMENTS
+    replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]
     steps: list[Any] = [decoders.ByteFallback()] if byte_fallback else []
-    replacements = ([(word_mark, "")] if word_mark else []) + list(REPLACEMENTS)
     return decoders.Sequence([*steps, decoders.Fuse(), *(decoders.Replace(*pair) for pair in replacements)])

@@ -4,6 +4,7 @@ sentencepiece does the training; this module streams the text to it and rebuilds
 which tests compare id by id.
 """
 
+import io
 import re
 import sys
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_other
-from course_lib.japanese.marks import ESCAPE, MARK
+from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
+from course_lib.subword.folder import WORD
 
-WORD = "▁"  # how sentencepiece writes a space
-NEVER = -1e5  # a score no split with this piece can win with
+NEVER, ALWAYS = -1e5, 1e5  # scores: no split with this piece wins; each split that can has it
 NAME = "tokenizer"  # tokenizer.model, tokenizer.vocab
 
 
@@ -43,34 +44,40 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
 
 def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: UnigramConfig) -> int:
     """Writes .model and .vocab; returns how many lines were too long for sentencepiece, which leaves them out without a word."""
-    documents = text.Measured(() if segmented else text.sentences(sources), settings.max_sentence_length)
-    given: dict[str, Any] = {"sentence_iterator": iter(documents)}
-    left_out = 0
-    if segmented:  # sentencepiece would also train on broken bytes without a word
-        left_out = text.check_lines(sources, settings.max_sentence_length)
-        given = {"input": [str(path) for path in sources]}
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            **given,
-            model_prefix=str(place / NAME),
-            model_type=settings.model_type,
-            vocab_size=settings.vocab_size,
-            character_coverage=settings.character_coverage,
-            byte_fallback=settings.byte_fallback,
-            max_sentence_length=settings.max_sentence_length,
-            input_sentence_size=settings.input_sentence_size,
-            shuffle_input_sentence=settings.input_sentence_size > 0,
-            num_threads=settings.threads,
-            required_chars=MARK + ESCAPE if segmented else "",
-            normalization_rule_name="identity",  # chapter 2 normalized the text; what goes in must come out
-            remove_extra_whitespaces=False,
-            unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
-            unk_piece=UNKNOWN, bos_piece=BEGIN, eos_piece=END,
-            minloglevel=0 if sys.stderr.isatty() else 2,  # sentencepiece's own progress, where somebody watches
-        )  # fmt: skip
-    except RuntimeError as error:
-        raise CourseError(_explain(error, sources, settings)) from None
-    return left_out + documents.longer
+    model = io.BytesIO()
+    with text.as_lines(sources, segmented, place) as files:
+        lines, left_out = text.check_lines(files, settings.max_sentence_length)
+        try:
+            # Neither file names, which sentencepiece would keep in the model, nor its own sample, which is another each time.
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=text.drawn(files, lines, settings.input_sentence_size),
+                model_writer=model,
+                model_type=settings.model_type,
+                vocab_size=settings.vocab_size,
+                character_coverage=settings.character_coverage,
+                byte_fallback=settings.byte_fallback,
+                max_sentence_length=settings.max_sentence_length,
+                num_threads=settings.threads,
+                required_chars=_required(settings.model_type) if segmented else "",
+                user_defined_symbols=list(ESCAPES) if segmented else [],
+                normalization_rule_name="identity",  # chapter 2 normalized the text; what goes in must come out
+                remove_extra_whitespaces=False,
+                unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
+                unk_piece=UNKNOWN, bos_piece=BEGIN, eos_piece=END,
+                minloglevel=0 if sys.stderr.isatty() else 2,  # sentencepiece's own progress, where somebody watches
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise CourseError(_explain(error, sources, settings)) from None
+    (place / f"{NAME}.model").write_bytes(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(processor.get_piece_size()))
+    (place / f"{NAME}.vocab").write_text("".join(pieces), encoding="utf8", newline="\n")
+    return left_out
+
+
+def _required(model_type: str) -> str:
+    """Characters with an entry of their own. In BPE ␛ has one too: `tokenizers` makes ␛n by a merge, and a merge needs both."""
+    return MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if model_type == "bpe" else "")
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
@@ -93,8 +100,13 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
     """
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
-    # a text that spells out <0x41> must not become the byte: there sentencepiece does not look, here a low score keeps it away
-    pieces = [(processor.id_to_piece(i), NEVER if is_byte[i] else processor.get_score(i)) for i in range(count)]
+    # A text that spells out <0x41> must not become the byte, and a mark is never divided: sentencepiece has rules for both,
+    # here scores do it.
+    fixed = dict.fromkeys(ESCAPES, ALWAYS) if segmented else {}
+    pieces = [
+        (piece, NEVER if is_byte[i] else fixed.get(piece, processor.get_score(i)))
+        for i, piece in enumerate(map(processor.id_to_piece, range(count)))
+    ]
     fallback = any(is_byte)
     model = (
         models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)

@@ -68,6 +68,7 @@ def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
     found = read(tmp_path / "adapter")
     assert (found.task, found.base, found.shape) == ("task", bases.digest(tmp_path / "base"), SHAPE)
     write(mine, tmp_path / "adapter", "peft", tmp_path / "base")  # over its own product
+    assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "adapter").iterdir())
 
 
 @FAMILY

@@ -22,7 +22,7 @@ def tokenizer(place: Path, lossless: bool = True) -> Path:
     train_bpe(
         [lines],
         words,
-        BpeConfig(vocab_size=300 if lossless else 40, limit_alphabet=25, lossless=lossless, byte_fallback=lossless),
+        BpeConfig(vocab_size=302 if lossless else 40, limit_alphabet=24, lossless=lossless, byte_fallback=lossless),
         False,
     )
     return words

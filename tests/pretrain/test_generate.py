@@ -84,6 +84,16 @@ def test_text_of_bytes_at_the_boundary(generator: Generator) -> None:
     assert generator._continuation(whole, [whole[0]]) == "\N{REPLACEMENT CHARACTER}"
 
 
+@pytest.mark.parametrize("cut", ["␛", "␛x", "。␛"])
+def test_no_cut_mark_in_a_continuation(generator: Generator, cut: str) -> None:
+    """A model can write the bytes of a ␛ that begins no mark."""
+    tokenizer = generator.codec.tokenizer
+    ids = tokenizer(cut, add_special_tokens=False)["input_ids"]
+    assert len(ids) >= 3 and tokenizer.convert_ids_to_tokens(ids)[-1] in ("<0x9B>", "x", "<0x78>")
+    assert generator._continuation(generator.codec.encode("早稲田"), ids) == cut.replace("␛", "")
+    assert generator._continuation(generator.codec.encode("早\n"), generator.codec.encode("田\n")) == "田\n"
+
+
 def test_beam_search_finds_the_sentence_and_others(generator: Generator) -> None:
     found = generator.generate("早稲田", GenerateConfig(strategy="beam", num_beams=3, num_return_sequences=3))
     assert found[0].text == SENTENCE

@@ -313,6 +313,7 @@ def test_prefix_files_keep_their_names_and_their_base(tmp_path: Path, sources):
     assert named(str(odd)).name == "smile_end"
     export(base, tmp_path / "ft", prefixes=[named(str(odd))])
     assert json.loads((tmp_path / "ft" / "conversion.json").read_text())["sha256_of_weights"] == digest(base)
+    assert str(tmp_path) not in (tmp_path / "ft" / "conversion.json").read_text()
     save(build("sequential", seed=1), tmp_path / "retrained")
     with pytest.raises(CourseError, match="smile_end: trained on the weights"):
         export(tmp_path / "retrained", tmp_path / "ft", prefixes=[named(str(odd))])

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,14 +19,17 @@ from course_lib.japanese.pipeline import segment_file
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
-from course_lib.subword.folder import Codec
+from course_lib.subword.folder import Codec, Preparation
+from course_lib.subword.text import alphabet, check_lines, drawn, sentences
 from course_lib.subword.unigram import train_unigram
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
 UNIGRAM = UnigramConfig(vocab_size=5000)
 NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw")
+MARKED = ("bpe", "bpe-raw", "unigram", "spm-bpe")
 LOSSLESS = [name for name in NAMES if name not in ("bpe-recipe", "bpe-no-bytes")]
 
 
@@ -79,11 +85,33 @@ def test_decoding_gives_the_normalized_text(codecs: dict[str, Codec], name: str)
         assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
 
 
-@given(text=st.text(max_size=40) | st.text(alphabet="a学 生␣␛se▁_<>/\t", max_size=20))
+ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a学 生␣␛nse▁_<>/\t\n", max_size=20)
+
+
+@given(text=ANY_TEXT)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_any_text_comes_back(codecs: dict[str, Codec], name: str, text: str) -> None:
     assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
+
+
+@given(text=ANY_TEXT)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_the_first_tokens_are_the_beginning_of_the_text(codecs: dict[str, Codec], name: str, text: str) -> None:
+    """However a text is cut, nothing of a mark is shown; only half a character is, as U+FFFD."""
+    ids, whole = codecs[name].encode(text), normalize(text)
+    for number in range(len(ids)):
+        assert whole.startswith(codecs[name].decode(ids[:number]).rstrip("\N{REPLACEMENT CHARACTER}"))
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_mark_is_one_token(codecs: dict[str, Codec], name: str) -> None:
+    codec = codecs[name]
+    tokens = codec.tokens("雨␛と␣です。")
+    assert {"␛e", "␛s"} <= set(tokens) and not {"␛", "e", "s"} & set(tokens)
+    assert [codec.tokens("雨。\n\n風").count(token) for token in ("␛n", "␛", "n")] == [2, 0, 0]
+    assert len(codec.encode("雨。\n\n風")) == len(codec.encode("雨。\n風")) + 1
 
 
 def test_the_recipe_loses_spaces_and_rare_characters(codecs: dict[str, Codec]) -> None:
@@ -200,6 +228,111 @@ def test_training_twice_gives_the_same_tokenizer(place: Path, tmp_path: Path) ->
     train_unigram([place / "raw.jsonl"], tmp_path / "unigram-raw", UNIGRAM)
     for name in ("bpe", "unigram-raw"):
         assert (tmp_path / name / "tokenizer.json").read_bytes() == (place / name / "tokenizer.json").read_bytes()
+
+
+TRAIN_ALL = """
+import sys
+from pathlib import Path
+from course_lib.subword.bpe import train_bpe
+from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.subword.text import alphabet, check_lines, drawn, sentences
+from course_lib.subword.unigram import train_unigram
+lines, raw, target = map(Path, sys.argv[1:])
+bpe = BpeConfig(vocab_size=3000, limit_alphabet=1000)
+train_bpe([lines], target / "bpe", bpe, False)
+train_bpe([raw], target / "bpe-raw", bpe, False)
+train_unigram([lines], target / "unigram", UnigramConfig(vocab_size=3000))
+train_unigram([raw], target / "sample", UnigramConfig(vocab_size=3000, input_sentence_size=1500))
+train_unigram([raw], target / "spm-bpe", UnigramConfig(vocab_size=3000, model_type="bpe"))
+"""
+
+
+def test_the_same_bytes_wherever_a_tokenizer_is_trained(place: Path, tmp_path: Path) -> None:
+    """Characters that are equally rare where the alphabet is cut, a sample of the lines, threads, hashes, places."""
+    made = []
+    for number in ("1", "2"):
+        home = tmp_path / ("elsewhere" * int(number))
+        home.mkdir()
+        sources = [home / "lines.txt", home / "raw.jsonl"]
+        for source in sources:
+            source.write_bytes((place / source.name).read_bytes())
+        environment = os.environ | {"PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
+        command = [sys.executable, "-c", TRAIN_ALL, *map(str, sources), str(home)]
+        subprocess.run(command, check=True, cwd=home, env=environment)
+        made.append(
+            {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.glob("*/*")) if path.is_file()}
+        )
+    assert len(made[0]) == 5 * 3 + 3 * 2 and made[0] == made[1]
+    assert [name for name, content in made[0].items() if b"elsewhere" in content or b"/tmp" in content] == []
+
+
+def test_the_alphabet_is_the_most_frequent_characters_then_the_smaller_code_points(tmp_path: Path, place: Path) -> None:
+    lines = (place / "lines.txt").read_text(encoding="utf8")
+    counts = Counter(c for c in lines if not c.isspace() and c not in "␣␛")
+    order = sorted(counts, key=lambda c: (-counts[c], c))
+    sizes = [2, 40, 1000, len(order) // 2, len(order), len(order) + 1]
+    # A cut between equally rare characters is what this is about.
+    assert any(counts[order[size - 2]] == counts[order[size - 1]] for size in sizes[1:4])
+    for size in sizes:
+        assert alphabet([place / "lines.txt"], size, "␣", "␛") == sorted({"␣", *order[: size - 1]})
+    train_bpe([place / "lines.txt"], tmp_path / "out", BpeConfig(vocab_size=3000, limit_alphabet=1000), False)
+    vocabulary = folder.load(tmp_path / "out").tokenizer.get_vocab()
+    assert {token for token in vocabulary if len(token) == 1} == {"␣", *order[:999]}
+
+
+def test_the_recipe_is_what_the_bare_library_trains(place: Path, tmp_path: Path) -> None:
+    for source in ("plain.txt", "raw.jsonl"):
+        settings = BpeConfig(vocab_size=5000, limit_alphabet=4000, lossless=False, byte_fallback=False)
+        train_bpe([place / source], tmp_path / "out", settings, False)
+        bare = Tokenizer(models.BPE(unk_token="<unk>"))
+        bare.pre_tokenizer = pre_tokenizers.Whitespace()
+        trainer = trainers.BpeTrainer(
+            vocab_size=5000, min_frequency=1, special_tokens=list(SPECIALS), show_progress=False
+        )
+        if source == "plain.txt":
+            bare.train([str(place / source)], trainer)
+        else:
+            bare.train_from_iterator(sentences([place / source]), trainer)
+        assert (tmp_path / "out" / "tokenizer.json").read_text(encoding="utf8") == bare.to_str(pretty=True)
+
+
+def test_the_vocab_file_is_sentencepieces_own(place: Path, tmp_path: Path) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(place / "plain.txt"), model_prefix=str(tmp_path / "m"), vocab_size=2000, byte_fallback=True,
+        character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=2,
+        max_sentence_length=16_384, required_chars="␣", user_defined_symbols=["␛n", "␛s", "␛e"],
+        unk_id=0, bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
+    )  # fmt: skip
+    train_unigram([place / "plain.txt"], tmp_path / "out", UnigramConfig(vocab_size=2000, character_coverage=0.98))
+    assert (tmp_path / "out" / "tokenizer.vocab").read_bytes() == (tmp_path / "m.vocab").read_bytes()
+
+
+def test_a_sample_is_as_large_as_asked_and_drawn_from_everywhere(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    paths[0].write_text("".join(f"{number}\n" for number in range(600)) + "\n\n", encoding="utf8")
+    paths[1].write_text("\n".join(map(str, range(600, 1000))), encoding="utf8")
+    assert check_lines(paths, longest=2) == (1000, 900)
+    everything = [str(number).encode() for number in range(1000)]
+    sample = list(drawn(paths, 1000, 100))
+    assert len(sample) == 100 and sorted(sample, key=int) == sample and set(sample) < set(everything)
+    assert 40 < sum(int(line) < 500 for line in sample) < 60
+    assert list(drawn(paths, 1000, 0)) == list(drawn(paths, 1000, 5000)) == everything
+
+
+@pytest.mark.parametrize("end", ["␛", "␛e", "␛ea", "␛␛"])
+def test_tokenizers_of_earlier_versions_show_no_cut_mark(tmp_path: Path, end: str) -> None:
+    """There ␛ was an entry, a mark two tokens, and the stored decoder left what it could not undo."""
+    vocabulary = {token: number for number, token in enumerate([*SPECIALS, *"雨a␣␛nse"])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    pairs = (("␣", " "), ("␛n", "\n"), ("␛s", "␣"), ("␛e", "␛"))
+    tokenizer.decoder = decoders.Sequence([decoders.Fuse(), *(decoders.Replace(*pair) for pair in pairs)])
+    folder.save(tokenizer, Preparation(segmented=True, marked=True), tmp_path)
+    codec, sample = folder.load(tmp_path), "雨␛ ␣\n雨n"
+    assert codec.decode(codec.encode(sample)) == normalize(sample)
+    assert codec.decode([vocabulary[token] for token in "雨" + end]) == "雨" + end.replace("␛e", "*").replace(
+        "␛", ""
+    ).replace("*", "␛")
 
 
 def test_segmented_input_is_what_the_codec_prepares(codecs: dict[str, Codec]) -> None:
