@@ -156,7 +156,7 @@ def formula(values: dict[str, np.ndarray], ids: list[int], spout: np.ndarray) ->
         if layer < SMALL.switch_layers:
             gate = softmax(x @ v[f"moe{layer}/switch_gating/kernel"])
             inner = np.maximum(np.einsum("th,ehf->tef", x, v[f"moe{layer}/wi/kernel"]), 0)
-            outer = np.einsum("tef,efh->teh", inner, v[f"moe{layer}/wo/kernel"])
+            outer = np.einsum("tef,efd->ted", inner, v[f"moe{layer}/wo/kernel"])
             best = gate.argmax(-1)
             h = outer[np.arange(len(ids)), best] * gate.max(-1, keepdims=True)
             h = h + np.tanh(x @ v[f"moe{layer}/softmlp/kernel"])
