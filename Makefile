@@ -1,4 +1,5 @@
-# Two commands: `make course` installs and runs the course, `make test` proves it. `make lab` opens it in JupyterLab.
+# Two commands: `make course` installs and runs the course, `make test` proves it. `make check` is the quick part of the tests,
+# for every change. `make lab` opens the notebooks in JupyterLab.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,16 +7,31 @@ BIN := $(VENV)/bin
 TRITON := nvidia-pytriton==0.7.0
 INSTALLED := $(VENV)/.installed
 
-.PHONY: course test lab clean
+.PHONY: course check lint test lab clean
 
 course: $(INSTALLED)
 	@$(BIN)/course run all
 
-test: $(INSTALLED)
+# Two workers: the tests of a file stay together, a notebook goes to any worker. The slowest files go first.
+PYTEST := $(BIN)/python -m pytest tests -n 2 --dist loadgroup --no-loadscope-reorder
+SCHEMA := $(BIN)/check-jsonschema --builtin-schema
+
+check: lint
+	OMP_NUM_THREADS=1 $(PYTEST) -m "not slow"
+
+test: lint
+	OMP_NUM_THREADS=1 $(PYTEST)
+
+lint: $(INSTALLED)
 	$(BIN)/ruff check course_lib tests
 	$(BIN)/ruff format --check course_lib tests
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests
+	$(BIN)/codespell
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
