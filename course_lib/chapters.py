@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.errors import UsageError
 from course_lib.paths import NOTEBOOKS
-from course_lib.step import Step
+from course_lib.product import Product
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ def select(name: str) -> list[Chapter]:
     return chosen
 
 
-def steps() -> dict[str, Step]:
+def products() -> dict[str, Product]:
     """Every product of the course under the current profile, in building order, by name."""
-    found: dict[str, Step] = {}
+    found: dict[str, Product] = {}
     for chapter in CHAPTERS:
-        made: list[Step] = import_module(f"course_lib.{chapter.package}.steps").steps()
+        made: list[Product] = import_module(f"course_lib.{chapter.package}.products").products()
         found |= {step.name: step for step in made}
         if chapter.path.exists():
-            found[f"{chapter.package}/notebook"] = Step(
+            found[f"{chapter.package}/notebook"] = Product(
                 name=f"{chapter.package}/notebook",
                 build=partial(_run_notebook, chapter),
                 settings={},

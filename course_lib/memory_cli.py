@@ -27,7 +27,7 @@ def memory(
 
     The file is one of `course pretrain`, `course gptsan train` or `course prefix train`.
     """
-    from course_lib.pretrain import planner
+    from course_lib.training import planner
 
     settings = settings_of(config, overrides)
     settings.batch.resolve(gpus or settings.launch.ranks or 1)
@@ -46,7 +46,7 @@ def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
         from course_lib.gptsan.config import GptsanConfig
 
         import_module("course_lib.gptsan.memory")
-        from course_lib.gptsan.steps import planned
+        from course_lib.gptsan.products import planned
 
         settings = configuration.load(GptsanConfig, file, overrides or ())
         return settings if "model.shape" in keys else planned(settings)

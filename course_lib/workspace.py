@@ -1,7 +1,7 @@
 """Where products live, and building the ones that are missing or stale.
 
 A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json: its inputs with their SHA-256, settings,
-library versions and counts. A Step says how to make one. `product("corpus/wikipedia")` returns the folder, built if
+library versions and counts. A Product says how to make one. `product("corpus/wikipedia")` returns the folder, built if
 need be, so any notebook opens alone. What is fresh is never built again; nothing here knows what the files mean.
 """
 
@@ -23,7 +23,7 @@ from course_lib.errors import UsageError
 from course_lib.paths import REPOSITORY  # part of the public face: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
-from course_lib.step import Step
+from course_lib.product import Product
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -42,16 +42,16 @@ class State:
 
 def product(name: str) -> Path:
     """The folder of a product, built first if it is missing or stale (and so everything it needs)."""
-    known = chapters.steps()
+    known = chapters.products()
     return _ensure(_among(known, name), known, {})
 
 
-def find(name: str) -> Step:
+def find(name: str) -> Product:
     """The step that makes product `name`; raises UsageError with the names there are."""
-    return _among(chapters.steps(), name)
+    return _among(chapters.products(), name)
 
 
-def _among(known: dict[str, Step], name: str) -> Step:
+def _among(known: dict[str, Product], name: str) -> Product:
     if name not in known:
         raise UsageError(f"product {name!r} does not exist in profile {config.profile()}; allowed: {', '.join(known)}")
     return known[name]
@@ -67,32 +67,32 @@ def manifest(name: str) -> Manifest | None:
     return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
 
 
-def state(step: Step) -> State:
+def state(step: Product) -> State:
     """Whether a product is there and still follows from its inputs and settings. Builds nothing."""
-    return _Look(chapters.steps()).state(step)
+    return _Look(chapters.products()).state(step)
 
 
 def states() -> dict[str, State]:
     """The state of every product, by name in building order. Each product and each file is looked at once."""
-    look = _Look(chapters.steps())
+    look = _Look(chapters.products())
     return {name: look.state(step) for name, step in look.known.items()}
 
 
 class _Look:
     """One look at the workspace: remembers what it found, since many products are made from the same ones. Not to be kept."""
 
-    def __init__(self, known: dict[str, Step]) -> None:
+    def __init__(self, known: dict[str, Product]) -> None:
         self.known = known
         self._states: dict[str, State] = {}
         self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
 
-    def state(self, step: Step) -> State:
+    def state(self, step: Product) -> State:
         """The state of a product, as it was when this look first came to it."""
         if step.name not in self._states:
             self._states[step.name] = self._examine(step)
         return self._states[step.name]
 
-    def _examine(self, step: Step) -> State:
+    def _examine(self, step: Product) -> State:
         found = manifest(step.name)
         if found is None:
             damaged = (root() / step.name / "manifest.json").exists()
@@ -134,7 +134,7 @@ def clean(chapters: Sequence[str]) -> int:
     return freed
 
 
-def _ensure(step: Step, known: dict[str, Step], done: dict[str, Path]) -> Path:
+def _ensure(step: Product, known: dict[str, Product], done: dict[str, Path]) -> Path:
     """The folder of a product among the `known` ones, built if need be; `done` are those that this call has ensured already."""
     if step.name not in done:
         inputs = [
@@ -145,7 +145,7 @@ def _ensure(step: Step, known: dict[str, Step], done: dict[str, Path]) -> Path:
     return done[step.name]
 
 
-def _built(step: Step, known: dict[str, Step], inputs: list[Path]) -> Path:
+def _built(step: Product, known: dict[str, Product], inputs: list[Path]) -> Path:
     target = root() / step.name
     if _Look(known).state(step).kind == "fresh":
         return target
@@ -162,7 +162,7 @@ def _built(step: Step, known: dict[str, Step], inputs: list[Path]) -> Path:
     return target
 
 
-def _write_manifest(folder: Path, step: Step, counts: dict[str, Any], seconds: float) -> None:
+def _write_manifest(folder: Path, step: Product, counts: dict[str, Any], seconds: float) -> None:
     outputs = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
         for path in sorted(folder.rglob("*"))
@@ -190,7 +190,7 @@ def _versions() -> dict[str, str]:
     return {name: installed[name] for name in LIBRARIES if name in installed}
 
 
-def _settings(step: Step) -> Any:
+def _settings(step: Product) -> Any:
     return step.settings if isinstance(step.settings, dict) else config.to_dict(step.settings)
 
 
@@ -203,7 +203,7 @@ def _digest(code: str) -> str:
     return sha256(b"\0".join(contents)).hexdigest()
 
 
-def _code_digest(step: Step) -> dict[str, str]:
+def _code_digest(step: Product) -> dict[str, str]:
     return {code: _digest(code) for code in step.code}
 
 

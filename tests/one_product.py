@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import chapters, files, workspace
-from course_lib.step import Step
+from course_lib.product import Product
 
 NAME = "part/thing"
 
 
-def slow_step(log: Path, gate: Path, version: str) -> Step:
+def slow_step(log: Path, gate: Path, version: str) -> Product:
     """The step whose build waits for the gate; `version` is its only setting."""
 
     def build(folder: Path, _inputs: list[Path]) -> dict[str, Any]:
@@ -31,12 +31,12 @@ def slow_step(log: Path, gate: Path, version: str) -> Step:
         (folder / "whole").write_text("whole")
         return {"parts": 2}
 
-    return Step(NAME, build, {"version": version}, ())
+    return Product(NAME, build, {"version": version}, ())
 
 
 def main(log: str, gate: str, version: str) -> None:
     """Asks for the product and says where it is."""
-    chapters.steps = lambda: {NAME: slow_step(Path(log), Path(gate), version)}
+    chapters.products = lambda: {NAME: slow_step(Path(log), Path(gate), version)}
     print("asking", flush=True)
     print(workspace.product(NAME), flush=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from course_lib import chapters, cli, paths, workspace
-from course_lib.step import Step
+from course_lib.product import Product
 
 COMMAND = [sys.executable, "-m", "course_lib.cli"]
 HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
@@ -196,22 +196,22 @@ class Small:
         self.settings = {"n": 1}
         self.built: list[str] = []
 
-    def steps(self) -> dict[str, Step]:
+    def products(self) -> dict[str, Product]:
         def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
             self.built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
             (folder / "x").write_text(f"{self.settings}" * (1 + len(inputs)))
             return {"lines": 7, "by reason": {"short": 3}}
 
         return {
-            "corpus/first": Step("corpus/first", build, dict(self.settings), ()),
-            "japanese/second": Step("japanese/second", build, {}, ("corpus/first",)),
+            "corpus/first": Product("corpus/first", build, dict(self.settings), ()),
+            "japanese/second": Product("japanese/second", build, {}, ("corpus/first",)),
         }
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Small:
     made = Small()
-    monkeypatch.setattr(chapters, "steps", made.steps)
+    monkeypatch.setattr(chapters, "products", made.products)
     return made
 
 

@@ -13,7 +13,7 @@ import pytest
 from course_lib import chapters, cli, config, files, paths, workspace
 from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError, UsageError
-from course_lib.step import Step
+from course_lib.product import Product
 from course_lib.workspace import State
 from pydantic.dataclasses import dataclass
 
@@ -43,9 +43,9 @@ class Course:
         self.built: list[str] = []
         self.failure: BaseException | None = None
 
-    def steps(self) -> dict[str, Step]:
+    def products(self) -> dict[str, Product]:
         return {
-            name: Step(name, self.builder(name), self.settings[name], self.inputs[name], self.code.get(name, ()))
+            name: Product(name, self.builder(name), self.settings[name], self.inputs[name], self.code.get(name, ()))
             for name in self.inputs
         }
 
@@ -77,7 +77,7 @@ class Course:
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
     made = Course(tmp_path)
-    monkeypatch.setattr(chapters, "steps", made.steps)
+    monkeypatch.setattr(chapters, "products", made.products)
     return made
 
 
@@ -215,7 +215,7 @@ def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
 
 
 def test_the_steps_of_the_course_name_packages_that_exist() -> None:
-    packages = {package for step in chapters.steps().values() for package in step.code}
+    packages = {package for step in chapters.products().values() for package in step.code}
     assert packages >= {"corpus", "japanese", "subword"}
     places = [Path(workspace.__file__).parent / package for package in packages]
     assert all(place.is_file() or (place / "__init__.py").is_file() for place in places)
@@ -317,7 +317,7 @@ def lines_until(process: "subprocess.Popen[str]", wanted: str) -> list[str]:
 def test_a_killed_build_leaves_no_half_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
     step = one_product.slow_step(log, gate, "1")
-    monkeypatch.setattr(chapters, "steps", lambda: {one_product.NAME: step})
+    monkeypatch.setattr(chapters, "products", lambda: {one_product.NAME: step})
     folder = workspace.root() / one_product.NAME
     if earlier:
         gate.touch()
@@ -348,7 +348,7 @@ def test_a_killed_build_that_writes_a_folder_of_its_own(tmp_path: Path, monkeypa
         process.kill()
     assert {path.name.count("..") for path in leftovers()} == {0, 1}
     gate.touch()
-    monkeypatch.setattr(chapters, "steps", lambda: {one_product.NAME: one_product.slow_step(log, gate, "1")})
+    monkeypatch.setattr(chapters, "products", lambda: {one_product.NAME: one_product.slow_step(log, gate, "1")})
     workspace.product(one_product.NAME)
     assert leftovers() == []
 
@@ -392,7 +392,7 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     workspace.product("9/a")
     built = len(course.built)
     os.utime(course.source)  # the same bytes at another time: they are read again
-    listed = calls(monkeypatch, chapters, "steps")
+    listed = calls(monkeypatch, chapters, "products")
     read, hashed = calls(monkeypatch, workspace, "manifest"), calls(monkeypatch, files, "sha256")
     found = workspace.states()
     assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
@@ -406,7 +406,7 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
 
 
 def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    listed, loaded = calls(monkeypatch, chapters, "steps"), calls(monkeypatch, config, "read_yaml")
+    listed, loaded = calls(monkeypatch, chapters, "products"), calls(monkeypatch, config, "read_yaml")
     assert cli._main(["status"]) == 0
     products = len(capsys.readouterr().out.splitlines()) - 1
     assert len(listed) == 1 and products > 20 and len(loaded) <= products

@@ -128,7 +128,7 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
     Settings with a shape of their own are a new model's, and get the corpus; others get the extra stage and the classes.
     """
     from course_lib import workspace
-    from course_lib.gptsan import steps
+    from course_lib.gptsan import products
 
     file = options.run_file(file, "gptsan.recipe", RecipeConfig, lambda recipe: recipe.extra)
     settings = configuration.load(GptsanConfig, file, overrides or ())
@@ -136,7 +136,7 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
     if fresh and not settings.model.checkpoint and settings.model.ignore is None:
         if settings.data.input is None:
             examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
-            settings = steps.with_data(settings, examples, words)
+            settings = products.with_data(settings, examples, words)
         return settings
     extra = configuration.section("gptsan.recipe", RecipeConfig).extra
     if settings.model.checkpoint is None and fresh and file.name != extra:
@@ -144,9 +144,9 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
             f"model.checkpoint: not set; the shape in {file} is for the planner; give a folder of `course gptsan add-extra-stage`"
         )
     if settings.data.input is None:
-        settings = steps.with_data(settings, workspace.product("gptsan/classes"))
+        settings = products.with_data(settings, workspace.product("gptsan/classes"))
     if settings.model.checkpoint is None:
-        settings = steps.with_stage(settings, workspace.product("gptsan/extra") / steps.MODEL)
+        settings = products.with_stage(settings, workspace.product("gptsan/extra") / products.MODEL)
     return settings
 
 

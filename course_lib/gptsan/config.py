@@ -9,17 +9,11 @@ from typing import Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
+from typing_extensions import override
 
 from course_lib.config import STRICT, setting
-from course_lib.pretrain.config import (
-    BatchConfig,
-    EngineConfig,
-    LaunchConfig,
-    OptimizerConfig,
-    PrecisionConfig,
-    ZeroConfig,
-    require_warmup,
-)
+from course_lib.models.memory import Sizes
+from course_lib.training.settings import RunConfig
 
 BASE = "base"  # model.ignore: all but the extra layers, their positions and the spout
 
@@ -110,32 +104,27 @@ class LossConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
-class GptsanConfig:
+class GptsanConfig(RunConfig):
     """A whole run."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)
     loss: LossConfig = field(default_factory=LossConfig)
-    batch: BatchConfig = field(default_factory=BatchConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
-    zero: ZeroConfig = field(default_factory=ZeroConfig)
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    launch: LaunchConfig = field(default_factory=LaunchConfig)
 
     @model_validator(mode="after")
     def _together(self) -> "GptsanConfig":
-        if self.engine.max_steps is not None and self.engine.num_train_epochs is not None:
-            raise ValueError(
-                "engine.max_steps, engine.num_train_epochs: set together, but each says how long to train; allowed: at most one"
-            )
         if self.model.ignore and not self.model.checkpoint and self.model.ignore != BASE:
             raise ValueError(
                 f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
             )
-        require_warmup(self)
         return self
+
+    @override
+    def sizes(self) -> Sizes:
+        from course_lib.gptsan.memory import gptsan_sizes
+
+        return gptsan_sizes(self)
 
 
 @dataclass(frozen=True, config=STRICT)

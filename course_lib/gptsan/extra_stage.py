@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
@@ -27,7 +28,6 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
 from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
-from course_lib.pretrain.tokenizer_files import NAMES as TOKENIZER
 from course_lib.progress import progress
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"

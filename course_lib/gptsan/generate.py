@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from course_lib.checkpoints.model_folder import reading_weights
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.extra_stage import read_config
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
@@ -23,7 +24,6 @@ from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
-from course_lib.pretrain.model_folder import reading_weights
 from course_lib.progress import progress
 
 

@@ -10,11 +10,11 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
-from course_lib.pretrain import checkpoint
-from course_lib.pretrain.follow import ALOUD, Say
 from course_lib.pretrain.launch import Run, absolute
 from course_lib.pretrain.launch import train as run_task
-from course_lib.pretrain.task import CONFIG
+from course_lib.training import checkpoint
+from course_lib.training.monitor import ALOUD, Say
+from course_lib.training.task import CONFIG
 
 MODEL = "model"  # where the trained model lies in the folder of a run
 
@@ -44,11 +44,11 @@ def export(run: Path, target: Path) -> Trained:
     What was frozen is copied bit for bit from model.checkpoint; what was trained comes from the optimizer's fp32 weights, in the format that
     the checkpoint has, or for a new model the one it was trained in. Raises CourseError for a run without a whole checkpoint.
     """
+    from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
     from course_lib.gptsan.extra_stage import read_config, tensors_of
     from course_lib.gptsan.freeze import frozen_names
     from course_lib.gptsan.shards import read_tensors, write_tensors
     from course_lib.pretrain.export import TORCH
-    from course_lib.pretrain.weights import read_module, read_weights
 
     found = checkpoint.whole_checkpoints(run)
     if not found:

@@ -1,6 +1,6 @@
 """What of a GPTSAN lies in memory and how much work it is, for the planner of chapter 4.
 
-Importing this module makes `course_lib.pretrain.memory.sizes` know the settings of `course gptsan train`. Parameters are exact; activations and
+Parameters are exact; activations and
 logits are formulas: tests/gptsan/test_memory.py holds both against PyTorch. A layer counts as trained if any of its parameters is. On
 the safe side: all tokens find room at an expert, and all positions learn.
 """
@@ -12,7 +12,7 @@ from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.gptsan.config import GptsanConfig, ShapeConfig
-from course_lib.pretrain.memory import BYTES, Sizes, sizes
+from course_lib.models.memory import BYTES, Sizes
 
 MODEL_TYPE = "gptsan-japanese"
 EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")
@@ -63,8 +63,8 @@ def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
     yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
 
 
-@sizes.register
-def _(settings: GptsanConfig) -> Sizes:
+def gptsan_sizes(settings: GptsanConfig) -> Sizes:
+    """The sizes of a run, for the memory planner."""
     from course_lib.gptsan.freeze import decays, frozen_names
 
     shape, length = shape_of(settings), _length(settings)

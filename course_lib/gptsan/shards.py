@@ -12,10 +12,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from course_lib.checkpoints.safe_load import safe_load
+from course_lib.checkpoints.weight_files import files as weight_files
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-from course_lib.pretrain.safe_load import safe_load
-from course_lib.pretrain.weight_files import files as weight_files
 
 __all__ = ["read_json", "read_tensors", "weight_files", "write_json", "write_tensors"]
 NAME = "model.safetensors"  # also in several files, with an index beside them

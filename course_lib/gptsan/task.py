@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from course_lib import config
+from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.gptsan import memory, swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
-from course_lib.pretrain.config import ResolvedBatch
-from course_lib.pretrain.rates import warmup_steps
-from course_lib.pretrain.task import Task
-from course_lib.pretrain.tokenizer_files import NAMES
+from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.task import Task
 
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM
-    from course_lib.pretrain.trainer import RunTrainer
+    from course_lib.training.trainer import RunTrainer
 
 TOKENIZER = (*NAMES, "emoji.json")
 
@@ -151,9 +151,9 @@ class Gptsan(Task):
         import torch
         from transformers import AutoModelForCausalLM
 
+        from course_lib.checkpoints.model_folder import reading_weights
         from course_lib.gptsan.freeze import freeze, frozen_names
         from course_lib.gptsan.model import GPTSanForCausalLM
-        from course_lib.pretrain.model_folder import reading_weights
 
         settings, shape = self.settings, self.shape()
         dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
@@ -173,7 +173,7 @@ class Gptsan(Task):
     @override
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         from course_lib.gptsan.trainer import GptsanTrainer
-        from course_lib.pretrain.trainer import begin
+        from course_lib.training.trainer import begin
 
         settings = self.settings
         arguments = begin(settings, batch, self.steps(batch), settings.data.reader_workers)

@@ -16,9 +16,8 @@ from course_lib.gptsan.freeze import decays, digests
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import Samples, collate
-from course_lib.pretrain.config import ResolvedBatch
-from course_lib.pretrain.memory import sizes
-from course_lib.pretrain.trainer import RunTrainer, Sets
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.trainer import RunTrainer, Sets
 
 IGNORED = -1  # in y: nothing is learned
 
@@ -45,7 +44,7 @@ class GptsanTrainer(RunTrainer):
             test=None,
             tokens_per_sample=train.report["num_context"],
             samples_per_epoch=len(train),
-            flops_per_token=sizes(settings).flops_per_token,
+            flops_per_token=settings.sizes().flops_per_token,
             collate=collate,
         )
         super().__init__(settings, batch, arguments, model, sets)

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints import model_folder, weight_files
 from course_lib.errors import CourseError
-from course_lib.pretrain import model_folder, weight_files
 
 FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 

@@ -51,12 +51,12 @@ def train(
 def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig:
     """The settings in -c FILE, else those of a profile's first task; then every --set; then the profile's products for what is open."""
     from course_lib import workspace
-    from course_lib.prefix import steps
+    from course_lib.prefix import products
 
     file = options.run_file(file, "prefix.recipe", RecipeConfig, lambda recipe: recipe.tasks[0])
-    settings = steps.with_data(configuration.load(PrefixConfig, file, overrides or ()))
+    settings = products.with_data(configuration.load(PrefixConfig, file, overrides or ()))
     if settings.model.base is None:
-        base = workspace.product(steps.BASE) / steps.MODEL
+        base = workspace.product(products.BASE) / products.MODEL
         settings = replace(settings, model=replace(settings.model, base=base))
     return settings
 

@@ -9,17 +9,11 @@ from typing import Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
+from typing_extensions import override
 
 from course_lib.config import STRICT, setting
-from course_lib.pretrain.config import (
-    BatchConfig,
-    EngineConfig,
-    LaunchConfig,
-    OptimizerConfig,
-    PrecisionConfig,
-    ZeroConfig,
-    require_warmup,
-)
+from course_lib.models.memory import Sizes
+from course_lib.training.settings import RunConfig
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -86,7 +80,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
-class PrefixConfig:
+class PrefixConfig(RunConfig):
     """A whole run."""
 
     task_name: str = setting(
@@ -97,21 +91,12 @@ class PrefixConfig:
     )
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
-    batch: BatchConfig = field(default_factory=BatchConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
-    zero: ZeroConfig = field(default_factory=ZeroConfig)
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    launch: LaunchConfig = field(default_factory=LaunchConfig)
 
-    @model_validator(mode="after")
-    def _together(self) -> "PrefixConfig":
-        if self.engine.max_steps is not None and self.engine.num_train_epochs is not None:
-            raise ValueError(
-                "engine.max_steps, engine.num_train_epochs: set together, but each says how long to train; allowed: at most one"
-            )
-        require_warmup(self)
-        return self
+    @override
+    def sizes(self) -> Sizes:
+        from course_lib.prefix.memory import prefix_sizes
+
+        return prefix_sizes(self)
 
 
 @dataclass(frozen=True, config=STRICT)

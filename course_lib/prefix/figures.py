@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from course_lib.figures import AFTER, COLOURS, subplots
-from course_lib.prefix.loop import Case
+from course_lib.prefix.single_process_trainer import Case
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:

@@ -17,11 +17,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from course_lib.checkpoints.safe_load import FORBIDDEN, safe_load
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.prefix import base
 from course_lib.prefix.cache import Shape
-from course_lib.pretrain.safe_load import FORBIDDEN, safe_load
 
 Form = Literal["course", "rinna", "peft"]
 TENSOR, ABOUT = "prefix", "course_prefix"  # in our safetensors: the name of the tensor, the key of what is known of it

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.prefix import base
 from course_lib.prefix.cache import Shape, learned_positions, past, positions
 from course_lib.prefix.files import Prefix
 from course_lib.pretrain.generate import Generated, Generator, seeded
 from course_lib.pretrain.generation import GenerateConfig
-from course_lib.pretrain.quiet import quiet
 
 
 @dataclass(frozen=True)

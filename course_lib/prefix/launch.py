@@ -11,11 +11,11 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
-from course_lib.pretrain import checkpoint, log, runfolder
-from course_lib.pretrain.follow import ALOUD, Say
 from course_lib.pretrain.launch import Run, absolute
 from course_lib.pretrain.launch import train as run_task
-from course_lib.pretrain.task import CONFIG
+from course_lib.training import checkpoint, log, run_dir
+from course_lib.training.monitor import ALOUD, Say
+from course_lib.training.task import CONFIG
 
 if TYPE_CHECKING:
     from course_lib.prefix.files import Prefix
@@ -53,8 +53,8 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
     Method `full` has no prefix: then `target` is a folder with the trained base and its tokenizer. Unset, `target` is in the run's folder.
     Raises CourseError for a run without a whole checkpoint.
     """
+    from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
-    from course_lib.pretrain.weights import read_weights
 
     found = checkpoint.whole_checkpoints(run)
     if not found:
@@ -81,7 +81,7 @@ def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: d
     from course_lib.prefix.files import Prefix
     from course_lib.prefix.model import ENCODER, new_encoder
 
-    facts = orjson.loads((run / runfolder.DATA).read_bytes())
+    facts = orjson.loads((run / run_dir.DATA).read_bytes())
     shape = Shape(**facts["shape"])
     encoder = new_encoder(settings.model, shape)
     encoder.load_state_dict({name.removeprefix(ENCODER): value.float() for name, value in tensors.items()})
@@ -97,8 +97,8 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
 
     import torch
 
+    from course_lib.checkpoints.quiet import quiet
     from course_lib.prefix import base as bases
-    from course_lib.pretrain.quiet import quiet
 
     assert settings.model.base
     model = bases.load(settings.model.base)

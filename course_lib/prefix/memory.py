@@ -1,6 +1,6 @@
 """What of a run of prefix tuning lies in memory and how much work it is, for the planner of chapter 4.
 
-Importing this module makes `course_lib.pretrain.memory.sizes` know the settings of `course prefix train`. Parameters are exact; activations
+Parameters are exact; activations
 and logits are formulas: tests/prefix/test_memory.py holds both against PyTorch. The gradients go through every block to its prefix, so that a
 frozen base keeps activations too; but no block keeps what only the gradients of its own weights would need.
 """
@@ -11,10 +11,10 @@ from dataclasses import replace
 from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.files import read_json
+from course_lib.models.config import ModelConfig as Shape
+from course_lib.models.memory import BYTES, LOGIT_BYTES, Sizes, gpt_sizes, tensors
 from course_lib.prefix.config import ModelConfig, PrefixConfig
-from course_lib.pretrain.config import ModelConfig as Shape
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.memory import BYTES, LOGIT_BYTES, Sizes, sizes, tensors
 
 FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.json: its architecture, and ours for its names
     "gpt2": (
@@ -58,15 +58,13 @@ def encoder_tensors(model: ModelConfig, width: int) -> Iterator[tuple[int, bool]
     yield from [(model.hidden_dim * width, True), (width, False)]
 
 
-@sizes.register
-def _(settings: PrefixConfig) -> Sizes:
+def prefix_sizes(settings: PrefixConfig) -> Sizes:
+    """The sizes of a run, for the memory planner."""
     model, length = settings.model, settings.data.max_length
     shape = replace(shape_of(settings), recompute=model.recompute, attention=model.attention)
     if model.method == "full":
         places = min(length, shape.max_position_embeddings)
-        values = {"model": config.to_dict(shape), "data": {"seq_length": places}}
-        values |= {part: config.to_dict(getattr(settings, part)) for part in ("batch", "precision")}
-        return sizes(config.build(PretrainConfig, values))
+        return gpt_sizes(shape, settings.batch.micro_size, places, settings.precision.dtype)
     base = list(tensors(shape))
     kept, again = _activations(settings, shape)
     looked_up = shape.vocab_size * shape.hidden_size if shape.architecture == "gpt-neox" else 0

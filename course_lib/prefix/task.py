@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from course_lib import config
+from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.prefix import data, memory
 from course_lib.prefix.config import PrefixConfig
-from course_lib.pretrain.config import ResolvedBatch
-from course_lib.pretrain.rates import warmup_steps
-from course_lib.pretrain.task import Task
-from course_lib.pretrain.tokenizer_files import NAMES
+from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.task import Task
 
 if TYPE_CHECKING:
     from course_lib.prefix.samples import Row
     from course_lib.pretrain.text_codec import TextCodec
-    from course_lib.pretrain.trainer import RunTrainer
+    from course_lib.training.trainer import RunTrainer
 
 __all__ = ["PrefixTask", "memory"]  # memory: tells the planner what a run of prefix tuning is made of
 
@@ -135,7 +135,7 @@ class PrefixTask(Task):
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         from course_lib.prefix.model import build
         from course_lib.prefix.trainer import PrefixTrainer
-        from course_lib.pretrain.trainer import begin
+        from course_lib.training.trainer import begin
 
         arguments = begin(self.settings, batch, self.steps(batch), reader_workers=0)
         return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())

@@ -15,9 +15,8 @@ from course_lib.gptsan.freeze import digests
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import DTYPES, PrefixModel, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
-from course_lib.pretrain.config import ResolvedBatch
-from course_lib.pretrain.memory import sizes
-from course_lib.pretrain.trainer import RunTrainer, Sets
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.trainer import RunTrainer, Sets
 
 NOT_DECAYED = re.compile(r"bias$|\.ln_|norm")  # as upstream: biases and norms
 
@@ -43,7 +42,7 @@ class PrefixTrainer(RunTrainer):
             test=None,
             tokens_per_sample=round(mean(len(row.ids) - 1 for row in train)),
             samples_per_epoch=len(train),
-            flops_per_token=sizes(settings).flops_per_token,
+            flops_per_token=settings.sizes().flops_per_token,
             collate=collate,
         )
         super().__init__(settings, batch, arguments, model, sets)

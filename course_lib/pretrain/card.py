@@ -10,8 +10,8 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from course_lib.models.causal import Shape
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.model import Shape
 
 FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 

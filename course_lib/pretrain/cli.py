@@ -105,7 +105,7 @@ def pretrain(
     from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export
-    from course_lib.pretrain.steps import TOKENIZER, with_products
+    from course_lib.pretrain.products import TOKENIZER, with_products
 
     if not (settings.data.input and settings.data.tokenizer):
         settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
@@ -194,7 +194,7 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="visible to you alone")] = False,
 ) -> None:
     """Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."""
-    from course_lib.pretrain import push as pusher
+    from course_lib.checkpoints import push as pusher
 
     print(pusher.push(model, repo, private))
 

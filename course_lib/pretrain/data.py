@@ -11,9 +11,10 @@ import orjson
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.pretrain.config import DataConfig, PretrainConfig, ResolvedBatch
+from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
+from course_lib.training.settings import ResolvedBatch
 
 LOOKED_AT = 1 << 20  # tokens at each end of a file that are held against the vocabulary
 

@@ -11,18 +11,19 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPTNeoXConfig
 
 from course_lib import config as settings_files
+from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
+from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer, one_line
+from course_lib.checkpoints.quiet import quiet
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer
+from course_lib.checkpoints.weight_files import is_leftover
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, read_json, require_other
-from course_lib.pretrain import card, log
-from course_lib.pretrain.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
+from course_lib.models.causal import CausalModel, Shape, model_config
+from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
-from course_lib.pretrain.model import CausalModel, Shape, model_config
-from course_lib.pretrain.model_folder import check_sizes, load_tokenizer, one_line
-from course_lib.pretrain.quiet import quiet
-from course_lib.pretrain.tokenizer_files import copy_tokenizer
-from course_lib.pretrain.weight_files import is_leftover
-from course_lib.pretrain.weights import Weights, read_weights, step_folder
+from course_lib.training import log
+from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
+from course_lib.checkpoints import model_folder
+from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain import model_folder, text_codec
+from course_lib.pretrain import text_codec
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
-from course_lib.pretrain.quiet import quiet
 
 
 @dataclass(frozen=True)

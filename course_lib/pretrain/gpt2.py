@@ -10,12 +10,13 @@ from typing_extensions import override
 from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.pretrain import data
-from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
-from course_lib.pretrain.rates import warmup_steps
-from course_lib.pretrain.task import Task
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.task import Task
 
 if TYPE_CHECKING:
-    from course_lib.pretrain.trainer import RunTrainer
+    from course_lib.training.trainer import RunTrainer
 
 
 class Gpt2(Task):
@@ -65,9 +66,9 @@ class Gpt2(Task):
 
     @override
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+        from course_lib.models.causal import build_model
         from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
-        from course_lib.pretrain.model import build_model
-        from course_lib.pretrain.trainer import begin
+        from course_lib.training.trainer import begin
 
         settings = self.settings
         splits = data.open_splits(settings.data, settings.model.vocab_size)

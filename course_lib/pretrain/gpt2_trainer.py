@@ -8,10 +8,11 @@ from torch import nn
 from transformers import TrainingArguments
 from typing_extensions import override
 
-from course_lib.pretrain.config import PretrainConfig, ResolvedBatch
+from course_lib.models.memory import flops_per_token
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.data import Splits, held_out_set, train_set
-from course_lib.pretrain.planner import flops_per_token
-from course_lib.pretrain.trainer import RunTrainer, Sets
+from course_lib.training.settings import ResolvedBatch
+from course_lib.training.trainer import RunTrainer, Sets
 
 IGNORED = -100  # a label without a loss
 

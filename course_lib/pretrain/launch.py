@@ -1,4 +1,4 @@
-"""Starts a run with DeepSpeed's launcher. What it says is followed in follow.py, its folder is runfolder.py, the ranks are worker.py.
+"""Starts a run with DeepSpeed's launcher. What it says is followed in follow.py, its folder is run_dir.py, the ranks are worker.py.
 
 A run is a folder: config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all that the ranks printed), checkpoints/,
 tensorboard/ and, when it is through, model/.
@@ -15,11 +15,12 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
-from course_lib.pretrain import leftovers, log, runfolder, worker
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.follow import ALOUD, Follower, Say
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.pretrain.task import RunSettings, Task
+from course_lib.training import log, run_dir, stale_locks, worker
+from course_lib.training.monitor import ALOUD, Follower, Say
+from course_lib.training.settings import RunConfig
+from course_lib.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,11 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     task.check()
     steps = task.steps(batch)
     folder = settings.engine.output_dir
-    with runfolder.sole_user(folder):
-        begun = runfolder.prepare(task, batch, resume, say)
+    with run_dir.sole_user(folder):
+        begun = run_dir.prepare(task, batch, resume, say)
         if begun < steps:
             environment = _environment(settings, ranks)
-            with leftovers.no_stale_locks():
+            with stale_locks.no_stale_locks():
                 Follower(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
     return Run(folder, max(begun, steps), log.read(folder))
 
@@ -76,7 +77,7 @@ def absolute(settings: Any) -> Any:
     return replace(settings, **changes)
 
 
-def _require_parts(settings: RunSettings) -> None:
+def _require_parts(settings: RunConfig) -> None:
     """Raises UsageError or CourseError for a setting that this machine has no part for."""
     for tracker in settings.engine.tracking:
         if find_spec(tracker) is None:
@@ -88,7 +89,7 @@ def _require_parts(settings: RunSettings) -> None:
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
 
 
-def count_ranks(settings: RunSettings) -> int:
+def count_ranks(settings: RunConfig) -> int:
     """Data-parallel ranks over all nodes."""
     launch = settings.launch
     if launch.hostfile:
@@ -101,7 +102,7 @@ def count_ranks(settings: RunSettings) -> int:
     return launch.ranks or max(gpus, 1)
 
 
-def _gpus(settings: RunSettings) -> int:
+def _gpus(settings: RunConfig) -> int:
     """GPUs of this machine that a run may take."""
     import torch
 
@@ -158,7 +159,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _environment(settings: RunSettings, ranks: int) -> dict[str, str]:
+def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
     """What the ranks see: CPU ranks where there is no GPU, no more threads than cores, and this environment's programs first.
 
     Nodes of a hostfile get the same settings by DeepSpeed's .deepspeed_env in the folder of the run.

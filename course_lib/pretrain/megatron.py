@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import GenerationConfig, GPT2Config
 
+from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
-from course_lib.pretrain.model_folder import load_tokenizer
-from course_lib.pretrain.tokenizer_files import copy_tokenizer
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

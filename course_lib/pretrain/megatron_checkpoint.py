@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints.safe_load import safe_load
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain.safe_load import safe_load
 
 State = dict[str, torch.Tensor]
 STEP = re.compile(r"global_step\d+|iter_\d+|release")

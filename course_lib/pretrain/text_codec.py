@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.japanese import normalize
-from course_lib.pretrain.model_folder import load_tokenizer
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
 

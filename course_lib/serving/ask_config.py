@@ -3,7 +3,7 @@
 from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
-from course_lib.serving.row import MAX_BEAMS
+from course_lib.serving.request import MAX_BEAMS
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
-from course_lib.serving.row import Word
+from course_lib.serving.request import Word
 
 if TYPE_CHECKING:  # it brings transformers with it
     from course_lib.pretrain.text_codec import TextCodec

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, GPT2Loader, GPTNeoXLoader
 
+from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.prefix import base
 from course_lib.pretrain import text_codec
-from course_lib.pretrain.model_folder import end_id
-from course_lib.pretrain.tokenizer_files import copy_tokenizer
 from course_lib.serving.ct2_config import Quantization
 
 MARK = "conversion.json"

@@ -12,7 +12,7 @@ import torch
 from course_lib.errors import UsageError
 from course_lib.serving import beam, sampling
 from course_lib.serving.forward import Forward
-from course_lib.serving.row import MAX_BEAMS, Answer, Row
+from course_lib.serving.request import MAX_BEAMS, Answer, Row
 from course_lib.serving.sampling import Text
 
 ROWS = 64  # most texts in one pass

@@ -22,17 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
+from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
-from course_lib.pretrain import weight_files
-from course_lib.pretrain.tokenizer_files import copy_tokenizer, has_tokenizer
-from course_lib.pretrain.weight_files import Weight
 from course_lib.progress import progress
-from course_lib.serving import ini, layout, parts, tasks
+from course_lib.serving import ini, layout, tasks, weight_map
+from course_lib.serving.ft_source import Corrections, Origin, describe
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
-from course_lib.serving.origin import Corrections, Origin, describe
-from course_lib.serving.parts import TORCH, Piece
 from course_lib.serving.tasks import NamedPrefix
+from course_lib.serving.weight_map import TORCH, Piece
 
 CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
 PIECE = 1 << 16  # bytes written at a time: for more, Linux looks for large stretches of free memory, often far slower
@@ -112,7 +112,7 @@ class _Writer:
     def __init__(self, folder: Path, origin: Origin) -> None:
         self.folder, self.origin, self.config = folder, origin, origin.config
         self.dtype = TORCH[self.config.dtype]
-        self.pieces = parts.pieces(self.config)
+        self.pieces = weight_map.pieces(self.config)
         # as the model itself does, an export heeds no output layer where the embedding is it
         self.tied = "lm_head.weight" if origin.tied or not self.config.head else None
         self.memory = _Memory()
@@ -136,19 +136,19 @@ class _Writer:
         for task, values in prefixes.items():
             if len(values):
                 spec = layout.prefix(self.config, Task(task, len(values)))
-                self._files(spec, self._cast(parts.prefix_stored(values, self.config), spec.name))
+                self._files(spec, self._cast(weight_map.prefix_stored(values, self.config), spec.name))
 
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
         """The weights of a file that belong to the model; their short names are added to `names`."""
         found = []
         for weight in weight_files.weights(path):
-            name = parts.short(weight.name)
+            name = weight_map.short(weight.name)
             if name is None or name == self.tied:
                 continue
             weight_files.require_float(path, weight)
             if name not in self.pieces:
                 raise CourseError(f"{path}: {weight.name} is no weight that the format has a place for")
-            if weight.shape != (shape := parts.shape(self.pieces[name], self.config)):
+            if weight.shape != (shape := weight_map.shape(self.pieces[name], self.config)):
                 raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, its configuration says {shape}")
             if name in names:
                 raise CourseError(f"{path}: {weight.name} is there twice")
@@ -161,7 +161,7 @@ class _Writer:
         specs = [self.pieces[weight.name].spec]
         if weight.name == "embed_in.weight" and self.tied:
             specs.append(self.pieces[self.tied].spec)
-        if parts.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(SUMMED):
+        if weight_map.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(SUMMED):
             return sum(self._through(weight, self.folder / f"{spec.files(1)[0]}") for spec in specs)
         return self._rearranged(weight, self.pieces[weight.name])
 
@@ -176,7 +176,7 @@ class _Writer:
     def _rearranged(self, weight: Weight, piece: Piece) -> int:
         size = prod(weight.shape) * self.dtype.itemsize
         whole = self.memory.room(size).view(self.dtype).view(piece.spec.shape)
-        slots = parts.slots(whole, piece, self.config)
+        slots = weight_map.slots(whole, piece, self.config)
         for slot, chunk in zip(slots, weight.chunks([slot.numel() for slot in slots]), strict=True):
             rows = self._cast(chunk, weight.name).view(slot.shape)
             if slot.dim() == 2 and slot.stride(0) == 1:  # transposed in the cache first: up to twice as fast
@@ -199,7 +199,9 @@ class _Writer:
         return tensor
 
     def _files(self, spec: TensorSpec, whole: Tensor) -> None:
-        for name, part in zip(spec.files(self.config.ranks), parts.cut(whole, spec, self.config.ranks), strict=True):
+        for name, part in zip(
+            spec.files(self.config.ranks), weight_map.cut(whole, spec, self.config.ranks), strict=True
+        ):
             with open(self.folder / name, "wb") as file:
                 _write(file, part.contiguous())
                 _to_disk(file)
@@ -239,4 +241,4 @@ class _Memory(local):
 
 def _zeros(name: str, piece: Piece, config: FtConfig) -> Weight:
     zeros = partial(map, torch.zeros)
-    return Weight(name, parts.shape(piece, config), torch.float32, zeros)
+    return Weight(name, weight_map.shape(piece, config), torch.float32, zeros)

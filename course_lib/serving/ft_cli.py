@@ -34,7 +34,7 @@ def export(
     from course_lib.files import require_other
     from course_lib.serving import tasks
     from course_lib.serving.export import export as write
-    from course_lib.serving.origin import Corrections
+    from course_lib.serving.ft_source import Corrections
 
     corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
     for argument in prefix or ():
@@ -50,7 +50,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable, every file by itself")] = False,
 ) -> None:
     """Compare a FasterTransformer folder with its config.ini, file by file; exit code 1 if anything is wrong."""
-    from course_lib.serving.inspect import inspect as examine
+    from course_lib.serving.check import inspect as examine
 
     found = examine(folder, values)
     if as_json:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
+from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.pretrain.generation import GenerateConfig
-from course_lib.pretrain.quiet import quiet
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]
@@ -108,7 +108,7 @@ def ct2(folder: Path) -> Writer:
 def reader(loaded: Any, task: int | None = None) -> Writer:
     """What reader.load gave, run by engine.py, with the prefix of a task or without."""
     from course_lib.serving.engine import Engine
-    from course_lib.serving.row import Row
+    from course_lib.serving.request import Row
 
     engine = Engine(loaded)
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
 from course_lib.errors import CourseError
-from course_lib.serving import ini, layout, parts
+from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
-from course_lib.serving.parts import TORCH
+from course_lib.serving.weight_map import TORCH
 
 Reading = Callable[[TensorSpec], list[Tensor]]
 LACKS: dict[Family, dict[str, Any]] = {  # what the format has no place for, and the family's default
@@ -52,7 +52,9 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
     def read(spec: TensorSpec) -> list[Tensor]:
         return [part.to(device, wanted) for part in read_parts(place, spec, config)]
 
-    weights = {name: parts.restored(read(piece.spec), piece, config) for name, piece in parts.pieces(config).items()}
+    weights = {
+        name: weight_map.restored(read(piece.spec), piece, config) for name, piece in weight_map.pieces(config).items()
+    }
     notes += _whole_biases(weights, config, conversion.get("biases_divided_by"), read)
     lacks = LACKS[config.family] | _in_the_ini(config) | conversion.get("not_in_the_format", {})
     if not conversion:
@@ -62,7 +64,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
     except (KeyError, TypeError, ValueError) as error:  # what conversion.json says is no setting of such a model
         raise CourseError(f"{outside / CONVERSION}: {' '.join(str(error).split())[:300]}") from error
     prefixes = [
-        parts.prefix_values(read(layout.prefix(config, task))) if task.length else None for task in config.tasks
+        weight_map.prefix_values(read(layout.prefix(config, task))) if task.length else None for task in config.tasks
     ]
     tokenizer = outside / TOKENIZER
     return Loaded(model, prefixes, config, tokenizer if tokenizer.is_dir() else None, notes)

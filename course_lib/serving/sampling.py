@@ -9,7 +9,7 @@ import random
 import torch
 from torch import Tensor
 
-from course_lib.serving.row import Beam, Row
+from course_lib.serving.request import Beam, Row
 
 
 class Text:

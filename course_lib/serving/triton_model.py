@@ -20,10 +20,11 @@ import triton_python_backend_utils as pb_utils
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.serving import reader, requests
+from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.repository import FOLDER
-from course_lib.serving.row import Row
+from course_lib.serving.request import Row
+from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ class TritonPythonModel:
     def _read(self, request: Any, sender: Any) -> Asked:
         """Raises UsageError for a request that cannot be run."""
         tensors = {}
-        for name in requests.NAMES:
+        for name in NAMES:
             tensor = pb_utils.get_input_tensor_by_name(request, name)
             if tensor is not None:
                 tensors[name] = torch.utils.dlpack.from_dlpack(tensor.to_dlpack()).clone()
-        rows = requests.rows(tensors)
+        rows = rows_of(tensors)
         for row in rows:
             self.engine.check(row)
         return Asked(sender, frozenset(request.requested_output_names()), tensors, rows)
@@ -107,12 +108,9 @@ class TritonPythonModel:
 
     def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
         """The output tensors of each request."""
-        log_probs = any(requests.wants_log_probs(one.tensors) for one in batch)
+        log_probs = any(wants_log_probs(one.tensors) for one in batch)
         answers = iter(self.engine.run([row for one in batch for row in one.rows], log_probs))
-        return [
-            requests.outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id)
-            for one in batch
-        ]
+        return [outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id) for one in batch]
 
 
 def _send(sender: Any, response: Any) -> None:

@@ -18,7 +18,7 @@ from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.export import export
-from course_lib.serving.row import Row
+from course_lib.serving.request import Row
 from course_lib.serving.tasks import NamedPrefix
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.utils import logging

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 from course_lib import config
-from course_lib.pretrain import log
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import _environment, _free_port
+from course_lib.training import log
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
 SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks
@@ -56,10 +56,10 @@ def clocks() -> tuple[float, float]:
 def ours(settings: PretrainConfig, turns: Turns) -> None:
     """As worker.py; the pause between two turns stands the meter still."""
     import torch
+    from course_lib.models.causal import build_model
     from course_lib.pretrain.data import open_splits
     from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
-    from course_lib.pretrain.model import build_model
-    from course_lib.pretrain.trainer import training_arguments
+    from course_lib.training.trainer import training_arguments
 
     batch = settings.batch.resolve(int(os.environ["WORLD_SIZE"]))
     splits = open_splits(settings.data, settings.model.vocab_size)
@@ -86,8 +86,8 @@ def _callback(turns: Turns, meter: log.Meter | None = None) -> Any:
 
 def bare_trainer(settings: PretrainConfig, turns: Turns, zero: bool) -> None:
     import torch
-    from course_lib.pretrain.model import gpt2_config
-    from course_lib.pretrain.zero import deepspeed_json
+    from course_lib.models.causal import gpt2_config
+    from course_lib.training.deepspeed_config import deepspeed_json
     from transformers import GPT2LMHeadModel, Trainer, TrainingArguments
 
     length, data = settings.data.seq_length, tokens(settings)

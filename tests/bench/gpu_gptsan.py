@@ -33,8 +33,8 @@ from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.launch import train
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.tokenizer import load_tokenizer
-from course_lib.pretrain import log
-from course_lib.pretrain.planner import plan
+from course_lib.training import log
+from course_lib.training.planner import plan
 
 from tests.bench.gpu_pretrain import GB, MARGIN, Enough, Late, held_on_device
 from tests.gptsan import handmade

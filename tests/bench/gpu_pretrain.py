@@ -24,12 +24,13 @@ import numpy as np
 import torch
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.pretrain import log
+from course_lib.models.memory import flops_per_token
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter
 from course_lib.pretrain.launch import pretrain
-from course_lib.pretrain.planner import flops_per_token, plan
 from course_lib.subword.folder import Preparation, save
+from course_lib.training import log
+from course_lib.training.planner import plan
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 

@@ -20,10 +20,10 @@ from course_lib.prefix.cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows
-from course_lib.pretrain.config import RateConfig
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
-from course_lib.pretrain.rates import learning_rate
 from course_lib.serving.layout import FtConfig, tensors
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import RateConfig
 
 CHAPTERS = {
     "corpus": corpus.CHAPTER,

@@ -12,7 +12,7 @@ import torch
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.freeze import decays, freeze, is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.pretrain import leftovers
+from course_lib.training import stale_locks
 
 from tests.pretrain.measure_states import gradients, held, masters, states, weights
 
@@ -54,7 +54,7 @@ def measure(shape: dict[str, int], stage: int, dtype: str) -> dict[str, int]:
 
 def main() -> None:
     deepspeed.init_distributed("gloo")
-    leftovers.unlink_shared_buffer()
+    stale_locks.unlink_shared_buffer()
     shape = json.loads(sys.argv[1])
     rows = [[stage, dtype, measure(shape, stage, dtype)] for stage, dtype in CASES]
     print(f"\nMEASURED {json.dumps(rows)}", flush=True)

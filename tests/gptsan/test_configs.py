@@ -6,7 +6,7 @@ import pytest
 from course_lib.config import CONFIGS, describe, load
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
-from course_lib.pretrain.memory import plan, sizes
+from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("gptsan-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## GPTSAN")[1].split("\n## ")[0]
@@ -26,7 +26,7 @@ def test_comments_are_true(name):
         assert stated is None  # an extra stage of a checkpoint that it does not name
         return
     assert memory and stated
-    found = sizes(settings)
+    found = settings.sizes()
     trained = sum(elements for elements, _ in found.trained)
     assert stated.groups() == (spaced(trained + sum(found.frozen)), spaced(trained))
     assert f"# Memory: {plan(settings, settings.launch.ranks or 1)}\n" in text

@@ -20,11 +20,10 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.task import recompute
 from course_lib.gptsan.trainer import cross_entropy
-from course_lib.pretrain import planner
-from course_lib.pretrain.memory import sizes
+from course_lib.training import planner
 
 from tests.allocations import allocated
-from tests.pretrain import ranks
+from tests.training import ranks
 
 SMALL = {
     "vocab_size": 1500, "max_position_embeddings": 129, "d_model": 64, "d_ff": 512, "d_ext": 256, "d_spout": 16, "num_switch_layers": 2,
@@ -76,7 +75,7 @@ def test_what_is_frozen():
         (None, "none", 2_805_984_256 - spout),
         (None, "uniform", 2_805_984_256),
     ):
-        found = sizes(published(2, ignore, mode))
+        found = published(2, ignore, mode).sizes()
         assert sum(size for size, _ in found.trained) == trained and found.parameters == 2_805_984_256
 
 
@@ -99,14 +98,14 @@ def test_shape_and_frozen_names_of_a_checkpoint(tmp_path):
     given = build(
         GptsanConfig, {"model": {"checkpoint": str(tmp_path), "ignore": str(tmp_path / "ignore-params.json")}}
     )
-    found, same = sizes(given), sizes(settings("base", shape=shape))
+    found, same = given.sizes(), settings("base", shape=shape).sizes()
     assert found.parameters == same.parameters and found.length == 129
     assert 3 * sum(size for size, _ in found.trained) == sum(size for size, _ in same.trained) - 129 * 64
     assert found.activations < 0.4 * same.activations  # one layer instead of three; those below it keep nothing
     assert found.flops_per_token < same.flops_per_token
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(CourseError, match="no GPTSAN"):
-        sizes(given)
+        given.sizes()
 
 
 def built(given):
@@ -145,7 +144,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute,
         loss, log_z = cross_entropy(output.logits, answers)
         return loss + 1e-4 * log_z + output.router_loss
 
-    planned = sizes(given)
+    planned = given.sizes()
     kept, _, loss = allocated(forward)
     del loss
     _, peak, _ = allocated(lambda: forward().backward())
@@ -244,13 +243,13 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     planned = memory_cli.settings_of(file, None)
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
     assert planner.plan(planned).parts == planner.plan(memory_cli.settings_of(file, product)).parts
-    found = sizes(planned)
+    found = planned.sizes()
     assert (sum(size for size, _ in found.trained), found.parameters) == (trained, total)
 
 
 def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text("model: {shape: {num_ext_layers: 0}}\n")  # the published base, written out
-    assert sizes(memory_cli.settings_of(tmp_path / "new.yaml", None)).parameters == 2_778_964_992
+    assert memory_cli.settings_of(tmp_path / "new.yaml", None).sizes().parameters == 2_778_964_992
     changed = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["model.shape.num_ext_layers=2"])
-    assert sizes(changed).parameters == 2_805_984_256
+    assert changed.sizes().parameters == 2_805_984_256
     assert memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["data.num_context=100"]).data.num_context == 100

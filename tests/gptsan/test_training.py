@@ -11,6 +11,7 @@ import psutil
 import pytest
 import torch
 from course_lib import config
+from course_lib.checkpoints.deepspeed_shards import read_module
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import launch
 from course_lib.gptsan.config import GptsanConfig
@@ -25,8 +26,7 @@ from course_lib.gptsan.shards import read_tensors
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
-from course_lib.pretrain import checkpoint, log
-from course_lib.pretrain.weights import read_module
+from course_lib.training import checkpoint, log
 
 TEXTS = (
     "鶏肉を切って鍋に入れ、十分煮る。",

@@ -7,8 +7,8 @@ from course_lib import memory_cli
 from course_lib.config import CONFIGS, describe, load
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.memory import shape_of
-from course_lib.pretrain.memory import plan, sizes
-from course_lib.pretrain.rates import learning_rate
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## Prefix tuning")[1].split("\n## ")[0]
@@ -28,7 +28,7 @@ def test_comments_are_true(name):
     assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
     stated = re.search(r"^# Parameters: ([\d ]+), of which trained: ([\d ]+), deployed: ([\d ]+)$", text, re.MULTILINE)
     assert stated
-    found, shape = sizes(settings), shape_of(settings)
+    found, shape = settings.sizes(), shape_of(settings)
     trained = sum(elements for elements, _ in found.trained)
     deployed = settings.model.length * 2 * shape.num_layers * shape.hidden_size
     assert stated.groups() == (spaced(found.parameters), spaced(trained), spaced(deployed))

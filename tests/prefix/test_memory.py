@@ -9,15 +9,14 @@ import yaml
 from course_lib.cli import main
 from course_lib.config import build
 from course_lib.errors import CourseError
+from course_lib.models.causal import model_config
 from course_lib.prefix import memory
 from course_lib.prefix.cache import Shape
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import DTYPES, PrefixModel, new_encoder, recompute
 from course_lib.prefix.samples import loss
-from course_lib.pretrain import planner
-from course_lib.pretrain.memory import sizes
-from course_lib.pretrain.model import model_config
+from course_lib.training import planner
 from transformers import AutoModelForCausalLM
 
 from tests.allocations import allocated
@@ -57,13 +56,13 @@ def model_of(given):
 @pytest.mark.parametrize("method", ["mlp", "embedding", "full"])
 def test_parameters(tmp_path, architecture, method):
     given = settings(tmp_path, architecture, f"model.method={method}")
-    model, found = model_of(given), sizes(given)
+    model, found = model_of(given), given.sizes()
     assert [size for size, _ in found.trained] == [p.numel() for p in model.parameters() if p.requires_grad]
     assert list(found.frozen) == [p.numel() for p in model.parameters() if not p.requires_grad]
 
 
 def test_the_seed_run_and_its_memory():
-    found = sizes(build(PrefixConfig, {"model": {"length": 20, "input_dim": 64, "hidden_dim": 64}}))
+    found = build(PrefixConfig, {"model": {"length": 20, "input_dim": 64, "hidden_dim": 64}}).sizes()
     assert sum(size for size, _ in found.trained) == 13_184_320 and sum(found.frozen) == 3_607_245_312
     with torch.device("meta"):
         encoder = PrefixEncoder(20, 2 * 36 * 2816, 64, 64)
@@ -80,7 +79,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architectur
     given = settings(
         tmp_path, architecture, f"model.attention={attention}", f"model.recompute={again}", f"precision.dtype={dtype}"
     )
-    model, planned = model_of(given), sizes(given)
+    model, planned = model_of(given), given.sizes()
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
@@ -103,10 +102,10 @@ def test_the_shape_of_a_base(tmp_path, family):
     base = bases.base(family)
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
-    assert list(sizes(given).frozen) == [p.numel() for p in base.parameters()]
+    assert list(given.sizes().frozen) == [p.numel() for p in base.parameters()]
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(CourseError, match="a bert model cannot take a prefix; allowed: gpt2, gpt_neox"):
-        sizes(given)
+        given.sizes()
 
 
 def test_the_verb(capsys):
@@ -118,5 +117,7 @@ def test_the_verb(capsys):
 
 
 def test_needs_no_torch():
-    code = "import sys; from course_lib.prefix import memory, config; memory.sizes(config.PrefixConfig()); print('torch' in sys.modules)"
+    code = (
+        "import sys; from course_lib.prefix import config; config.PrefixConfig().sizes(); print('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -11,6 +11,7 @@ import psutil
 import pytest
 import torch
 from course_lib import config
+from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.freeze import digests
@@ -22,9 +23,8 @@ from course_lib.prefix.files import read
 from course_lib.prefix.model import build, warm_start
 from course_lib.prefix.trainer import decays
 from course_lib.prefix.warm_start import cache_values
-from course_lib.pretrain import checkpoint, log
-from course_lib.pretrain.rates import learning_rate
-from course_lib.pretrain.weights import read_module, read_weights
+from course_lib.training import checkpoint, log
+from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases

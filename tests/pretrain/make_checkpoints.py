@@ -10,7 +10,7 @@ from pathlib import Path
 
 import deepspeed
 import torch
-from course_lib.pretrain import leftovers
+from course_lib.training import stale_locks
 from deepspeed.utils import safe_get_full_fp32_param
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -80,7 +80,7 @@ def trainer(out: Path, rows: int) -> None:
 
 def main(out: Path, rows: int) -> None:
     deepspeed.init_distributed("gloo")
-    leftovers.unlink_shared_buffer()
+    stale_locks.unlink_shared_buffer()
     for stage, dtype in CASES:
         raw(out / f"{dtype}-{stage}", stage, dtype, rows)
     trainer(out / "trainer", rows)

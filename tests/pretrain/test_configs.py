@@ -8,12 +8,13 @@ import torch
 from course_lib.config import CONFIGS, describe, load
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
+from course_lib.models.causal import build_model, model_config
+from course_lib.models.memory import parameters
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.pretrain.memory import parameters, plan
-from course_lib.pretrain.model import build_model, model_config
-from course_lib.pretrain.rates import learning_rate
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.memory import plan
 from transformers import AutoModelForCausalLM
 
 RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))

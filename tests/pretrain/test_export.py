@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import torch
 from course_lib import config
+from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain import log
-from course_lib.pretrain.checkpoint import mark_complete
-from course_lib.pretrain.config import ModelConfig, PretrainConfig
+from course_lib.models.causal import build_model, model_config
+from course_lib.models.config import ModelConfig
+from course_lib.models.memory import parameters
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.generate import Generator
-from course_lib.pretrain.memory import parameters
-from course_lib.pretrain.model import build_model, model_config
-from course_lib.pretrain.weights import read_weights
+from course_lib.training import log
+from course_lib.training.checkpoint import mark_complete
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, GPT2LMHeadModel, GPTNeoXForCausalLM, pipeline

@@ -7,10 +7,12 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import UsageError
-from course_lib.pretrain.config import ModelConfig, PretrainConfig, RateConfig
+from course_lib.models.causal import build_model
+from course_lib.models.config import ModelConfig
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.pretrain.model import build_model
-from course_lib.pretrain.rates import learning_rate
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import RateConfig
 
 ARCHITECTURES: list[Any] = ["gpt2", "gpt-neox"]
 

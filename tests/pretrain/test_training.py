@@ -14,7 +14,9 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain import checkpoint, data, log
+from course_lib.models.causal import build_model
+from course_lib.models.memory import parameters
+from course_lib.pretrain import data
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.generate import Generator
@@ -22,10 +24,9 @@ from course_lib.pretrain.generation import GenerateConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import pretrain
-from course_lib.pretrain.memory import parameters
-from course_lib.pretrain.model import build_model
-from course_lib.pretrain.rates import learning_rate
 from course_lib.subword.folder import Preparation, save
+from course_lib.training import checkpoint, log
+from course_lib.training.lr_schedule import learning_rate
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM

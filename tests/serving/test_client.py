@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import text_codec
-from course_lib.serving import client, local, serve_cli
+from course_lib.serving import client, in_process_client, serve_cli
 from course_lib.serving.ask_config import AskConfig
-from course_lib.serving.row import Row
+from course_lib.serving.request import Row
 
 from tests.serving import tiny
 
@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> None:
-    codec, place = text_codec.load(folder / "tokenizer"), local.Local(folder)
+    codec, place = text_codec.load(folder / "tokenizer"), in_process_client.Local(folder)
     one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))
     rows = [Row(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in ("あいう", "か")]
     written = [answer.ids[len(row.ids) :] for answer, row in zip(place.engine.run(rows), rows)]

@@ -8,7 +8,7 @@ from course_lib.prefix.cache import Shape, past
 from course_lib.serving import engine as engine_module
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
-from course_lib.serving.row import Answer, Row
+from course_lib.serving.request import Answer, Row
 
 from tests.serving import tiny
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib import cli
+from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix.base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
-from course_lib.pretrain import weight_files
 from course_lib.serving import layout
+from course_lib.serving.check import inspect
 from course_lib.serving.export import export
-from course_lib.serving.inspect import inspect
-from course_lib.serving.origin import Corrections
+from course_lib.serving.ft_source import Corrections
 from course_lib.serving.tasks import NamedPrefix, named
 from safetensors.torch import load_file, save_file
 

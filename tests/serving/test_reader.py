@@ -6,10 +6,10 @@ import pytest
 import torch
 from course_lib.errors import CourseError
 from course_lib.prefix.cache import Shape, past, positions
-from course_lib.serving import layout, parts, reader
+from course_lib.serving import layout, reader, weight_map
 from course_lib.serving.export import export
+from course_lib.serving.ft_source import Corrections
 from course_lib.serving.layout import FtConfig, Task
-from course_lib.serving.origin import Corrections
 from course_lib.serving.tasks import NamedPrefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
     export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, dtype, [NamedPrefix(*task) for task in TASKS])
     (tmp_path / "model").rename(tmp_path / "away")
     found = reader.load(tmp_path / "ft")
-    assert found.model.dtype == parts.TORCH[dtype] and found.config.ranks == ranks and found.notes == []
+    assert found.model.dtype == weight_map.TORCH[dtype] and found.config.ranks == ranks and found.notes == []
     values = [values for _, values in TASKS]
     with_prefix = logits(model, values)
     if dtype == "fp32":
@@ -57,10 +57,10 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
             and again.prefixes[1].dtype == torch.bfloat16
         )
     else:  # the same rounding of weights and prefixes, then arithmetic in fp32
-        rounded = [None if rows is None else rows.to(parts.TORCH[dtype]) for rows in values]
-        close = logits(build(family).to(parts.TORCH[dtype]).float(), rounded)
+        rounded = [None if rows is None else rows.to(weight_map.TORCH[dtype]) for rows in values]
+        close = logits(build(family).to(weight_map.TORCH[dtype]).float(), rounded)
         read = reader.load(tmp_path / "ft", torch.float32)
-        step = torch.finfo(parts.TORCH[dtype]).eps
+        step = torch.finfo(weight_map.TORCH[dtype]).eps
         assert torch.allclose(logits(read.model, read.prefixes), close, rtol=0, atol=2 * step)
         assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=64 * step)
     assert (logits(found.model, [None, None, None]) - with_prefix).abs().max() > 0.1
@@ -168,17 +168,17 @@ def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, 
     config = FtConfig(
         family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(Task("t", length),)
     )
-    for name, piece in parts.pieces(config).items():
-        shape = parts.shape(piece, config)
+    for name, piece in weight_map.pieces(config).items():
+        shape = weight_map.shape(piece, config)
         weight = torch.randn(shape)
         whole = torch.zeros(piece.spec.shape)
-        slots = parts.slots(whole, piece, config)
+        slots = weight_map.slots(whole, piece, config)
         rows = weight.split([len(slot) for slot in slots])
         for slot, source in zip(slots, rows, strict=True):
             slot.copy_(source)
-        cut = parts.cut(whole, piece.spec, ranks)
+        cut = weight_map.cut(whole, piece.spec, ranks)
         assert all(part.shape == piece.spec.part(ranks) for part in cut), name
-        assert torch.equal(parts.restored(list(cut), piece, config), weight), name
+        assert torch.equal(weight_map.restored(list(cut), piece, config), weight), name
     values = torch.randn(length, 2 * config.hidden)
-    cut = parts.cut(parts.prefix_stored(values, config), layout.prefix(config, config.tasks[0]), ranks)
-    assert torch.equal(parts.prefix_values(list(cut)), values)
+    cut = weight_map.cut(weight_map.prefix_stored(values, config), layout.prefix(config, config.tasks[0]), ranks)
+    assert torch.equal(weight_map.prefix_values(list(cut)), values)

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 import torch
 from course_lib.serving import sampling
-from course_lib.serving.row import Row
+from course_lib.serving.request import Row
 from course_lib.serving.sampling import Text
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3])  # best first: 1, 3, 2, 0

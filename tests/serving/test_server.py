@@ -21,7 +21,7 @@ from course_lib.errors import CourseError
 from course_lib.serving import client, reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
-from course_lib.serving.row import Row
+from course_lib.serving.request import Row
 
 from tests.serving import tiny
 

@@ -1,0 +1,1 @@
+"""Weights and tokenizers on disk: Hugging Face folders, DeepSpeed shards, safe loading, the Hub."""

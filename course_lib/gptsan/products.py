@@ -1,0 +1,222 @@
+"""Products of chapter 5: vocabulary, examples, a base, its extra stage, and what that has learned.
+
+Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
+"""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from course_lib import config, paths
+from course_lib.corpus.products import DOCUMENTS
+from course_lib.errors import UsageError
+from course_lib.gptsan.config import GptsanConfig, RecipeConfig, ShapeConfig, VocabularyConfig
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.parallel import default_workers
+from course_lib.product import Product
+
+TEXTS = ("corpus/wikipedia", "corpus/webtext")
+CLASSES = "classified/list.csv"
+RUNS = "gptsan/runs"  # a folder per run
+MODEL = "model"  # in a product's folder: what from_pretrained loads
+TOKENIZER = ("vocab.txt", "emoji.json")
+ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")  # its code
+
+
+def products() -> list[Product]:
+    """vocabulary, corpus (examples), base (a model), classes (examples), extra (the base with more layers), tuned (that, trained).
+
+    With a ready base (gptsan.recipe.checkpoint) nothing is trained on the corpus: base is its copy, and vocabulary comes from there.
+    """
+    recipe = config.section("gptsan.recipe", RecipeConfig)
+    size = config.section("gptsan.vocabulary", VocabularyConfig)
+    corpus = config.section("gptsan.corpus", EncodeConfig)
+    classes = config.section("gptsan.classes", EncodeConfig)
+    layers = recipe.extra_layers
+    listed = paths.data(CLASSES)
+    if recipe.checkpoint:
+        first = [
+            Product("gptsan/base", partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ()),
+            Product("gptsan/vocabulary", _take_vocabulary, {}, ("gptsan/base",)),
+        ]
+    else:
+        settings = base_settings()
+        first = [
+            Product("gptsan/vocabulary", partial(_vocabulary, size), size, TEXTS, ("gptsan/vocabulary.py",)),
+            Product("gptsan/corpus", partial(_corpus, corpus), corpus, ("gptsan/vocabulary", *TEXTS), ENCODING),
+            Product("gptsan/base", partial(_base, settings), settings, ("gptsan/vocabulary", "gptsan/corpus")),
+        ]
+    tuned = tuned_settings()
+    return [
+        *first,
+        Product(
+            "gptsan/classes", partial(_classes, classes), classes, ("gptsan/vocabulary", *_listed(listed)), ENCODING
+        ),
+        Product(
+            "gptsan/extra", partial(_extra, layers), {"layers": layers}, ("gptsan/base",), ("gptsan/extra_stage.py",)
+        ),
+        Product("gptsan/tuned", partial(_tuned, tuned), tuned, ("gptsan/extra", "gptsan/classes")),
+    ]
+
+
+def base_settings() -> GptsanConfig:
+    """The run that trains the profile's base."""
+    return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).base)
+
+
+def tuned_settings() -> GptsanConfig:
+    """The run that trains its extra stage on the classes."""
+    return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).extra)
+
+
+def _listed(csv: Path) -> list[Path]:
+    from course_lib.gptsan.inputs import list_documents
+
+    return [csv, *(document.path for document in list_documents(str(csv), 1 << 20))]
+
+
+def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.documents import read_texts
+    from course_lib.gptsan.vocabulary import build_vocabulary
+
+    texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
+    counts = build_vocabulary(texts, settings.size, folder / MODEL)
+    for path in (folder / MODEL).iterdir():
+        path.rename(folder / path.name)
+    (folder / MODEL).rmdir()
+    return {"entries": counts.entries, "texts": counts.texts}
+
+
+def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    for name in TOKENIZER:
+        shutil.copyfile(inputs[0] / MODEL / name, folder / name)
+    return {}
+
+
+def _corpus(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    """Each document becomes a file, since a file is what examples are packed from."""
+    from course_lib.documents import read_texts
+
+    tokenizer, *sources = inputs
+    texts = folder / "texts"
+    texts.mkdir()
+    for source in sources:
+        for number, text in enumerate(read_texts(source / DOCUMENTS)):
+            (texts / f"{source.name}-{number:06}.txt").write_text(text, encoding="utf8")
+    counts = _encode(settings, folder, tokenizer, str(texts / "*.txt"))
+    shutil.rmtree(texts)
+    return counts
+
+
+def _classes(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    return _encode(settings, folder, inputs[0], str(inputs[1]))
+
+
+def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) -> dict[str, Any]:
+    from course_lib.gptsan.encode import encode
+
+    report = encode(source, tokenizer, folder / "encoded", settings, default_workers())
+    for path in (folder / "encoded").iterdir():
+        path.rename(folder / path.name)
+    (folder / "encoded").rmdir()
+    return {"examples": report.examples, "tokens": report.tokens}
+
+
+def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.checkpoints.fetch import fetch
+
+    return fetch(checkpoint, folder / MODEL)
+
+
+def _base(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    return _train(with_data(settings, inputs[1], inputs[0]), folder)
+
+
+def _tuned(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    return _train(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL), folder)
+
+
+def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.gptsan.extra_stage import TRAIN, add_extra_stage
+
+    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
+    settings = folder / MODEL / TRAIN  # which names the folder that this one will be
+    named = settings.read_text(encoding="utf8").replace(str(folder), str(paths.root() / "gptsan/extra"))
+    settings.write_text(named, encoding="utf8")
+    return {"layers": report.total_layers, "new parameters": report.new, "kept parameters": report.kept}
+
+
+def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
+    """The settings, with the profile's own examples where none are named. Raises UsageError for a tokenizer without examples."""
+    if settings.data.input:
+        return settings
+    if settings.data.tokenizer:
+        raise UsageError("data.tokenizer: set without data.input; give both, or neither for the profile's own")
+    return replace(settings, data=replace(settings.data, input=examples, tokenizer=tokenizer))
+
+
+def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
+    """The settings, with the profile's own extra stage where no checkpoint is named."""
+    from course_lib.gptsan.extra_stage import IGNORE
+
+    if settings.model.checkpoint:
+        return settings
+    return replace(settings, model=replace(settings.model, checkpoint=stage, ignore=stage / IGNORE))
+
+
+def planned(settings: GptsanConfig) -> GptsanConfig:
+    """The settings with the shape of the profile's own extra stage, where neither checkpoint nor shape is given: with_stage for the planner,
+    which builds nothing.
+    """
+    if settings.model.checkpoint or settings.model.shape != ShapeConfig():
+        return settings
+    recipe = config.section("gptsan.recipe", RecipeConfig)
+    base = ShapeConfig() if recipe.checkpoint else base_settings().model.shape
+    shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
+    length = settings.data.num_context
+    if length is None and settings.data.input is None:
+        length = config.section("gptsan.classes", EncodeConfig).num_context
+    return replace(
+        settings,
+        model=replace(settings.model, shape=shape, ignore="base"),
+        data=replace(settings.data, num_context=length),
+    )
+
+
+def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
+    from course_lib.gptsan.launch import export, train
+    from course_lib.training.log import FILE
+
+    settings = replace(settings, engine=replace(settings.engine, output_dir=run_folder(settings)))
+    run = train(settings, resume=True, say=lambda _: None)
+    trained = export(run.folder, folder / MODEL)
+    for name in (FILE, "deepspeed.json"):
+        shutil.copy(run.folder / name, folder / name)
+    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+    counts: dict[str, Any] = {"steps": run.steps, "trained tensors": trained.trained, "frozen tensors": trained.frozen}
+    return counts | ({"held-out loss": held_out[-1]} if held_out else {})
+
+
+def run_folder(settings: GptsanConfig) -> Path:
+    """Where the profile's run with these settings, examples and checkpoint lives."""
+    content = config.to_dict(settings)
+    for part, key in (
+        ("engine", "output_dir"),
+        ("data", "input"),
+        ("data", "tokenizer"),
+        ("model", "checkpoint"),
+        ("model", "ignore"),
+    ):
+        del content[part][key]
+    del content["launch"]
+    digest = sha256(repr(content).encode())
+    assert settings.data.input
+    stage = settings.model.checkpoint
+    files = [settings.data.input / "x.npy", *(sorted(stage.glob("*.safetensors")) if stage else ())]
+    for path in files:
+        with open(path, "rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
+    return paths.root() / RUNS / digest.hexdigest()[:12]

@@ -1,0 +1,151 @@
+"""Products of chapter 6: a base, and a prefix for each task of the profile.
+
+The base of a profile that trains its own reads the corpus of chapter 4 and data/chat.jsonl: short messages, so that it has seen emoji and
+line breaks, with a tokenizer that knows them. A frozen model can hardly be led to write tokens that it never saw.
+
+Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
+"""
+
+import shutil
+import tempfile
+from dataclasses import replace
+from functools import partial
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from course_lib import config, paths
+from course_lib.errors import UsageError
+from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.products import LINES
+from course_lib.parallel import default_workers
+from course_lib.prefix.config import PrefixConfig, RecipeConfig
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.products import TEXTS
+from course_lib.product import Product
+from course_lib.subword.config import BpeConfig
+
+RUNS = "prefix/runs"  # a folder per run
+TOKENIZER, TOKENS, BASE, MODEL = "prefix/tokenizer", "prefix/tokens", "prefix/base", "model"
+CHAT = "chat.jsonl"
+FILE = "prefix.safetensors"  # in a task's product
+
+
+def products() -> list[Product]:
+    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code, with tokenizer and tokens of its own), and a product of its name for each task."""
+    recipe = config.section("prefix.recipe", RecipeConfig)
+    if recipe.checkpoint:
+        base = [Product(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())]
+    else:
+        settings, bpe = config.load(PretrainConfig, recipe.base), config.section("subword.bpe", BpeConfig)
+        texts = (*TEXTS, paths.data(CHAT))
+        base = [
+            Product(TOKENIZER, partial(_tokenizer, bpe), bpe, texts, ("japanese", "subword")),
+            Product(
+                TOKENS,
+                _tokens,
+                {"append_eod": True},
+                (TOKENIZER, *texts),
+                ("pretrain/encode.py", "pretrain/indexed.py"),
+            ),
+            Product(BASE, partial(_base, settings), settings, (TOKENS, TOKENIZER)),
+        ]
+    tasks = task_settings().values()
+    return [*base, *(Product(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
+
+
+def task_settings() -> dict[str, PrefixConfig]:
+    """The runs that train the profile's prefixes, by task."""
+    recipe = config.section("prefix.recipe", RecipeConfig)
+    found = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
+    return {settings.task_name: settings for settings in found}
+
+
+def run_settings(task: str, *overrides: str) -> PrefixConfig:
+    """The run of one of these tasks on the profile's own base, with `key=value` overrides. Raises UsageError for another task."""
+    found = task_settings()
+    if task not in found:
+        raise UsageError(f"task {task!r} is none of this profile; allowed: {', '.join(found)}")
+    values = config.to_dict(found[task])
+    values["model"]["base"] = str(paths.root() / BASE / MODEL)
+    return config.build(PrefixConfig, values, overrides)
+
+
+def with_data(settings: PrefixConfig) -> PrefixConfig:
+    """The settings, with the course's own samples of this name where no file is named. Raises UsageError if there are none."""
+    if settings.data.input:
+        return settings
+    if not (paths.data(CHAT).parent / f"tasks/{settings.task_name}.jsonl").is_file():
+        raise UsageError(
+            f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; allowed: a file"
+        )
+    return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
+
+
+def _inputs(settings: PrefixConfig) -> tuple[Path | str, ...]:
+    assert settings.data.input
+    return BASE, settings.data.input
+
+
+def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.checkpoints.fetch import fetch
+
+    return fetch(checkpoint, folder / MODEL)
+
+
+def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.japanese.pipeline import segment_file
+    from course_lib.subword.bpe import train_bpe
+
+    *texts, chat = inputs
+    with tempfile.TemporaryDirectory() as place:
+        lines = Path(place) / LINES
+        segment_file(chat, lines, config.section("japanese.segment", SegmentConfig))
+        return train_bpe([*(text / LINES for text in texts), lines], folder, settings, show_progress=False)
+
+
+def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.pretrain.encode import tokenize
+
+    tokenizer, *texts, chat = inputs
+    counts = {}
+    for source in (*(text / LINES for text in texts), chat):
+        name = source.parent.name if source.name == LINES else source.stem
+        counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
+    return counts
+
+
+def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.pretrain.products import trained
+
+    return trained(settings, folder, inputs)
+
+
+def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    from course_lib.prefix.launch import export, train
+    from course_lib.training import log
+
+    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
+    settings = replace(settings, engine=replace(settings.engine, output_dir=_run_folder(settings)))
+    run = train(settings, resume=True, say=lambda _: None)
+    export(run.folder, folder / FILE)
+    shutil.copy(run.folder / log.FILE, folder / log.FILE)
+    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+    return {"steps": run.steps} | ({"held-out loss": held_out[-1]} if held_out else {})
+
+
+def _content(settings: PrefixConfig) -> dict[str, Any]:
+    """What of the settings a prefix follows from, without places."""
+    content = config.to_dict(settings)
+    del content["launch"], content["engine"]["output_dir"], content["data"]["input"], content["model"]["base"]
+    return content
+
+
+def _run_folder(settings: PrefixConfig) -> Path:
+    """Where the run with these settings, samples and base lives: the same again after a kill."""
+    assert settings.data.input and settings.model.base
+    digest = sha256(repr(_content(settings)).encode())
+    for path in (settings.data.input, *sorted(settings.model.base.glob("*.safetensors"))):
+        with open(path, "rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
+    return paths.root() / RUNS / digest.hexdigest()[:12]

@@ -1,0 +1,165 @@
+"""What the configuration of a Hugging Face model means to FasterTransformer: its config, what the format has no place for, what is refused."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from course_lib.checkpoints.model_folder import end_id
+from course_lib.errors import CourseError, UsageError
+from course_lib.prefix.base import read_config
+from course_lib.serving import layout
+from course_lib.serving.layout import Dtype, FtConfig
+
+MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
+TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
+ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0  # written into the engine's GPT-NeoX
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """Which defects of the original's converters are corrected; all False gives what they write, to the byte."""
+
+    bias_scaling: bool = True  # GPT-NeoX without parallel residual: biases that are added once are not divided by N
+    ini: bool = True  # GPT-2: layernorm_eps, activation_type and the true inter_size are written
+    head: bool = True  # GPT-2: an output layer of its own is written, not forgotten
+
+
+@dataclass
+class Origin:
+    """A model as FasterTransformer sees it."""
+
+    config: FtConfig  # without tasks
+    lacks: dict[str, Any]  # what only our reader heeds
+    biases_divided_by: int = 1
+    zero_biases: bool = False  # the attention has none: zeros are written
+    tied: bool = False  # the output layer is the embedding
+    corrected: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, corrections: Corrections) -> Origin:
+    """The model in a folder, for N ranks. Raises CourseError for what the format or the engine cannot hold."""
+    hf = read_config(folder)
+    start, end = _ids(folder, hf)
+    name = name or folder.resolve().name
+    if not MODEL_NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r}: not allowed in config.ini; allowed: one line of up to 150 characters without ;"
+        )
+    common = {
+        "model_name": name,
+        "heads": hf.num_attention_heads,
+        "head_size": hf.hidden_size // hf.num_attention_heads,
+        "layers": hf.num_hidden_layers,
+        "vocab_size": hf.vocab_size,
+        "start_id": start,
+        "end_id": end,
+        "dtype": dtype,
+        "ranks": ranks,
+    }
+    origin = (
+        _neox(folder, hf, common, corrections)
+        if hf.model_type == "gpt_neox"
+        else _gpt2(folder, hf, common, corrections)
+    )
+    if refused := layout.uneven(origin.config):
+        raise UsageError(f"--tensor-parallel {ranks}: {refused}")
+    return origin
+
+
+def _ids(folder: Path, hf: Any) -> tuple[int, int]:
+    """The start and end ids; a model without a start begins behind an end."""
+    end = end_id(folder, hf.eos_token_id)
+    if end is None:
+        raise CourseError(
+            f"{folder / 'config.json'}: eos_token_id is not set; the engine needs to know where a text ends"
+        )
+    start = end if hf.bos_token_id is None else hf.bos_token_id
+    for key, number in (("bos_token_id", start), ("eos_token_id", end)):
+        if not 0 <= number < hf.vocab_size:
+            raise CourseError(
+                f"{folder / 'config.json'}: {key} = {number}; allowed: 0 to {hf.vocab_size - 1}, the tokens"
+            )
+    return start, end
+
+
+def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
+    rope = hf.rope_parameters
+    if rope["rope_type"] != "default":
+        raise CourseError(
+            f"{folder}: rope_type {rope['rope_type']}: the engine cannot scale its rotation; allowed: default"
+        )
+    parallel, ranks = bool(hf.use_parallel_residual), common["ranks"]
+    rotary = int(common["head_size"] * rope.get("partial_rotary_factor", 1.0))
+    config = FtConfig(
+        family="gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common
+    )
+    if rotary % 2:
+        raise CourseError(f"{folder}: {rotary} dimensions of a head are turned; the engine turns pairs")
+    lacks = {
+        "hidden_act": hf.hidden_act,
+        "layer_norm_eps": hf.layer_norm_eps,
+        "rope_theta": rope["rope_theta"],
+        "max_position_embeddings": hf.max_position_embeddings,
+    }
+    divided = ranks if parallel or not corrections.bias_scaling else 1
+    origin = Origin(config, lacks, divided, not hf.attention_bias, bool(hf.tie_word_embeddings))
+    if not parallel and ranks > 1:
+        both = "attention.dense.bias and mlp.dense_4h_to_h.bias"
+        if corrections.bias_scaling:
+            origin.corrected.append(
+                f"{both} are not divided by {ranks}: the engine adds them once (--upstream-bias-scaling divides, as the original's converter)"
+            )
+        else:
+            origin.notes.append(f"{both} are divided by {ranks} as upstream: the engine's answers will be wrong")
+    if hf.hidden_act not in TANH_GELU:
+        small = "small differences" if hf.hidden_act == "gelu" else "other answers"
+        origin.notes.append(f"hidden_act is {hf.hidden_act}; the engine computes GELU by tanh: {small}")
+    if hf.layer_norm_eps != ENGINE_EPS:
+        origin.notes.append(
+            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine takes {ENGINE_EPS:g}: small differences"
+        )
+    if rope["rope_theta"] != ENGINE_THETA:
+        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine takes {ENGINE_THETA:g}: other answers")
+    return origin
+
+
+def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
+    for key, wanted in (
+        ("scale_attn_weights", True),
+        ("scale_attn_by_inverse_layer_idx", False),
+        ("add_cross_attention", False),
+    ):
+        if getattr(hf, key) != wanted:
+            raise CourseError(f"{folder}: {key} is {getattr(hf, key)}: the engine cannot do that; allowed: {wanted}")
+    inner = hf.n_inner or 4 * hf.n_embd
+    relu = hf.activation_function == "relu"
+    config = FtConfig(
+        family="gpt",
+        inter_size=inner,
+        positions=hf.n_positions,
+        layernorm_eps=hf.layer_norm_epsilon if corrections.ini else None,
+        activation="Relu" if relu and corrections.ini else None,
+        head=corrections.head and not hf.tie_word_embeddings,
+        **common,
+    )
+    lacks = {"activation_function": hf.activation_function, "layer_norm_epsilon": hf.layer_norm_epsilon}
+    origin = Origin(config, lacks, tied=bool(hf.tie_word_embeddings))
+    if corrections.ini:
+        more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
+        more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
+        origin.corrected.append(
+            f"config.ini says {', '.join(more)}; the original's converter does not (--upstream-ini)"
+        )
+    if not hf.tie_word_embeddings:
+        if corrections.head:
+            origin.corrected.append("lm_head is written; the original's converter forgets it (--upstream-head)")
+        else:
+            origin.notes.append("lm_head is left out as upstream: the embedding takes its place, answers will be wrong")
+    if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
+        small = "small differences" if hf.activation_function == "gelu" else "other answers"
+        origin.notes.append(
+            f"activation_function is {hf.activation_function}; the engine computes GELU by tanh: {small}"
+        )
+    return origin

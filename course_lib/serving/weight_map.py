@@ -1,0 +1,119 @@
+"""One weight of a Hugging Face model as it is stored for N ranks, and back. Knows names, order and shapes; files are others' work.
+
+FasterTransformer multiplies from the left, so weights of GPT-NeoX are transposed to [in, out]; GPT-2 stores them so. Its fused query, key and
+value come in this order, then head; GPT-NeoX stores head by head. Ranks get equal pieces: whole heads, columns, or rows.
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.checkpoints.weight_files import is_leftover
+from course_lib.serving.layout import Dtype, Family, FtConfig, TensorSpec, tensors
+
+Kind = Literal["plain", "linear", "qkv"]
+ROWS = 128  # of a weight that are moved at a time: they fit in a processor's cache
+
+TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+GLOBAL: dict[Family, dict[str, str]] = {
+    "gptneox": {"embed_in": "wte", "final_layer_norm": "final_layernorm", "lm_head": "lm_head"},
+    "gpt": {"wte": "wte", "wpe": "wpe", "ln_f": "final_layernorm", "lm_head": "lm_head"},
+}
+BLOCKS: dict[Family, str] = {"gptneox": "layers", "gpt": "h"}
+LAYER: dict[Family, dict[str, str]] = {
+    "gptneox": {name: name for name in (
+        "input_layernorm", "post_attention_layernorm", "attention.query_key_value", "attention.dense",
+        "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
+    )},
+    "gpt": {
+        "ln_1": "input_layernorm", "ln_2": "post_attention_layernorm", "attn.c_attn": "attention.query_key_value",
+        "attn.c_proj": "attention.dense", "mlp.c_fc": "mlp.dense_h_to_4h", "mlp.c_proj": "mlp.dense_4h_to_h",
+    },
+}  # fmt: skip
+PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
+
+
+class Piece(NamedTuple):
+    """Where a weight goes."""
+
+    spec: TensorSpec
+    kind: Kind
+
+
+def short(name: str) -> str | None:
+    """A weight's name without the model's: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`; None for a leftover constant."""
+    name = PREFIXES.sub("", name)
+    return None if is_leftover(name) else name.replace("embed_out.", "lm_head.")
+
+
+def pieces(config: FtConfig) -> dict[str, Piece]:
+    """Every weight of the model, by its short name."""
+    specs = {spec.name: spec for spec in tensors(config)}
+    found = {}
+    for theirs, ours in GLOBAL[config.family].items():
+        for part, name in (
+            (".weight", f"model.{ours}"),
+            (".weight", f"model.{ours}.weight"),
+            (".bias", f"model.{ours}.bias"),
+        ):
+            if name in specs:  # the tables of embeddings are named without `.weight`
+                found[theirs + part] = Piece(specs[name], "plain")
+    for layer in range(config.layers):
+        for theirs, ours in LAYER[config.family].items():
+            kind: Kind = "plain" if "layernorm" in ours else "qkv" if "query" in ours else "linear"
+            for part in ("weight", "bias"):
+                name = f"{BLOCKS[config.family]}.{layer}.{theirs}.{part}"
+                found[name] = Piece(specs[f"model.layers.{layer}.{ours}.{part}"], kind)
+    return found
+
+
+def shape(piece: Piece, config: FtConfig) -> tuple[int, ...]:
+    """Of the weight in the Hugging Face model."""
+    sizes = piece.spec.shape
+    sizes = (*sizes[:-2], sizes[-2] * sizes[-1]) if piece.kind == "qkv" else sizes
+    return sizes[::-1] if _transposed(piece, config) else sizes
+
+
+def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
+    """A stored tensor, not cut, as views in which the model's rows lie in their order: what is written there is stored in its place."""
+    rows = (
+        whole.view(shape(piece, config)[::-1]).t() if _transposed(piece, config) else whole.view(shape(piece, config))
+    )
+    if config.family == "gptneox" and piece.kind == "qkv":
+        blocks = rows.split(config.head_size)  # type: ignore[no-untyped-call]
+        return [blocks[part * config.heads + head] for head in range(config.heads) for part in range(3)]
+    return list(rows.split(ROWS))  # type: ignore[no-untyped-call]
+
+
+def as_is(piece: Piece, config: FtConfig) -> bool:
+    """Whether a single file holds the weight as the model has it."""
+    moved = _transposed(piece, config) or (config.family == "gptneox" and piece.kind == "qkv")
+    return not moved and (piece.spec.axis is None or config.ranks == 1)
+
+
+def cut(whole: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
+    """What goes into each file: views, not all contiguous."""
+    return (whole,) if spec.axis is None else whole.chunk(ranks, spec.axis)
+
+
+def restored(parts: list[Tensor], piece: Piece, config: FtConfig) -> Tensor:
+    """The weight again, of what its files hold."""
+    whole = parts[0] if piece.spec.axis is None else torch.cat(parts, piece.spec.axis)
+    return torch.cat(slots(whole, piece, config))
+
+
+def _transposed(piece: Piece, config: FtConfig) -> bool:
+    return config.family == "gptneox" and piece.kind != "plain" and piece.spec.name.endswith(".weight")
+
+
+def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
+    """A prefix [P, L·2·H] as it is stored before it is cut: [L, 2, n, P, d]."""
+    return values.view(len(values), config.layers, 2, config.heads, config.head_size).permute(1, 2, 3, 0, 4)
+
+
+def prefix_values(parts: list[Tensor]) -> Tensor:
+    """The prefix [P, L·2·H] again."""
+    whole = torch.cat(parts, 2).permute(3, 0, 1, 2, 4)
+    return whole.reshape(len(whole), -1)

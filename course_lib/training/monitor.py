@@ -1,0 +1,142 @@
+"""Follows a launcher: reads what the ranks tell, shows it, and says in one line how the run ended."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError
+from course_lib.files import naming
+from course_lib.progress import progress
+from course_lib.training import checkpoint, events, log
+from course_lib.training.task import Task
+
+Say = Callable[[str], None]
+ALOUD: Say = partial(print, flush=True)
+
+
+class Follower:
+    """Reads what the ranks tell, shows it, and knows how the run ended."""
+
+    def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:
+        self.task, self.ranks, self.steps, self.say = task, ranks, steps, say
+        self.folder: Path = task.settings.engine.output_dir
+        self.ended: dict[int, dict[str, Any]] = {}  # rank → its last event
+        self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
+
+    def follow(self, command: list[str], environment: dict[str, str]) -> None:
+        """Runs the launcher to its end. Raises CourseError unless every rank finished."""
+        with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=environment, cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+            assert process.stdout
+            try:
+                for raw in process.stdout:
+                    event = events.parse(raw.decode(errors="replace"))
+                    if event is None:
+                        with naming(self.folder / "output.txt"):
+                            output.write(raw)
+                            output.flush()
+                    else:
+                        self._take(event)
+                process.wait()
+            except KeyboardInterrupt:
+                _end(process)
+                self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
+                raise
+            except BaseException:  # nobody reads what we say: the ranks end with us
+                _end(process)
+                raise
+        self._judge(process.returncode)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind in ("finished", "error", "terminated"):
+            self.ended.setdefault(event["rank"], event)
+        elif kind == "training":
+            self.bar.reset(total=event["steps"])
+            self._move(event["step"])
+        elif kind == "step":
+            self._move(event["step"])
+        elif kind == "log":
+            entry = event["entry"]
+            if entry["kind"] == "train":
+                self.bar.set_postfix_str(
+                    f"loss {entry['loss']:.3f} (max {entry['loss_max']:.3f}), {entry['tokens_per_second']:.0f} tokens/s",
+                    refresh=False,
+                )
+            self.bar.clear()
+            self.say(log.line(entry))
+
+    def _move(self, step: int) -> None:
+        self.bar.update(step - self.reached)
+        self.reached = step
+
+    def _judge(self, code: int) -> None:
+        """Raises CourseError saying what ended the run: the first cause, not what followed from it."""
+        errors = [event for event in self.ended.values() if event["kind"] == "error"]
+        if len(self.ended) == self.ranks and all(event["kind"] == "finished" for event in self.ended.values()):
+            return
+        for why in ("user", "memory"):
+            for event in errors:
+                if event["why"] == why:
+                    raise CourseError(event["message"] if why == "user" else self._memory_line(event))
+        silent = sorted(set(range(self.ranks)) - self.ended.keys())
+        crashed = [event for event in errors if event["why"] == "crash"]
+        if crashed:
+            what = f"rank {crashed[0]['rank']} failed: {crashed[0]['message']}"
+        elif silent and self.ended:
+            what = f"rank {', '.join(map(str, silent))} died without a word (killed, or the machine ran out of memory); the others were stopped"
+        elif errors:
+            what = f"rank {errors[0]['rank']} failed: {errors[0]['message']}"
+        else:
+            what = f"the launcher ended with code {code} before the ranks trained: {self._last_output()}"
+        raise CourseError(f"{what}; at step {self.reached} of {self.steps}, {self._how_on()}")
+
+    def _how_on(self) -> str:
+        whole = checkpoint.whole_checkpoints(self.folder)
+        back = f"--resume goes on from {whole[0].name}" if whole else "no checkpoint was saved yet"
+        return f"{back}; all output is in {self.folder / 'output.txt'}"
+
+    def _last_output(self) -> str:
+        lines = (self.folder / "output.txt").read_text(encoding="utf8", errors="replace").split("\n")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
+
+    def _memory_line(self, event: dict[str, Any]) -> str:
+        return (
+            f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
+            f"(another stage or number of GPUs begins anew, in another engine.output_dir); {self._how_on()}"
+        )
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """While open, SIGTERM is like Ctrl-C, so that the ranks are ended first. Only the main thread may arrange that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the launcher and its ranks, first politely."""
+    for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, sign)
+            process.wait(patience)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

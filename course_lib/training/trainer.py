@@ -1,0 +1,285 @@
+"""Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
+
+The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in zero.py, how a rank starts in worker.py.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import Subset
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_pt_utils import nested_gather
+from transformers.trainer_utils import IntervalStrategy
+
+from course_lib.errors import CourseError
+from course_lib.training import checkpoint, log, stale_locks
+from course_lib.training.deepspeed_config import deepspeed_json
+from course_lib.training.events import emit
+from course_lib.training.hardware import peak_flops, peak_memory
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import ResolvedBatch, RunConfig
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The samples of a run, and what turns them into the log's rates."""
+
+    train: Any  # a dataset, in its order
+    validation: Any | None
+    test: Any | None
+    tokens_per_sample: int
+    samples_per_epoch: float
+    flops_per_token: float
+    collate: Callable[[list[Any]], dict[str, torch.Tensor]]
+
+
+class RunTrainer(Trainer):  # type: ignore[misc]
+    """Trains a model on the samples of a run; the loss is a subclass's."""
+
+    optimizer: Any
+    lr_scheduler: Any
+    loss_is_scaled_for_ga = False  # compute_loss gives the mean of a micro batch
+
+    def __init__(
+        self,
+        settings: RunConfig,
+        batch: ResolvedBatch,
+        arguments: TrainingArguments,
+        model: nn.Module,
+        sets: Sets,
+    ) -> None:
+        """`arguments` are those of training_arguments."""
+        self.settings, self.batch = settings, batch
+        self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
+        engine = settings.engine
+        together = batch.total // batch.accumulation  # samples that all ranks take at a time
+        held_out = first(sets.validation, engine.eval_iters * batch.total, together)
+        if held_out is None:
+            arguments.eval_strategy = IntervalStrategy.NO
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=first(sets.train, self.last_step * batch.total),
+            eval_dataset=held_out,
+            data_collator=sets.collate,
+            callbacks=[_Steps(self)],
+        )
+        self.remove_callback(PrinterCallback)
+        iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
+        self.test_dataset = first(sets.test, iterations * batch.total, together)
+        self.samples_per_epoch = sets.samples_per_epoch
+        ranks = batch.total // batch.local
+        peak = peak_flops(engine.peak_tflops)
+        self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
+        self.loss_sums: list[
+            torch.Tensor
+        ] = []  # after each step of the interval: this rank's sum of losses since the last log entry
+        self.norms: list[float] = []  # gradient norms of the interval's steps, before clipping
+
+    def run_to_end(self, latest: Path | None) -> None:
+        """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
+        self.train(resume_from_checkpoint=str(latest) if latest else None)
+        if self.test_dataset is not None:
+            self.evaluate_on(self.test_dataset, "test")
+
+    def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
+        """The loss of a held-out batch."""
+        with torch.no_grad():
+            return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
+
+    def begun(self) -> None:
+        """Called when the weights stand on their device, before the first step."""
+
+    def decays(self, name: str) -> bool:
+        """Whether weight decay applies to a parameter."""
+        return not name.endswith("bias")
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Any:
+        """AdamW on what is trained, decayed or not by `decays`. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
+        if self.optimizer is None:
+            wanted = self.settings.optimizer
+            named = [(name, p) for name, p in (model or self.model).named_parameters() if p.requires_grad]
+            groups = [
+                {"params": [p for name, p in named if self.decays(name)], "weight_decay": wanted.weight_decay},
+                {"params": [p for name, p in named if not self.decays(name)], "weight_decay": 0.0},
+            ]
+            self.optimizer = torch.optim.AdamW(
+                groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon, fused=wanted.fused
+            )
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """The schedule of rates.py."""
+        if self.lr_scheduler is None:
+            rate = self.settings.optimizer.lr
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+                optimizer or self.optimizer, lambda done: learning_rate(rate, done + 1, self.last_step) / rate.max
+            )
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted step by step: the log knows the cost of a token."""
+        return 0
+
+    def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
+        """The micro batches of a step, with the time they took."""
+        with self.meter.reading():
+            return super().get_batch_samples(epoch_iterator, num_batches, device)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """One entry of the log for each interval; what else the Trainer reports goes to the trackers alone."""
+        if "loss" in logs and "learning_rate" in logs:
+            self._require_finite(logs["loss"])
+            epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
+            logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            super().log(logs, start_time)
+            self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
+        else:
+            super().log(logs, start_time)
+
+    def _highest(self) -> dict[str, float]:
+        """The largest loss and gradient norm of a single step since the last log entry: a mean, or the last step, hides a spike.
+
+        The loss of a step is the mean over all ranks, which meet once for each log entry.
+        """
+        losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
+        mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
+        norms = [norm for norm in self.norms if np.isfinite(norm)]  # fp16 takes no step where it overflows
+        self.loss_sums, self.norms = [], []
+        return {"loss_max": mean.max().item()} | ({"grad_norm_max": max(norms)} if norms else {})
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        found = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if found is not None:
+            self.norms.append(float(found))
+        return found
+
+    def evaluate_on(self, part: Any, kind: str) -> float:
+        """Mean loss [nats] on a held-out set, told as an entry of the log. The training clock stands still."""
+        with self.meter.stopped():
+            started = perf_counter()
+            metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
+            loss = metrics[f"{kind}_loss"]
+            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started})
+        return loss
+
+    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
+        return {"eval_loss": self.evaluate_on(self.eval_dataset, "eval")}
+
+    def _say(self, entry: dict[str, Any]) -> None:
+        if self.is_world_process_zero():
+            log.append(self.folder, entry)
+            emit("log", entry=entry)
+
+    def _require_finite(self, loss: float) -> None:
+        """Raises CourseError on every rank: `loss` is the mean over all of them."""
+        if not np.isfinite(loss):
+            whole = checkpoint.whole_checkpoints(self.folder)
+            back = f"; {whole[0].name} is the last good one" if whole else ""
+            raise CourseError(
+                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, lengthen its warm-up, "
+                "clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
+            )
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Saves, then declares the checkpoint whole, then removes older ones: a kill at any moment leaves the last whole one."""
+        self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
+        with self.meter.stopped():
+            super()._save_checkpoint(model, trial)
+            if dist.is_initialized():
+                dist.barrier()
+            if self.is_world_process_zero():
+                checkpoint.mark_complete(self.folder / checkpoint.FOLDER / f"checkpoint-{self.state.global_step}")
+                checkpoint.prune(self.folder, self.settings.engine.keep_checkpoints)
+                emit("saved", step=self.state.global_step)
+
+
+class _Steps(TrainerCallback):  # type: ignore[misc]
+    """Starts the meter when everything stands, keeps each step's loss, and tells how far the run is, a few times a second."""
+
+    def __init__(self, trainer: RunTrainer) -> None:
+        self.trainer, self.told = trainer, 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.begun()
+        self.trainer.meter.restart(state.global_step)
+        if state.is_world_process_zero:
+            emit("training", step=state.global_step, steps=state.max_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
+        now = perf_counter()
+        if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
+            self.told = now
+            emit("step", step=state.global_step)
+
+
+def begin(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
+    """Joins the ranks and seeds them. To be called before the model is built: stage 3 shards it meanwhile."""
+    import deepspeed
+
+    arguments = training_arguments(settings, batch, steps, reader_workers)
+    _ = arguments.device  # sets the device of this rank
+    deepspeed.init_distributed()  # stage 3 has to know the ranks
+    stale_locks.unlink_shared_buffer()
+    torch.manual_seed(settings.engine.seed)
+    return arguments
+
+
+def training_arguments(
+    settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int = 0
+) -> TrainingArguments:
+    """The Trainer's own settings for a run."""
+    engine, precision = settings.engine, settings.precision
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
+    os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
+    os.environ.setdefault("WANDB_MODE", "offline")
+    on_gpu = torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(engine.output_dir / checkpoint.FOLDER),
+        run_name=engine.output_dir.name,
+        deepspeed=deepspeed_json(settings, batch),
+        use_cpu=not on_gpu,
+        max_steps=steps,
+        per_device_train_batch_size=batch.micro,
+        per_device_eval_batch_size=batch.micro,
+        gradient_accumulation_steps=batch.accumulation,
+        learning_rate=settings.optimizer.lr.max,
+        max_grad_norm=settings.optimizer.grad_clip,
+        bf16=precision.dtype == "bf16",
+        fp16=precision.dtype == "fp16",
+        logging_steps=engine.logging_freq,
+        logging_first_step=True,  # near ln V, if all is well
+        logging_nan_inf_filter=False,  # a loss that is not finite is to be seen
+        eval_strategy="steps" if engine.eval_freq else "no",
+        eval_steps=engine.eval_freq or None,
+        save_steps=engine.save_steps,
+        save_strategy="steps",
+        seed=engine.seed,
+        train_sampling_strategy="sequential",  # the samples are shuffled already
+        dataloader_num_workers=reader_workers,
+        dataloader_pin_memory=on_gpu,
+        remove_unused_columns=False,
+        prediction_loss_only=True,
+        average_tokens_across_devices=False,
+        torch_compile=engine.compile,
+        report_to=list(engine.tracking) or "none",
+        disable_tqdm=True,
+    )
+
+
+def first(samples: Any, number: int, together: int = 1) -> Any:
+    """At most `number` samples of a set, a multiple of `together` if there are so many: a batch filled up would count samples twice. None for none."""
+    if samples is None or not number:
+        return None
+    taken = min(number, len(samples))
+    return Subset(samples, range(taken // together * together or taken))

@@ -1,0 +1,224 @@
+"""Model folders of strangers: every verb that reads one takes what older transformers left, and refuses the rest in one line."""
+
+import json
+import os
+import shutil
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from course_lib import cli
+from course_lib.checkpoints import model_folder
+from course_lib.checkpoints.deepspeed_shards import read_weights
+from course_lib.errors import CourseError
+from course_lib.prefix.base import digest
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.task import PrefixTask
+from safetensors.torch import load_file, save_file
+
+from tests.prefix import bases
+
+GREEDY = ("--set", "strategy=greedy", "--set", "max_new_tokens=3")
+READERS = ("generate", "prefix generate", "prefix train", "ct2 export")  # these read settings, tokenizer and weights
+VERBS = (*READERS, "prefix convert", "ft export")  # those read the weights
+ALL = (*VERBS, "prefix report", "memory")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {family: bases.folder(tmp_path_factory.mktemp(family), family) for family in bases.FAMILIES}
+
+
+@pytest.fixture(params=bases.FAMILIES)
+def folder(request: pytest.FixtureRequest, folders: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folders[request.param], tmp_path / "model"))
+
+
+@pytest.fixture
+def gpt2(folders: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folders["gpt2"], tmp_path / "model"))
+
+
+def use(verb: str, model: Path, place: Path) -> int:
+    """The exit code of a verb on a model folder; `prefix train` as far as its checks."""
+    prefix = place / "p.weight"
+    torch.save(torch.ones(3, 192), prefix)
+    settings = {"task_name": "x", "model": {"base": str(model), "length": 3}, "data": {"form": "lines", "input": str(place / "in.jsonl"), "dev_size": 1}}  # fmt: skip
+    (place / "run.yaml").write_text(json.dumps(settings))
+    (place / "in.jsonl").write_text('{"text": "牛丼を食べた。"}\n' * 3, encoding="utf8")
+    words: dict[str, tuple[Any, ...]] = {
+        "generate": (model, "早稲田", *GREEDY),
+        "prefix generate": (model, "早稲田", "--prefix", prefix, *GREEDY),
+        "prefix convert": (prefix, "-o", place / "p.safetensors", "--base", model),
+        "prefix report": (model,),
+        "ft export": (model, "-o", place / "ft"),
+        "ct2 export": (model, "-o", place / "ct2"),
+        "memory": ("-c", place / "run.yaml"),
+    }
+    if verb != "prefix train":
+        return cli._main([*verb.split(), *map(str, words[verb])])
+    from course_lib import config
+
+    try:
+        task = PrefixTask(config.load(PrefixConfig, place / "run.yaml"))
+        task.check()
+        task.facts()
+    except CourseError as error:
+        return cli._say(str(error), error.exit_code)
+    return 0
+
+
+def older(folder: Path) -> Path:
+    """What transformers of 2021 to 2023 stored beside the weights: masks as booleans, their fill value, rotary frequencies."""
+    weights = load_file(folder / "model.safetensors")
+    for layer in range(3):
+        neox = f"gpt_neox.layers.{layer}.attention" if "gpt_neox.embed_in.weight" in weights else ""
+        name = neox or f"transformer.h.{layer}.attn"
+        weights[f"{name}.bias"] = torch.ones(1, 1, 48, 48).tril().bool()
+        weights[f"{name}.masked_bias"] = torch.tensor(-1e9)
+        if neox:
+            weights[f"{name}.rotary_emb.inv_freq"] = torch.ones(1)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_leftovers_of_older_versions_are_no_weights(folder: Path, tmp_path: Path, verb: str) -> None:
+    assert use(verb, older(folder), tmp_path) == 0
+
+
+def test_exports_are_the_same_bytes_with_leftovers_and_without(folder: Path, tmp_path: Path) -> None:
+    found = []
+    for name in ("plain", "older"):
+        (tmp_path / name).mkdir()
+        assert use("ft export", folder, tmp_path / name) == 0
+        found.append({path.name: path.read_bytes() for path in (tmp_path / name / "ft/1-gpu").iterdir()})
+        older(folder)
+    assert found[0] == found[1]
+
+
+def test_the_digest_sees_leftovers_alike_in_both_formats(folder: Path) -> None:
+    plain = digest(folder)
+    found = digest(older(folder))
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert plain != found == digest(folder)
+
+
+def test_leftovers_do_not_tell_the_number_format(folder: Path) -> None:
+    weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert read_weights(older(folder)).trained_as == "bf16"
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_folder_without_a_tokenizer_is_named(
+    gpt2: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (gpt2 / "tokenizer.json").unlink()
+    (gpt2 / "preparation.json").unlink()
+    for left in ("tokenizer_config.json", "config.json"):
+        assert use(verb, gpt2, tmp_path) == 1
+        assert f"{gpt2}: holds no tokenizer" in capsys.readouterr().err
+        if left == "tokenizer_config.json":
+            (gpt2 / left).unlink()
+
+
+@pytest.mark.parametrize("verb", READERS)
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_malformed_settings_are_one_line(
+    gpt2: Path, tmp_path: Path, verb: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content in (b"[1]", b"3", b'"x"', b"null", b"", b"{", b"\xff\xfe{", b"[" * 100_000):
+        (gpt2 / file).write_bytes(content)
+        assert use(verb, gpt2, tmp_path) == 1
+        said = capsys.readouterr().err.strip()
+        assert "\n" not in said and f"{gpt2 / file}: " in said
+        assert any(words in said for words in ("expected a JSON object", "not readable as JSON", "the file is empty"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("n_layer", -1, "n_layer = -1; allowed: a whole number from 1 to 1,024"),
+        ("n_layer", 999999999, "n_layer = 999999999; allowed"),
+        ("n_head", "4", "n_head = '4'; allowed: a whole number from 1 on"),
+        ("n_head", 0, "n_head = 0; allowed"),
+        ("n_head", 3, "heads do not divide the hidden size 32|embed_dim"),
+        ("n_inner", -8, "n_inner = -8; allowed"),
+        ("n_positions", -3, "n_positions = -3; allowed"),
+        ("model_type", 7, "model_type 7: no family"),
+        ("model_type", None, "model_type None: no family"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["generate", "prefix generate", "prefix report", "ft export"])
+def test_values_that_cannot_be_are_one_line(
+    gpt2: Path, tmp_path: Path, verb: str, key: str, value: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = gpt2 / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    assert use(verb, gpt2, tmp_path) == 1
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said and any(part in said for part in message.split("|"))
+
+
+@pytest.mark.parametrize("verb", ["generate", "prefix generate", "ct2 export", "ft export"])
+def test_an_empty_list_of_ends_is_one_line(
+    gpt2: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (gpt2 / "config.json", gpt2 / "generation_config.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": []}))
+    assert use(verb, gpt2, tmp_path) == 1
+    assert "eos_token_id is an empty list" in capsys.readouterr().err
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize("verb", ["generate", "prefix generate", "ct2 export", "ft export"])
+def test_a_pickle_that_is_not_loaded_is_one_line_with_a_way_out(
+    gpt2: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pickle, weights = gpt2 / "pytorch_model.bin", load_file(gpt2 / "model.safetensors")
+    (gpt2 / "model.safetensors").unlink()
+    for extra, message in ((Evil(), "asks for posix.system"), (Namespace(a=1), "that transformers does not load")):
+        torch.save(weights | {"extra": extra}, pickle)
+        if verb == "ft export" and isinstance(extra, Namespace):
+            continue  # reads the tensors and leaves the rest
+        assert use(verb, gpt2, tmp_path) == 1
+        said = capsys.readouterr().err.strip()
+        assert "\n" not in said and f"{pickle}: " in said and message in said
+        assert "get the model as model.safetensors" in said
+    pickle.unlink()
+    assert use(verb, gpt2, tmp_path) == 1
+    assert f"{gpt2}: holds no weights" in capsys.readouterr().err
+
+
+def test_weights_that_are_missing_or_of_another_shape_are_never_drawn_at_random(gpt2: Path) -> None:
+    weights = load_file(gpt2 / "model.safetensors")
+    norm = weights.pop("transformer.ln_f.weight")
+    save_file(weights, gpt2 / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CourseError, match="the weights lack transformer.ln_f.weight"):
+        model_folder.load_model(gpt2)
+    save_file(weights | {"transformer.ln_f.weight": norm[1:].clone()}, gpt2 / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CourseError, match=r"transformer.ln_f.weight has shape \(31,\), config.json says \(32,\)"):
+        model_folder.load_model(gpt2)
+
+
+def test_an_index_that_names_no_file_or_one_elsewhere(gpt2: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (gpt2 / "model.safetensors").rename(gpt2.parent / "outside.safetensors")
+    index = gpt2 / "model.safetensors.index.json"
+    for content, message in (
+        ("[]", r"holds \[\], expected a JSON object"),
+        ('{"weight_map": {}}', "`weight_map` names none"),
+        ('{"weight_map": {"a": 3}}', "`weight_map` names none"),
+        ('{"weight_map": {"a": "../outside.safetensors"}}', "model/outside.safetensors: no such file"),
+    ):
+        index.write_text(content)
+        with pytest.raises(CourseError, match=message):
+            digest(gpt2)

@@ -1,0 +1,144 @@
+"""Uploading, against a stand-in of the Hub: what arrived, and what each refusal says."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from course_lib.checkpoints.push import push
+from course_lib.errors import CourseError, UsageError
+
+from tests.checkpoints import hub
+from tests.checkpoints.hub import TOKEN, Hub
+
+PUSHED = {
+    "config.json": b'{"model_type": "gpt2"}',
+    "model.safetensors": bytes(range(256)) * 1000,
+    "preparation.json": b"{}",
+    "README.md": "---\nlanguage: ja\n---\n\n# モデル\n".encode(),
+    "curves.png": b"\x89PNG\r\n\x1a\n" + bytes(100),
+}
+KEPT = {"manifest.json": b"{}", "training_args.bin": b"\x80", ".env": b"HF_TOKEN=x"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "model"
+    place.mkdir()
+    for name, content in (PUSHED | KEPT).items():
+        (place / name).write_bytes(content)
+    return place
+
+
+@pytest.fixture
+def server() -> Iterator[Hub]:
+    with hub.running() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The stand-in knows LFS, not Xet. No token of whoever runs the tests."""
+    constants = huggingface_hub.constants
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+
+@pytest.fixture
+def online(server: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", server.endpoint)
+    return server
+
+
+@pytest.mark.parametrize(("private", "visibility"), [(True, "private"), (False, "public")])
+def test_every_byte_of_the_model_arrives_and_nothing_else(
+    folder: Path, online: Hub, private: bool, visibility: str
+) -> None:
+    assert push(folder, "group/japanese-gpt2", private) == f"{online.endpoint}/group/japanese-gpt2"
+    assert online.visibility == {"group/japanese-gpt2": visibility}
+    assert online.files == {"group/japanese-gpt2": PUSHED}
+    assert set(online.blobs.values()) == {PUSHED["model.safetensors"], PUSHED["curves.png"]}
+
+
+def test_a_second_push_replaces_the_first(folder: Path, online: Hub) -> None:
+    push(folder, "tiny")
+    (folder / "config.json").write_bytes(b"{}")
+    assert push(folder, "tiny") == f"{online.endpoint}/somebody/tiny"
+    assert online.files == {"somebody/tiny": PUSHED | {"config.json": b"{}"}}
+
+
+def test_private_is_not_uploaded_in_public(folder: Path, online: Hub) -> None:
+    online.visibility["group/tiny"] = "public"
+    with pytest.raises(UsageError, match="^--private: .*/group/tiny exists and is public"):
+        push(folder, "group/tiny", private=True)
+    assert not online.files and not online.blobs
+
+
+def test_the_environment_says_where_and_who(folder: Path, server: Hub) -> None:
+    """As `course push` runs: everything read from the environment by a fresh process."""
+    environment = os.environ | {"HF_ENDPOINT": server.endpoint, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    code = "import sys; from pathlib import Path; from course_lib.checkpoints.push import push; print(push(Path(sys.argv[1]), 'group/tiny'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{server.endpoint}/group/tiny\n"
+    assert server.files == {"group/tiny": PUSHED}
+
+
+def test_a_missing_token_is_one_clear_line(folder: Path, online: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(UsageError, match="^HF_TOKEN: no token; allowed: [^\n]*$"):
+        push(folder, "group/tiny")
+    assert online.calls == []
+
+
+def test_refusals_say_what_was_refused(folder: Path, online: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        CourseError, match=r"^http://127[^\n]*: refused stranger/tiny \(403\): the token may not write there$"
+    ):
+        push(folder, "stranger/tiny")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(CourseError, match=r"^http://127[^\n]*: refused group/tiny \(401\): the token is not valid$"):
+        push(folder, "group/tiny")
+
+
+def test_a_file_that_fails_is_named(folder: Path, online: Hub) -> None:
+    online.broken = True
+    with pytest.raises(CourseError, match="group/tiny is not uploaded: [^\n]*'curves.png'|'model.safetensors'"):
+        push(folder, "group/tiny")
+    assert not online.files
+
+
+def test_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
+    with pytest.raises(CourseError, match=f"^{endpoint}: not reached: [^\n]*$"):
+        push(folder, "group/tiny")
+
+
+@pytest.mark.parametrize("repo", ["a/b/c", "group/ä", "", "group/-x"])
+def test_bad_names(folder: Path, online: Hub, repo: str) -> None:
+    with pytest.raises(UsageError, match="^REPO: [^\n]*$"):
+        push(folder, repo)
+    assert online.calls == []
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path, online: Hub) -> None:
+    with pytest.raises(CourseError, match="not a model folder"):
+        push(tmp_path, "group/tiny")
+    assert online.calls == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+def test_malformed_settings_are_not_uploaded(folder: Path, online: Hub, name: str) -> None:
+    (folder / name).write_text("[1]")
+    with pytest.raises(CourseError, match=rf"{name}: holds \[1\], expected a JSON object"):
+        push(folder, "owner/name")
+    assert online.calls == []

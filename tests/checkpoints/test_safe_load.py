@@ -1,0 +1,147 @@
+import enum
+import os
+import random
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib.checkpoints.safe_load import Inert, safe_load
+from course_lib.errors import CourseError
+from course_lib.pretrain.megatron import convert
+
+from tests.pretrain import megatron_writer as writer
+
+
+class Calls:
+    """Pickled as a call of `function`, which loading without care makes."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.fixture
+def megatron(monkeypatch):
+    """A stand-in of Megatron's package with an enum and an object, gone again before loading."""
+    module: Any = ModuleType("megatron.core.enums")
+    module.ModelType = enum.Enum("ModelType", ["encoder_or_decoder"], module=module.__name__)  # type: ignore[misc]
+    module.Scheduler = type("Scheduler", (), {"__module__": module.__name__})
+    for name in ("megatron", "megatron.core", module.__name__):
+        monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_what_megatron_stores_beside_weights(tmp_path, megatron, monkeypatch):
+    scheduler = megatron.Scheduler()
+    scheduler.step, scheduler.kind = 3, megatron.ModelType.encoder_or_decoder
+    content = {
+        "args": Namespace(num_layers=3, params_dtype=torch.bfloat16, model_type=scheduler.kind, seen={1}, save=Path("x")),
+        "lr_scheduler": scheduler,
+        "rng_state": [{"random_rng_state": random.getstate(), "np_rng_state": np.random.get_state(), "np": np.float64(1)}],
+        "weight": torch.arange(6.0).reshape(2, 3),
+        "shape": torch.Size([2, 3]),
+    }  # fmt: skip
+    for name, zipped in (("new.pt", True), ("old.pt", False)):
+        torch.save(content, tmp_path / name, _use_new_zipfile_serialization=zipped)
+    for name in ("megatron", "megatron.core", "megatron.core.enums"):
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("new.pt", "old.pt"):
+        loaded = safe_load(tmp_path / name)
+        assert torch.equal(loaded["weight"], content["weight"])
+        assert loaded["args"].num_layers == 3 and loaded["args"].params_dtype == torch.bfloat16
+        assert isinstance(loaded["lr_scheduler"], Inert) and not vars(loaded["lr_scheduler"])
+        assert isinstance(loaded["rng_state"][0]["np_rng_state"][1], Inert)
+    assert "megatron" not in sys.modules
+
+
+def test_deepspeed_objects_are_inert(tmp_path):
+    scaler = pytest.importorskip("deepspeed.runtime.fp16.loss_scaler").LossScaler(1.0)
+    torch.save({"scaler": scaler}, tmp_path / "a.pt")
+    assert isinstance(safe_load(tmp_path / "a.pt")["scaler"], Inert)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    ("function", "arguments", "named"),
+    [
+        (Path.touch, (Path("place"),), "getattr|pathlib.Path.touch"),
+        (os.mkdir, ("place",), "posix.mkdir"),
+        (os.system, ("touch place",), "posix.system"),
+        (eval, ("open('place', 'w')",), "eval"),
+        (subprocess.run, (["touch", "place"],), "commands.run"),  # the name that pickle's protocol 2 writes
+        (np.save, ("place", 1), "numpy.save"),
+    ],
+)
+def test_a_payload_is_refused_and_not_run(tmp_path, monkeypatch, function, arguments, named, zipped):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"args": Calls(function, *arguments)}, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CourseError, match=rf"a\.pt: not loaded, it asks for ({named}), which could run code"):
+        safe_load(tmp_path / "a.pt")
+    assert not list(tmp_path.glob("place*"))
+    if arguments[0] != Path("place"):
+        torch.load(tmp_path / "a.pt", weights_only=False)  # the payload does run where nobody looks
+        assert list(tmp_path.glob("place*"))
+
+
+def test_a_harmless_name_does_not_import_its_module(tmp_path, monkeypatch, megatron):
+    torch.save({"args": Calls(megatron.Scheduler)}, tmp_path / "a.pt")
+    for name in ("megatron", "megatron.core", "megatron.core.enums"):
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    safe_load(tmp_path / "a.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_name_made_to_mislead_ends(tmp_path):
+    torch.save({"args": Calls(os.system, "x")}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    content = (tmp_path / "a.pt").read_bytes()
+    (tmp_path / "a.pt").write_bytes(content.replace(b"cposix\nsystem\n", b"cmegatron\na w\n"))
+    with pytest.raises(CourseError, match="asks for megatron.a"):
+        safe_load(tmp_path / "a.pt")
+
+
+def test_a_payload_in_a_checkpoint_leaves_no_product(tmp_path):
+    step = writer.pipeline(writer.model(), tmp_path / "save", 2)
+    file = step / "layer_03-model_01-model_states.pt"
+    torch.save({"self_attention.dense.bias": Calls(eval, f"open({str(tmp_path / 'ran')!r}, 'w')")}, file)
+    with pytest.raises(CourseError, match=rf"{file.name}: not loaded, it asks for eval"):
+        convert(step, tmp_path / "out")
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_cut_short_anywhere(tmp_path, zipped):
+    torch.save({"weight": torch.ones(50, 50)}, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    content = (tmp_path / "a.pt").read_bytes()
+    for length in (1, 2, 10, len(content) // 2, len(content) - 30, len(content) - 1):
+        (tmp_path / "a.pt").write_bytes(content[:length])
+        with pytest.raises(CourseError, match=r"a\.pt: not a PyTorch checkpoint, or cut short"):
+            safe_load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"hello world\n" * 9, "not a PyTorch"), (b"PK\x03\x04" + b"\0" * 99, "not a PyTorch")],
+)
+def test_foreign_files(tmp_path, content, message):
+    (tmp_path / "a.pt").write_bytes(content)
+    with pytest.raises(CourseError, match=message):
+        safe_load(tmp_path / "a.pt")
+
+
+def test_no_dict(tmp_path):
+    torch.save([torch.ones(1)], tmp_path / "a.pt")
+    with pytest.raises(CourseError, match="holds a list, expected a dict"):
+        safe_load(tmp_path / "a.pt")
+    with pytest.raises(CourseError, match="no such file"):
+        safe_load(tmp_path / "none.pt")

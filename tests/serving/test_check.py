@@ -1,0 +1,207 @@
+"""Every kind of damage is found and named; a whole folder has none."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+from course_lib import cli
+from course_lib.errors import CourseError
+from course_lib.serving import ini, reader
+from course_lib.serving.check import inspect
+from course_lib.serving.export import export
+from course_lib.serving.tasks import NamedPrefix
+
+from tests.serving import models
+from tests.serving.models import FAMILIES, build, save
+
+BIAS = "model.layers.0.attention.query_key_value.bias.1.bin"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    tasks = [*(NamedPrefix(*task) for task in models.prefixes().items()), NamedPrefix("none", None)]
+    return {
+        family: export(save(build(family), tmp_path / f"{family}-model"), tmp_path / family, 2, "fp16", tasks).folder
+        for family in FAMILIES
+    }
+
+
+def replace(old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / "config.ini").read_text()
+        assert old in text
+        (folder / "config.ini").write_text(text.replace(old, new))
+
+    return change
+
+
+def write(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return damage
+
+
+def every_file(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        for path in folder.glob("*.bin"):
+            path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_whole_folder(folders, family: str):
+    found = inspect(folders[family], values=True)
+    assert found.findings == [] and found.config is not None and len(found.config.tasks) == 3
+    assert sum(file.actual or 0 for file in found.files) == sum(
+        path.stat().st_size for path in folders[family].iterdir()
+    )
+
+
+def test_export_and_inspect_count_the_same_files(tmp_path: Path):
+    report = export(save(build("gpt2"), tmp_path / "model"), tmp_path / "ft")
+    assert report.summary().startswith(f"{report.files} files, ")
+    assert len(list(report.folder.iterdir())) == report.files == len(inspect(report.folder).files)
+    assert list(inspect(report.folder).lines())[-1].startswith(f"{report.files} files, ")
+    (report.folder / "model.wte.bin").unlink()
+    assert f"{report.files - 1} files, " in "\n".join(inspect(report.folder).lines())
+
+
+@pytest.mark.parametrize(
+    "damage, findings",
+    [
+        (lambda folder: (folder / BIAS).unlink(), [f"missing: {BIAS}: expected 48 bytes"]),
+        (write(BIAS, lambda data: data[:-1]), [f"short: {BIAS}: 47 bytes, expected 48 ([3, 8] of fp16)"]),
+        (write(BIAS, lambda data: b""), [f"short: {BIAS}: 0 bytes, expected 48 ([3, 8] of fp16)"]),
+        (write(BIAS, lambda data: data + b"x"), [f"long: {BIAS}: 49 bytes, expected 48 ([3, 8] of fp16)"]),
+        (write(BIAS, lambda data: data * 2), [f"dtype: {BIAS}: 96 bytes, expected 48 ([3, 8] of fp16): twice the bytes: fp32?"]),
+        (every_file(lambda data: data * 2), ["dtype: config.ini: every file has twice the bytes: fp32, but config.ini says fp16"]),
+        (every_file(lambda data: data[: len(data) // 2]), None),
+        (lambda folder: (folder / "model.layers.2.x.bin").touch(), ["unexpected: model.layers.2.x.bin: config.ini asks for no such file"]),
+        (replace("head_num = 4", "head_num = 3"), ["heads: config.ini: 3 (heads) is not divisible by 2 ranks"]),
+        (replace("num_layer = 2", "num_layer = 999999999"), ["config: config.ini: [gptneox] num_layer = 999999999: allowed: a whole number from 1 to 1,024"]),
+        (replace("task_name = plain", "task_name = smile"), None),
+        (replace("use_gptj_residual = 0\n", ""), None),
+        (replace("= fp16", "= half"), None),
+        (replace("prompt_learning_type = 2", "prompt_learning_type = 0"), None),
+        (replace("prompt_length = 5", "prompt_length = 4"), None),
+        (replace("end_id = 3", "end_id = 99"), ["config: config.ini: end_id = 99 is no token, vocab_size = 43"]),
+        (lambda folder: (folder.parent / "conversion.json").write_text("{"), None),
+        (write(BIAS, lambda data: np.array([np.nan, np.inf, 1], np.float16).tobytes() + data[6:]), [f"values: {BIAS}: 2 of 24 numbers are NaN or infinite"]),
+    ],
+)  # fmt: skip
+def test_damage_is_named(folders, damage, findings):
+    folder = folders["sequential"]
+    damage(folder)
+    found = [str(finding) for finding in inspect(folder.parent, values=True).findings]
+    assert found == findings if findings else found
+    assert cli._main(["ft", "inspect", str(folder), "--values"]) == 1
+
+
+def test_what_the_engine_takes_without_a_word(folders):
+    folder = folders["sequential"]
+    replace("use_gptj_residual = 0\n", "")(folder)
+    replace("= fp16", "= half")(folder)
+    replace("task_name = plain", "task_name = smile")(folder)
+    found = [str(finding) for finding in inspect(folder).findings]
+    assert "config: config.ini: use_gptj_residual is missing: the engine takes 1, parallel residual" in found
+    assert "config: config.ini: weight_data_type = half is unknown (fp32, fp16, bf16): the engine takes fp32" in found
+    assert "config: config.ini: task_0 and task_1 are both named smile: the engine drops one" in found
+    assert sum(finding.startswith("missing: model.layers.0.mlp.attention.bias.sum.bin") for finding in found) == 1
+
+
+def test_16_bits_under_a_config_of_32(folders):
+    replace("= fp16", "= fp32")(folders["parallel"])
+    assert [str(finding) for finding in inspect(folders["parallel"]).findings] == [
+        "dtype: config.ini: every file has half the bytes: fp16 or bf16, but config.ini says fp32"
+    ]
+
+
+def test_a_sum_that_is_not_the_sum(folders):
+    folder = folders["parallel"]
+    write("model.layers.1.mlp.dense_4h_to_h.bias.bin", lambda data: bytes(len(data)))(folder)
+    assert inspect(folder).findings == []
+    name = "model.layers.1.mlp.attention.bias.sum.bin"
+    assert [finding.name for finding in inspect(folder, values=True).findings] == [name]
+
+
+def test_gpt2_says_its_ranks_and_epsilon(folders):
+    folder = folders["gpt2"]
+    replace("tensor_para_size = 2", "tensor_para_size = 1")(folder)
+    replace("layernorm_eps = 1e-05\n", "")(folder)
+    assert [finding.message for finding in inspect(folder).findings] == [
+        "tensor_para_size = 1, but the folder holds 2 ranks",
+        "layernorm_eps is missing: the engine takes 1e-06, GPT-2 has 1e-05",
+    ]
+    renamed = folder.rename(folder.with_name("weights"))  # a folder of any name: N is the number of files
+    assert inspect(renamed).config == inspect(renamed.rename(folder)).config
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "the file is empty"),
+        (b"[gptneox]\nmodel_name = \xff\n", "byte 23 is not UTF-8"),
+        (b"head_num = 4\n", "not readable: File contains no section headers"),
+        (b"[gptneox]\nhead_num = 4\nhead_num = 5\n", "option 'head_num' in section 'gptneox' already exists"),
+        (b"[bert]\nhead_num = 4\n", "expected one section [gptneox] or [gpt], found: bert"),
+        (b"[gptneox]\nhead_num = 4\n", "model_name: missing"),
+        (
+            b"[gptneox]\nmodel_name = a\nhead_num = four\n",
+            "[gptneox] head_num = four: allowed: a whole number from 1 on",
+        ),
+        (b"[gptneox]\nmodel_name = a\nhead_num = 0\n", "head_num = 0"),
+        (b"[gpt]\nmodel_name = a\nhas_adapters = 1\n", "[gpt] has_adapters = 1: a variant that is no GPT-2"),
+    ],
+)
+def test_a_config_that_cannot_be_read(folders, content: bytes, message: str):
+    folder = folders["sequential"]
+    (folder / "config.ini").write_bytes(content)
+    found = inspect(folder)
+    assert found.config is None and message in found.findings[0].message
+    with pytest.raises(CourseError) as error:
+        reader.load(folder)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("rotary_embedding = 2", "rotary_embedding = 3", "an even number up to 4"),
+        ("rotary_embedding = 2", "rotary_embedding = 6", "an even number up to 4"),
+        ("prompt_learning_type = 2", "prompt_learning_type = 3", "allowed: 0 (none), 2 (prefixes)"),
+        ("num_tasks = 3", "num_tasks = 4", "[task_3] task_name: missing"),
+        ("task_name = plain", "task_name = ../plain", "cannot be part of a file's name"),
+        ("prompt_length = 5", "prompt_length = -5", "prompt_length = -5: allowed: a whole number from 0 on"),
+    ],
+)
+def test_values_that_cannot_be(folders, old: str, new: str, message: str):
+    replace(old, new)(folders["sequential"])
+    assert message in inspect(folders["sequential"]).findings[0].message
+
+
+def test_config_ini_comes_back(folders):
+    for family in FAMILIES:
+        config, doubts = ini.read(folders[family], 2)
+        assert doubts == [] and ini.text(config) == (folders[family] / "config.ini").read_text()
+
+
+@pytest.mark.parametrize("key", ["head_num", "num_layer", "tensor_para_size", "inter_size", "vocab_size", "num_tasks"])
+def test_a_number_that_is_far_too_large_costs_no_time(folders, key: str):
+    folder = folders["gpt2"]
+    text = (folder / "config.ini").read_text()
+    (folder / "config.ini").write_text(re.sub(rf"^{key} = .*$", f"{key} = 999999998", text, flags=re.M))
+    started = perf_counter()
+    assert inspect(folder).findings
+    assert perf_counter() - started < 5
+
+
+def test_a_folder_for_far_too_many_ranks(folders):
+    folder = folders["gpt2"].rename(folders["gpt2"].with_name("999999999-gpu"))
+    text = (folder / "config.ini").read_text()
+    (folder / "config.ini").write_text(re.sub(r"^(head_num|inter_size) = .*$", r"\1 = 999999999", text, flags=re.M))
+    assert "999,999,999 ranks are not possible; allowed: up to 256" in str(inspect(folder).findings[-1])

@@ -1,0 +1,81 @@
+import pytest
+import torch
+from course_lib.errors import UsageError
+from course_lib.serving.client import word_list
+from course_lib.serving.request import Answer, Beam, Row
+from course_lib.serving.tensors import outputs, rows_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def request(**changed: object) -> dict[str, torch.Tensor]:
+    """Two rows as the backend sees them: scalars as [B]."""
+    plain: dict[str, object] = {
+        "input_ids": [[5, 6, 7], [8, 0, 0]], "input_lengths": [3, 1], "request_output_len": [[4], [2]]
+    } | changed  # fmt: skip
+    return {name: torch.as_tensor(values) for name, values in plain.items()}
+
+
+def test_what_is_not_sent_keeps_its_default() -> None:
+    assert rows_of(request()) == [Row((5, 6, 7), 4), Row((8,), 2)]
+
+
+def test_unsigned_numbers_are_read_as_such() -> None:
+    large = torch.tensor([2**64 - 1, 3], dtype=torch.uint64)
+    found = rows_of(request(random_seed=large, end_id=torch.tensor([2**32 - 1, 7], dtype=torch.uint32)))
+    assert [(row.seed, row.end_id) for row in found] == [(2**64 - 1, 2**32 - 1), (3, 7)]
+
+
+def test_one_number_a_row_may_come_with_its_own_dimension() -> None:
+    found = rows_of(request(prompt_learning_task_name_ids=[[1], [0]], runtime_top_k=[5, 6]))
+    assert [(row.task, row.top_k) for row in found] == [(1, 5), (0, 6)]
+
+
+words = st.lists(st.lists(st.integers(0, 60000), min_size=1, max_size=4).map(tuple), max_size=4).map(tuple)
+
+
+@given(st.lists(words, min_size=2, max_size=2))
+def test_word_lists_come_back(lists: list[tuple[tuple[int, ...], ...]]) -> None:
+    table = torch.from_numpy(word_list(lists))
+    assert [row.bad_words for row in rows_of(request(bad_words_list=table))] == lists
+
+
+def test_a_word_list_has_the_layout_of_the_format() -> None:
+    assert word_list([[(5, 6), (7,)], []]).tolist() == [[[5, 6, 7], [2, 3, -1]], [[0, 0, 0], [-1, -1, -1]]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"input_lengths": [4, 1]}, "input_lengths: 4 is not allowed; input_ids has 3 columns"),
+        ({"input_lengths": [3]}, "input_lengths: 1 rows are not allowed; input_ids has 2"),
+        ({"request_output_len": [[4, 4], [2, 2]]}, r"request_output_len: shape \[2, 2\] is not allowed"),
+        ({"beam_width": [1, 2]}, "beam_width: different ones in a request are not allowed"),
+        ({"bad_words_list": [[[5], [9]], [[5], [1]]]}, r"bad_words_list: ends \[9\] are not allowed"),
+        ({"stop_words_list": [[[5, 6], [2, 1]]] * 2}, r"stop_words_list: ends \[2, 1\] are not allowed"),
+        ({"stop_words_list": [[5], [6]]}, r"stop_words_list: shape \[2, 1\] is not allowed"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(changed: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        rows_of(request(**changed))
+
+
+def test_answers_are_padded_with_the_end_token_of_their_row() -> None:
+    tensors = request(end_id=[2, 9])
+    answers = [Answer([Beam([5, 6, 7, 1, 2])]), Answer([Beam([8, 3])])]
+    found = outputs(tensors, rows_of(tensors), answers, 2)
+    assert list(found) == ["output_ids", "sequence_length"]
+    assert found["output_ids"].dtype == torch.uint32
+    assert found["output_ids"].tolist() == [[[5, 6, 7, 1, 2, 2, 2]], [[8, 3, 9, 9, 9, 9, 9]]]
+    assert found["sequence_length"].tolist() == [[5], [2]]
+
+
+def test_probabilities_come_only_if_asked_for() -> None:
+    answers = [Answer([Beam([5, 6, 7, 1], [-0.5])]), Answer([Beam([8, 3, 2], [-1.0, -0.25])])]
+    asked = request(is_return_log_probs=[True, True])
+    found = outputs(asked, rows_of(asked), answers, 2)
+    assert found["cum_log_probs"].tolist() == [[-0.5], [-1.25]]
+    assert found["output_log_probs"].tolist() == [[[-0.5, 0, 0, 0]], [[-1.0, -0.25, 0, 0]]]
+    quiet = request(is_return_log_probs=[False, True])  # the first row decides
+    assert "cum_log_probs" not in outputs(quiet, rows_of(quiet), answers, 2)

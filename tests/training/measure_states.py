@@ -1,0 +1,100 @@
+"""What DeepSpeed really holds: run by its launcher (two ranks), prints a line `[[architecture, stage, dtype, bytes of this rank], …]` per rank.
+
+Two micro batches make a step. Gradients are measured between them, the rest after the step: no temporary is alive then.
+Nothing is asserted here; tests/training/test_planner.py compares the figures with the planner's.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+import deepspeed
+import torch
+from course_lib.models.causal import build_model
+from course_lib.models.config import ModelConfig
+from course_lib.training import stale_locks
+
+CASES = ((0, "fp32"), (0, "bf16"), (1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
+
+
+def held(tensors: Iterable[torch.Tensor | None]) -> int:
+    """Bytes of the storages behind the tensors, each once."""
+    storages = [t.untyped_storage() for t in tensors if t is not None]
+    return sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr()}.values())
+
+
+def states(engine: deepspeed.DeepSpeedEngine) -> Iterator[torch.Tensor]:
+    """The moments; the step counters (a number per group) left out."""
+    optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    for state in optimizer.state.values():
+        yield from (tensor for name, tensor in state.items() if name != "step")
+
+
+def masters(engine: deepspeed.DeepSpeedEngine) -> list[torch.Tensor]:
+    """The weights that the optimizer updates."""
+    optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    found = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)
+    return found or [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def weights(engine: deepspeed.DeepSpeedEngine) -> list[torch.Tensor]:
+    """What the forward pass reads; stage 3: the rank's part, and the small parameters that stay whole."""
+    params = list(engine.module.parameters())
+    return params + [p.ds_tensor for p in params if hasattr(p, "ds_tensor")]
+
+
+def gradients(engine: deepspeed.DeepSpeedEngine) -> Iterator[torch.Tensor | None]:
+    """What is kept from one micro batch to the next."""
+    yield from (p.grad for p in engine.module.parameters())
+    yield getattr(engine.optimizer, "grad_partitions_flat_buffer", None)
+    for group in getattr(engine.optimizer, "all_grad_tensors", {}).values():
+        yield from group or ()
+
+
+def measure(shape: ModelConfig, stage: int, dtype: str) -> dict[str, int]:
+    torch.manual_seed(0)
+    model = build_model(shape)
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for _, p in named if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for _, p in named if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    settings = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 2,
+        "zero_optimization": {
+            "stage": stage, "reduce_bucket_size": 100_000, "allgather_bucket_size": 100_000, "overlap_comm": False,
+            "contiguous_gradients": True, "stage3_param_persistence_threshold": 100, "stage3_prefetch_bucket_size": 0,
+        },
+        "bf16": {"enabled": dtype == "bf16"},
+    }  # fmt: skip
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-3), config=settings)
+    found = {}
+    tokens = torch.arange(shape.max_position_embeddings)[None] % shape.vocab_size
+    for micro in range(2):
+        engine.backward(engine(input_ids=tokens, labels=tokens).loss)
+        if micro == 0:
+            found["gradients"] = held(gradients(engine))
+        engine.step()
+    found["weights"] = held(weights(engine))
+    own = held([*weights(engine), *masters(engine)]) - found["weights"]  # 0 where both are the same tensors
+    found["optimizer"] = own + held(states(engine))
+    engine.destroy()
+    return found
+
+
+def main() -> None:
+    deepspeed.init_distributed("gloo")
+    stale_locks.unlink_shared_buffer()
+    shapes = [ModelConfig(**shape) for shape in json.loads(sys.argv[1])]
+    rows = [
+        [shape.architecture, stage, dtype, measure(shape, stage, dtype)] for shape in shapes for stage, dtype in CASES
+    ]
+    print(f"\nMEASURED {json.dumps(rows)}", flush=True)
+    deepspeed.comm.barrier()
+    os._exit(0)  # threads of the backends may abort an ordinary end
+
+
+if __name__ == "__main__":
+    main()

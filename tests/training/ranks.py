@@ -1,0 +1,32 @@
+"""Runs a script under DeepSpeed's launcher on two CPU ranks, as course_lib.pretrain.launch runs the worker."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from course_lib.training import stale_locks
+
+
+def launch(script: Path, *arguments: str, seconds: float = 300) -> str:
+    """What the ranks printed. The first run on a machine compiles for a minute."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", os.devnull, "--num_gpus", "2"]
+    command += ["--no_local_rank", "--master_port", port, str(script), *arguments]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
+    own = {"PATH": path, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )  # fmt: skip
+    try:
+        with stale_locks.no_stale_locks():
+            said, _ = process.communicate(timeout=seconds)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, said[-5000:]
+    return said

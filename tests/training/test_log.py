@@ -1,0 +1,66 @@
+"""Costs of an interval, lines, and the log of a run that was taken up again."""
+
+import pytest
+from course_lib.training import log
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("interval", [1, 5])
+def test_costs_are_right_for_any_interval(interval):
+    clock = Clock()
+    meter = log.Meter(log.Scale(tokens_per_step=100, ranks=2, flops_per_token=1000.0, peak_flops=1e6), clock)
+    for step in range(1, 11):
+        with meter.reading():
+            clock.now += 0.25
+        clock.now += 0.75
+        if step % interval == 0:
+            found = meter.read(step)
+            assert found == pytest.approx({
+                "reader_cost": 0.25, "batch_cost": 1.0, "steps_per_second": 1.0, "tokens_per_second": 100.0,
+                "tokens_per_second_per_rank": 50.0, "flops_utilization": 0.05,
+            })  # fmt: skip
+        with meter.stopped():  # evaluating and saving are not training
+            clock.now += 7
+
+
+def test_a_resumed_run_counts_from_its_own_start():
+    clock = Clock()
+    meter = log.Meter(log.Scale(100, 1, 1.0, None), clock)
+    clock.now = 50.0
+    meter.restart(20)
+    clock.now = 60.0
+    found = meter.read(30)
+    assert found["batch_cost"] == 1.0 and "flops_utilization" not in found
+
+
+ENTRY = {"kind": "train", "epoch": 0.5, "loss": 6.5, "reader_cost": 0.001, "batch_cost": 1.6, "steps_per_second": 0.625,
+         "tokens_per_second": 5120.0, "tokens_per_second_per_rank": 2560.0, "learning_rate": 5.5e-9, "grad_norm": 1.0, "memory": 2e9,
+         "loss_max": 7.25, "grad_norm_max": 49.0}  # fmt: skip
+
+
+def test_the_line_has_every_field():
+    assert log.line(ENTRY | {"step": 10, "flops_utilization": 0.412}) == (
+        "[train] global step 10, epoch: 0.500, loss: 6.500000, avg_reader_cost: 0.00100 sec, avg_batch_cost: 1.60000 sec, speed: 0.62 step/s, "
+        "ips_total: 5120 tokens/s, ips: 2560 tokens/s, learning rate: 5.50000e-09, grad norm: 1.000, memory: 2.00 GB, "
+        "max loss: 7.250000, max grad norm: 49.000, FLOPs utilization: 41.2%"
+    )
+    assert (
+        log.line({"kind": "eval", "step": 7, "loss": 5.0, "seconds": 1.5})
+        == "[eval] global step 7, loss: 5.000000, cost: 1.50 sec"
+    )
+
+
+def test_steps_taken_twice_count_as_taken_last_and_a_torn_line_is_left_out(tmp_path):
+    for step, loss in ((1, 9.0), (2, 8.0), (3, 7.0)):
+        log.append(tmp_path, ENTRY | {"step": step, "loss": loss})
+    with open(tmp_path / log.FILE, "ab") as file:
+        file.write(b'{"kind": "train", "st\n')
+    for step, loss in ((2, 8.5), (3, 7.5)):
+        log.append(tmp_path, ENTRY | {"step": step, "loss": loss})
+    assert [(entry["step"], entry["loss"]) for entry in log.read(tmp_path)] == [(1, 9.0), (2, 8.5), (3, 7.5)]

@@ -1,0 +1,106 @@
+"""How a run's end is told, from what its ranks said; the command that starts it; which checkpoints count."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain import launch
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import checkpoint, events
+from course_lib.training.monitor import Follower
+
+
+def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
+    """The line with which a launcher's end is reported that printed these events."""
+    lines = [events.MARK + json.dumps(event) for event in said]
+    script = f"print({output!r})\nfor line in {lines!r}: print('host1: ' + line)\nraise SystemExit({code})"
+    settings = config.build(PretrainConfig, {"engine": {"output_dir": str(tmp_path)}})
+    try:
+        Follower(Gpt2(settings), ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
+    except CourseError as error:
+        return str(error)
+    return "well"
+
+
+FINISHED = [{"kind": "finished", "rank": rank} for rank in range(2)]
+TERMINATED = {"kind": "terminated", "rank": 0}
+
+
+def error(rank: int, why: str, message: str = "it said this") -> Any:
+    return {"kind": "error", "rank": rank, "why": why, "message": message}
+
+
+def test_the_first_cause_is_named(tmp_path):
+    assert end_of(tmp_path, *FINISHED, code=0) == "well"
+    assert (
+        end_of(tmp_path, error(0, "lost"), error(1, "user", "the loss is nan at step 3")) == "the loss is nan at step 3"
+    )
+    said = end_of(tmp_path, {"kind": "step", "step": 4}, error(1, "memory"), TERMINATED)
+    assert said.startswith("out of memory on rank 1 at step 4: the planner expects") and "model.recompute=full" in said
+    assert end_of(tmp_path, error(0, "lost")).startswith("rank 1 died without a word")
+    assert end_of(tmp_path, TERMINATED).startswith("rank 1 died without a word")
+    assert end_of(tmp_path, error(0, "lost"), error(1, "crash", "KeyError: 'x'")).startswith(
+        "rank 1 failed: KeyError: 'x'; at step 0 of 10"
+    )
+    assert end_of(tmp_path, error(0, "lost", "NCCL"), error(1, "lost", "NCCL")).startswith("rank 0 failed: NCCL")
+    assert "before the ranks trained: ssh: no route" in end_of(tmp_path, output="ssh: no route")
+    assert end_of(tmp_path, FINISHED[0], code=0).startswith(
+        "rank 1 died without a word"
+    )  # an exit code of 0 is no proof
+
+
+def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# the cluster\nworker-1 slots=8\n\nworker-2 slots=8\n", encoding="utf8")
+    settings = config.build(
+        PretrainConfig, {"launch": {"hostfile": str(hosts), "master_addr": "10.0.0.1", "master_port": 29500}}
+    )
+    assert launch.count_ranks(settings) == 16
+    command = " ".join(launch._command(Gpt2(settings), 16, resume=True))
+    assert f"--hostfile {hosts} --master_addr 10.0.0.1 --master_port 29500" in command
+    assert command.endswith("worker.py course_lib.pretrain.gpt2:Gpt2 output --resume") and "--num_gpus" not in command
+    for line in ("worker-1", "worker-1 slots=x", "worker-1 slots=0", "a b slots=2"):
+        hosts.write_text(f"worker-0 slots=1\n{line}\n", encoding="utf8")
+        with pytest.raises(UsageError, match="line 2: .* is not allowed: expected `name slots=8`"):
+            launch.count_ranks(settings)
+
+
+def test_the_gpus_that_are_visible_are_taken(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5")
+    assert launch._devices(2) == ["--include", "localhost:2,3"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert launch._devices(2) == ["--num_gpus", "2"]
+
+
+def make(run: Path, step: int, whole: bool = True) -> Path:
+    folder = run / checkpoint.FOLDER / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"1234")
+    if whole:
+        checkpoint.mark_complete(folder)
+    return folder
+
+
+def test_only_whole_checkpoints_count(tmp_path):
+    made = {step: make(tmp_path, step) for step in (5, 10, 100)}
+    make(tmp_path, 20, whole=False)
+    assert checkpoint.whole_checkpoints(tmp_path) == [made[100], made[10], made[5]]
+    (made[100] / "weights").write_bytes(b"12")  # cut short
+    (made[10] / "weights").unlink()
+    assert checkpoint.whole_checkpoints(tmp_path) == [made[5]]
+    (made[5] / checkpoint.COMPLETE).write_text("{", encoding="utf8")
+    assert checkpoint.whole_checkpoints(tmp_path) == []
+
+
+def test_pruning_keeps_the_latest_whole_ones(tmp_path):
+    for step in (1, 2, 3):
+        make(tmp_path, step)
+    make(tmp_path, 4, whole=False)
+    checkpoint.prune(tmp_path, keep=2)
+    assert sorted(path.name for path in (tmp_path / checkpoint.FOLDER).iterdir()) == ["checkpoint-2", "checkpoint-3"]

@@ -1,0 +1,236 @@
+"""The planner against measurements: tensors of real ZeRO runs to the byte, allocations of PyTorch, and the tables of the literature."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from course_lib.config import build, load
+from course_lib.models.causal import build_model
+from course_lib.models.memory import flops_per_token, parameters, tensors
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.training import planner
+from course_lib.training.memory import GB
+
+from tests.allocations import allocated
+from tests.training import ranks
+
+RECOMPUTE = planner.recompute_choices(PretrainConfig())
+SHAPES = {  # name: layers, width, heads, vocabulary, positions, parameters
+    "345M": (24, 1024, 16, 50304, 1024, 354_871_296),
+    "1.3B": (24, 2048, 16, 50304, 1024, 1_313_722_368),
+    "6.7B": (32, 4096, 32, 50304, 1024, 6_654_402_560),
+    "175B": (96, 12288, 96, 51200, 1024, 174_603_264_000),
+    "OpenAI XL": (48, 1600, 25, 50257, 1024, 1_557_611_200),
+    "XL": (48, 1600, 20, 50000, 1024, 1_557_200_000),
+}
+
+
+def run(name="XL", **sections):
+    layers, width, heads, vocabulary, positions, _ = SHAPES[name]
+    model = {
+        "num_layers": layers, "hidden_size": width, "num_attention_heads": heads, "vocab_size": vocabulary,
+        "max_position_embeddings": positions,
+    }  # fmt: skip
+    return build(PretrainConfig, sections | {"model": model | sections.pop("model", {})})
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_parameters(name):
+    assert parameters(run(name).model) == SHAPES[name][-1]
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
+def test_tensors_are_those_of_the_model_in_its_order(architecture):
+    model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
+    with torch.device("meta"):
+        named = build_model(model).named_parameters()
+        assert list(tensors(model)) == [(p.numel(), decays(name)) for name, p in named]
+
+
+def test_half_a_model_keeps_a_wide_feed_forward_layer():
+    assert parameters(run("345M", model={"hidden_size": 512, "ffn_hidden_size": 4096}).model) == 152_318_976
+    assert parameters(run("345M", model={"hidden_size": 512}).model) == 101_938_176
+
+
+@pytest.mark.parametrize(("name", "flops"), [("345M", 2.43e9), ("XL", 1.03e10)])
+def test_flops_per_token(name, flops):
+    assert flops_per_token(run(name).model, 1024) == pytest.approx(flops, rel=0.02)
+    neox = run(name, model={"architecture": "gpt-neox"})  # its second matrix of the vocabulary's size is only looked up
+    assert flops_per_token(neox.model, 1024) == pytest.approx(flops, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "by_stage"),
+    [
+        (1, (24.92, 24.92, 24.92, 24.92)),
+        (2, (24.92, 15.57, 14.01, 12.46)),
+        (4, (24.92, 10.90, 8.56, 6.23)),
+        (8, (24.92, 8.56, 5.84, 3.11)),
+        (16, (24.92, 7.40, 4.48, 1.56)),
+    ],
+)
+def test_states_of_xl_are_those_of_the_zero_paper(ranks, by_stage):
+    for stage, expected in enumerate(by_stage):
+        parts = planner.plan(run(zero={"stage": stage}), ranks).parts
+        found = (parts["weights"] + parts["gradients"] + parts["optimizer"]) / GB
+        assert found == pytest.approx(expected, abs=0.01 + 0.05 * (stage == 2))  # DeepSpeed keeps cut gradients whole
+
+
+@pytest.mark.parametrize(("name", "recompute", "measured"), [("345M", "none", 30.9), ("1.3B", "full", 26.0)])
+def test_near_the_table_of_fleetx(name, recompute, measured):
+    """V100, fp16, batch 8. Buffers and allowance left out: they are DeepSpeed's and a choice. Their loss is in 16 bit."""
+    parts = planner.plan(
+        run(name, model={"attention": "eager", "recompute": recompute}, precision={"dtype": "fp16"}, zero={"stage": 0})
+    ).parts
+    assert (sum(parts.values()) - parts["buffers"] - parts["allowance"]) / GB == pytest.approx(measured, rel=0.1)
+
+
+TINY = {  # odd: padding shows
+    "vocab_size": 61, "max_position_embeddings": 17, "hidden_size": 18, "num_layers": 3, "num_attention_heads": 3, "ffn_hidden_size": 35,
+}  # fmt: skip
+KINDS = ("gpt2", "gpt-neox")
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Two ranks, every model, stage and format: for each rank, a list of (architecture, stage, dtype, bytes)."""
+    said = ranks.launch(
+        Path(__file__).with_name("measure_states.py"), json.dumps([TINY | {"architecture": each} for each in KINDS])
+    )
+    return [json.loads(line) for line in re.findall(r"^MEASURED (.*)$", said, re.MULTILINE)]
+
+
+def test_states_are_those_of_deepspeed_to_the_byte(measured):
+    assert len(measured) == 2 and len(measured[0]) == 8 * len(KINDS)
+    for first, second in zip(*measured):
+        architecture, stage, dtype, _ = first
+        zero = {"stage": stage, "stage3_param_persistence_threshold": 100}
+        model = TINY | {"architecture": architecture}
+        settings = build(
+            PretrainConfig, {"model": model, "data": {"seq_length": 17}, "precision": {"dtype": dtype}, "zero": zero}
+        )
+        planned = planner.plan(settings, 2).parts
+        for part in ("weights", "gradients", "optimizer"):
+            assert planned[part] == max(first[-1][part], second[-1][part]), (architecture, stage, dtype, part)
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt2": {},
+    "gpt-neox": {"architecture": "gpt-neox"},
+    "parallel": {"architecture": "gpt-neox", "use_parallel_residual": True, "rotary_pct": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute, dtype):
+    model = MODELS[kind] | {
+        "vocab_size": 1500, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128, "attention": attention,
+        "recompute": recompute, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    settings = build(
+        PretrainConfig,
+        {"model": model, "data": {"seq_length": 128}, "batch": {"micro_size": 4}, "precision": {"dtype": dtype}},
+    )
+    built = build_model(settings.model).to({"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]).train()
+    for parameter in built.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    tokens = torch.randint(0, 1500, (4, 129))
+
+    def forward():
+        logits = built(input_ids=tokens[:, :-1], use_cache=False).logits.float()
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    parts = planner.plan(settings, 1).parts
+    kept, _, loss = allocated(forward)
+    del loss
+    assert kept == pytest.approx(parts["activations"] + parts["logits"] / 3, rel=0.085)  # the log-softmax stays
+    _, peak, _ = allocated(lambda: forward().backward())
+    assert peak == pytest.approx(parts["activations"] + parts["logits"], rel=0.04)
+
+
+def test_fused_attention_keeps_no_scores():
+    eager, fused = (
+        planner.plan(run(model={"attention": kind}, batch={"micro_size": 3}), 8).parts for kind in ("eager", "sdpa")
+    )
+    scores = 48 * 5 * 20 * 1024**2 * 3  # 5·a·s²·b bytes a layer (Korthikanti et al., table 2)
+    assert eager["activations"] - fused["activations"] == scores - 48 * 4 * 20 * 1024 * 3
+    assert eager["activations"] / GB == pytest.approx(23.1, abs=0.1)  # as the reference works it out for 20 heads
+
+
+def test_recompute_and_stage_only_save():
+    plans = planner.grid(run(batch={"micro_size": 3}), 8)
+    totals: dict[tuple[int, str], int] = {(p.settings.zero.stage, p.settings.model.recompute): p.total for p in plans}
+    assert len(totals) == 16
+    for stage in range(4):
+        row = [totals[stage, recompute] for recompute in RECOMPUTE]
+        assert row == sorted(row, reverse=True)
+    for recompute in RECOMPUTE:
+        column = [totals[stage, recompute] for stage in range(4)]
+        assert column == sorted(column, reverse=True)
+
+
+def test_offload_moves_states_to_the_host():
+    here, there = (planner.plan(run(zero={"stage": 2, "offload_optimizer": offload}), 8) for offload in (False, True))
+    assert here.host == 0 and there.parts["optimizer"] == there.parts["gradients"] == 0
+    assert there.host >= here.parts["optimizer"] + 4 * 1_557_200_000 // 8  # and fp32 gradients
+    params = planner.plan(run(zero={"stage": 3, "offload_optimizer": True, "offload_param": True}), 8)
+    assert params.parts["weights"] < 0.01 * here.parts["weights"] and params.host > there.host * 0.8
+
+
+def apply(settings, ranks, changes):
+    """The settings after `changes`, read as a user would: --set, and GPUs."""
+    overrides = []
+    for change, _ in changes:
+        said, _, gpus = change.partition(" on ")
+        ranks = int(gpus.split()[0]) if gpus else ranks
+        overrides += said.split()
+    return load(PretrainConfig, settings, overrides), ranks
+
+
+@pytest.mark.parametrize("name", ["gpt2-345m.yaml", "gpt2-1.3b.yaml", "gpt2-6.7b.yaml", "gpt2-xl.yaml"])
+def test_advice_comes_true(name):
+    settings = load(PretrainConfig, name)
+    ranks = settings.launch.ranks or 1
+    batch = settings.batch.resolve(ranks).local * ranks
+    for fit in planner.what_fits(settings):
+        assert fit.fits == (planner.plan(settings).total <= fit.card * GB) == (not fit.changes)
+        for end in range(1, len(fit.changes) + 1):
+            changed, gpus = apply(name, ranks, fit.changes[:end])
+            assert planner.plan(changed, gpus).total == fit.changes[end - 1][1]
+            assert gpus > ranks or changed.batch.resolve(gpus).total == batch
+        if fit.changes:
+            assert all(total > fit.card * GB for _, total in fit.changes[:-1])
+            assert ("nor with" in str(fit)) == (fit.changes[-1][1] > fit.card * GB)
+
+
+def test_a_big_model_on_a_small_card_ends_on_the_host():
+    changes = planner.smaller(load(PretrainConfig, "gpt2-6.7b.yaml"), 1)
+    assert [change.split("=")[0] for change, _ in changes] == [
+        "zero.stage", "zero.offload_optimizer", "batch.micro_size", "zero.stage", "zero.offload_param",
+    ]  # fmt: skip
+    totals = [total for _, total in changes]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_table_and_report_agree():
+    settings = load(PretrainConfig, "gpt2-xl.yaml")
+    lines, report = planner.table(settings, 8).splitlines(), planner.report(settings, 8)
+    chosen = next(line for line in lines if line.startswith(">"))
+    assert chosen.split()[1:3] == ["2", "none"] and f"{report['chosen']['total'] / GB:.2f}" in chosen
+    assert lines[0].startswith("1,557,200,000 parameters, 8 GPUs, bf16")
+    assert len(report["grid"]) == 16 and [card["gb"] for card in report["cards"]] == list(planner.CARDS)
+    assert json.loads(json.dumps(report)) == report
+
+
+def test_needs_no_torch():
+    code = "import sys, course_lib.training.planner; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

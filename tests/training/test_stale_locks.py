@@ -1,0 +1,42 @@
+"""What killed runs leave behind does not stop the next one."""
+
+import os
+from time import monotonic, sleep
+
+import pytest
+from course_lib.training import stale_locks
+from torch.utils.file_baton import FileBaton
+
+
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    (tmp_path / "deepspeed_shm_comm").mkdir()
+    return tmp_path / "deepspeed_shm_comm" / "lock"
+
+
+def test_a_lock_that_no_process_holds_is_removed(lock):
+    if not os.fork():
+        FileBaton(str(lock)).try_acquire()
+        os._exit(0)  # as if killed: the lock stays
+    os.wait()
+    assert lock.exists()
+    stale_locks.remove_stale_locks()
+    assert not lock.exists()
+
+
+def test_a_lock_that_is_held_stays(lock):
+    baton = FileBaton(str(lock))
+    assert baton.try_acquire()
+    stale_locks.remove_stale_locks()
+    assert lock.exists()
+    baton.release()
+
+
+def test_a_lock_that_is_abandoned_meanwhile_is_removed_too(lock):
+    with stale_locks.no_stale_locks(every=0.01):
+        lock.touch()  # nobody has it open
+        deadline = monotonic() + 10
+        while lock.exists():
+            assert monotonic() < deadline
+            sleep(0.01)
