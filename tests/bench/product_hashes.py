@@ -64,7 +64,7 @@ def texts(work: Path) -> Record:
 
 
 def conversions(work: Path) -> Record:
-    """FasterTransformer folders of both families on one and two ranks, Megatron, TensorFlow, the extra stage, CTranslate2."""
+    """FasterTransformer folders of both families on one and two ranks, Megatron, TensorFlow, the extra stage."""
     from tests.gptsan.bundle_writer import random_variables, write_original
     from tests.pretrain import megatron_writer
     from tests.serving import models
@@ -77,8 +77,6 @@ def conversions(work: Path) -> Record:
                 name = f"ft-{family}-{ranks}-{dtype}"
                 course("ft", "export", source, "-o", work / name, "--tensor-parallel", ranks, "--dtype", dtype)
                 found |= digests(work / name, name)
-        course("ct2", "export", source, "-o", work / f"ct2-{family}")
-        found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
     for ranks in (1, 2):
         megatron_writer.pipeline(megatron_writer.model(), work / f"megatron-{ranks}", ranks)
         course("convert", "megatron", work / f"megatron-{ranks}", "-o", work / f"from-megatron-{ranks}")
@@ -92,7 +90,7 @@ def conversions(work: Path) -> Record:
 
 
 def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
-    """30 steps of each kind of run, the prefix files of the last one, and GPTSAN's examples."""
+    """30 steps of each kind of run, prefix files, GPTSAN's vocabulary and examples, CTranslate2 models."""
     from tests.prefix import bases
 
     losses, found = {}, {}
@@ -118,6 +116,8 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
             "--set",
             "data.max_length=48",
         ]
+        course("ct2", "export", base, "-o", work / f"ct2-{family}")
+        found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
         run = work / f"prefix-{family}-run"
         course("prefix", "train", "-c", "prefix-tiny.yaml", "-o", run, *short, *task)
         for form in ("course", "rinna", "peft"):
