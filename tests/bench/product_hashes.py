@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = REPOSITORY / "data"
@@ -93,7 +94,8 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
     """30 steps of each kind of run, prefix files, GPTSAN's vocabulary and examples, CTranslate2 models."""
     from tests.prefix import bases
 
-    losses, found = {}, {}
+    losses: dict[str, list[float]] = {}
+    found: Record = {}
     short = ["--set", f"engine.max_steps={STEPS}", "--set", "engine.logging_freq=1", "--set", "engine.tracking=[]"]
     data = ["--set", f"data.input=[{work / 'tokens-bpe'}]", "--set", f"data.tokenizer={work / 'bpe'}"]
     course("pretrain", "-c", "gpt2-tiny.yaml", "-o", work / "gpt2-run", *short, *data)
@@ -141,7 +143,7 @@ def main() -> None:
         os.environ["COURSE_WORKSPACE"] = str(work / "workspace")
         hashes = texts(work) | conversions(work)
         more, losses = runs(work)
-    record = {"hashes": hashes | more, "losses": losses}
+    record: dict[str, dict[str, Any]] = {"hashes": hashes | more, "losses": losses}
     if chosen.output:
         chosen.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf8")
     print(f"{len(record['hashes'])} files, losses of {len(losses)} runs")
