@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from course_lib import __version__, cli
+from course_lib import __version__, verbs
 from course_lib.exercises import Exercise, run_cases
 from course_lib.paths import REPOSITORY
 
@@ -66,9 +66,9 @@ def test_named_files_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*GUIDES, "SECURITY.md", ".github/ISSUE_TEMPLATE/bug.yml"])
 def test_named_verbs_exist(name: str) -> None:
-    verbs = set(re.findall(r"(?:`|^ {4})course ([a-z][a-z0-9]*)", read(name), re.MULTILINE))
-    known = set(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
-    assert verbs and verbs <= known
+    named = set(re.findall(r"(?:`|^ {4})course ([a-z][a-z0-9]*)", read(name), re.MULTILINE))
+    known = set(typer.main.get_command(verbs.app).commands)  # type: ignore[attr-defined]
+    assert named and named <= known
 
 
 def test_the_example_of_an_exercise_works() -> None:

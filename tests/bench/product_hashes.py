@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = REPOSITORY / "data"
@@ -64,7 +65,7 @@ def texts(work: Path) -> Record:
 
 
 def conversions(work: Path) -> Record:
-    """FasterTransformer folders of both families on one and two ranks, Megatron, TensorFlow, the extra stage, CTranslate2."""
+    """FasterTransformer folders of both families on one and two ranks, Megatron, TensorFlow, the extra stage."""
     from tests.gptsan.bundle_writer import random_variables, write_original
     from tests.pretrain import megatron_writer
     from tests.serving import models
@@ -77,8 +78,6 @@ def conversions(work: Path) -> Record:
                 name = f"ft-{family}-{ranks}-{dtype}"
                 course("ft", "export", source, "-o", work / name, "--tensor-parallel", ranks, "--dtype", dtype)
                 found |= digests(work / name, name)
-        course("ct2", "export", source, "-o", work / f"ct2-{family}")
-        found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
     for ranks in (1, 2):
         megatron_writer.pipeline(megatron_writer.model(), work / f"megatron-{ranks}", ranks)
         course("convert", "megatron", work / f"megatron-{ranks}", "-o", work / f"from-megatron-{ranks}")
@@ -92,10 +91,11 @@ def conversions(work: Path) -> Record:
 
 
 def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
-    """30 steps of each kind of run, the prefix files of the last one, and GPTSAN's examples."""
+    """30 steps of each kind of run, prefix files, GPTSAN's vocabulary and examples, CTranslate2 models."""
     from tests.prefix import bases
 
-    losses, found = {}, {}
+    losses: dict[str, list[float]] = {}
+    found: Record = {}
     short = ["--set", f"engine.max_steps={STEPS}", "--set", "engine.logging_freq=1", "--set", "engine.tracking=[]"]
     data = ["--set", f"data.input=[{work / 'tokens-bpe'}]", "--set", f"data.tokenizer={work / 'bpe'}"]
     course("pretrain", "-c", "gpt2-tiny.yaml", "-o", work / "gpt2-run", *short, *data)
@@ -118,6 +118,8 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
             "--set",
             "data.max_length=48",
         ]
+        course("ct2", "export", base, "-o", work / f"ct2-{family}")
+        found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
         run = work / f"prefix-{family}-run"
         course("prefix", "train", "-c", "prefix-tiny.yaml", "-o", run, *short, *task)
         for form in ("course", "rinna", "peft"):
@@ -141,7 +143,7 @@ def main() -> None:
         os.environ["COURSE_WORKSPACE"] = str(work / "workspace")
         hashes = texts(work) | conversions(work)
         more, losses = runs(work)
-    record = {"hashes": hashes | more, "losses": losses}
+    record: dict[str, dict[str, Any]] = {"hashes": hashes | more, "losses": losses}
     if chosen.output:
         chosen.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf8")
     print(f"{len(record['hashes'])} files, losses of {len(losses)} runs")

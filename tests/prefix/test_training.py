@@ -252,7 +252,7 @@ def test_what_decays():
     ("overrides", "words"),
     [
         (["precision.dtype=fp16"], "fp16 is not allowed on CPU ranks"),
-        (["model.base={}/texts.jsonl"], "no config.json"),
+        (["model.base={}/texts.jsonl"], "a file; expected a model folder"),
         (["data.input=null"], "data.input: not set"),
         (["data.dev_size=24"], "24 are not allowed: .* has 24 samples"),
         (["engine.max_steps=null", "batch.local_size=64"], "36 rows of training are less than one step of 64"),
