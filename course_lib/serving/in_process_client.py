@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
+from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
 
 
 class Local:

@@ -14,7 +14,7 @@ from course_lib.gptsan.freeze import decays, freeze, is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.training import stale_locks
 
-from tests.pretrain.measure_states import gradients, held, masters, states, weights
+from tests.training.measure_states import gradients, held, masters, states, weights
 
 CASES = ((2, "bf16"), (3, "bf16"))
 

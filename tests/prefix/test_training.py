@@ -16,7 +16,7 @@ from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.freeze import digests
 from course_lib.prefix import base as bases_of
-from course_lib.prefix import launch, loop
+from course_lib.prefix import launch, single_process_trainer
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.files import read
@@ -72,7 +72,7 @@ def losses(run, kind="train"):
 
 
 def same_as_loop(run, given, tolerance=1e-5):
-    alone = loop.train(given)
+    alone = single_process_trainer.train(given)
     assert losses(run) == pytest.approx(alone.losses, abs=tolerance)
     assert losses(run, "eval")[-1] == pytest.approx(alone.held_out, abs=tolerance)
     return alone.model
@@ -175,7 +175,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
     )  # fp32 weights, not those of the forward pass
     moved = (ended - begun).abs()
     assert 0 < moved.mean() < 0.1 and moved.max() < 0.2  # from the warm start on: 8 steps of at most 0.01, and bf16
-    alone = loop.train(settings(place, tmp_path, "model.method=embedding", "precision.dtype=bf16"))
+    alone = single_process_trainer.train(settings(place, tmp_path, "model.method=embedding", "precision.dtype=bf16"))
     assert losses(run)[0] == pytest.approx(alone.losses[0], abs=0.05)
 
 
@@ -206,7 +206,7 @@ def test_other_forms_hold_the_same_numbers(whole, tmp_path, form):
 
 def test_a_sweep_compares(place, tmp_path):
     cases = {"P = 2": ["model.length=2"], "full": ["model.method=full"]}
-    found = loop.sweep(settings(place, tmp_path, "engine.max_steps=4"), cases)
+    found = single_process_trainer.sweep(settings(place, tmp_path, "engine.max_steps=4"), cases)
     small, full = found["P = 2"], found["full"]
     assert small.trained == 2 * 8 + 8 * 16 + 16 + 17 * 192 and full.trained > small.trained
     assert full.memory["optimizer"] > small.memory["optimizer"] and len(small.losses) == 4

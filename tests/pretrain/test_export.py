@@ -25,7 +25,8 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, GPT2LMHeadModel, GPTNeoXForCausalLM, pipeline
 
-from tests.pretrain import make_checkpoints, models, ranks
+from tests.pretrain import make_checkpoints, models
+from tests.training import ranks
 
 NAMES = [f"{dtype}-{stage}" for stage, dtype in make_checkpoints.CASES]
 STEPS = make_checkpoints.STEPS
