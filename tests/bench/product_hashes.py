@@ -107,21 +107,25 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
     examples = ["--set", f"data.input={work / 'classes'}", "--set", f"data.tokenizer={work / 'vocabulary'}"]
     course("gptsan", "train", "-c", "gptsan-tiny.yaml", "-o", work / "gptsan-run", *short, *examples)
 
+    lines = [json.dumps({"text": f"早稲田大学で{n}回、牛丼を食べた。"}, ensure_ascii=False) for n in range(40)]
+    (work / "task.jsonl").write_text("\n".join(lines) + "\n", encoding="utf8")
     for family in bases.FAMILIES:
         (work / family).mkdir()
         base = bases.folder(work / family, family)
-        task = [
-            "--set",
-            f"model.base={base}",
-            "--set",
-            f"data.input={DATA / 'tasks' / 'smile.jsonl'}",
-            "--set",
-            "data.max_length=48",
-        ]
+        task = [f"model.base={base}", f"data.input={work / 'task.jsonl'}", "model.length=4", "data.max_length=44"]
         course("ct2", "export", base, "-o", work / f"ct2-{family}")
         found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
         run = work / f"prefix-{family}-run"
-        course("prefix", "train", "-c", "prefix-tiny.yaml", "-o", run, *short, *task)
+        course(
+            "prefix",
+            "train",
+            "-c",
+            "prefix-tiny.yaml",
+            "-o",
+            run,
+            *short,
+            *(part for key in task for part in ("--set", key)),
+        )
         for form in ("course", "rinna", "peft"):
             target = work / f"prefix-{family}-{form}"
             course("prefix", "convert", run / "prefix.safetensors", "-o", target, "--form", form, "--base", base)
