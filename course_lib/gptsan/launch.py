@@ -10,9 +10,9 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
-from course_lib.pretrain.launch import Run, absolute
-from course_lib.pretrain.launch import train as run_task
 from course_lib.training import checkpoint
+from course_lib.training.launch import Run, absolute
+from course_lib.training.launch import train as run_task
 from course_lib.training.monitor import ALOUD, Say
 from course_lib.training.task import CONFIG
 
@@ -34,7 +34,7 @@ class Trained:
 
 
 def train(settings: GptsanConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the GPTSAN of the settings; see course_lib.pretrain.launch.train."""
+    """Trains the GPTSAN of the settings; see course_lib.training.launch.train."""
     return run_task(Gptsan(absolute(settings)), resume, say)
 
 

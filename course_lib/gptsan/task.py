@@ -99,7 +99,7 @@ class Gptsan(Task):
         return steps
 
     @override
-    def facts(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         from course_lib.gptsan.extra_stage import tensors_of
         from course_lib.gptsan.freeze import frozen_names
         from course_lib.gptsan.shards import weight_files
@@ -113,7 +113,7 @@ class Gptsan(Task):
         }
 
     @override
-    def fixed(self, settings: GptsanConfig) -> dict[str, Any]:
+    def resume_invariants(self, settings: GptsanConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
         keys = [("model", "shape"), ("data", "held_out"), ("spout", "mode"), ("precision", "dtype"), ("zero", "stage")]
         keys += [("loss", key) for key in values["loss"]]
@@ -122,7 +122,7 @@ class Gptsan(Task):
         return {f"{part}.{key}": values[part][key] for part, key in keys}
 
     @override
-    def length(self, settings: GptsanConfig) -> tuple[object, ...]:
+    def train_length(self, settings: GptsanConfig) -> tuple[object, ...]:
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     def shape(self) -> Any:
@@ -173,10 +173,10 @@ class Gptsan(Task):
     @override
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         from course_lib.gptsan.trainer import GptsanTrainer
-        from course_lib.training.trainer import begin
+        from course_lib.training.trainer import init_distributed
 
         settings = self.settings
-        arguments = begin(settings, batch, self.steps(batch), settings.data.reader_workers)
+        arguments = init_distributed(settings, batch, self.steps(batch), settings.data.reader_workers)
         return GptsanTrainer(settings, batch, arguments, self.build(), self.split())
 
 

@@ -50,7 +50,7 @@ class GptsanTrainer(RunTrainer):
         super().__init__(settings, batch, arguments, model, sets)
 
     @override
-    def begun(self) -> None:
+    def on_weights_ready(self) -> None:
         """Called when the weights stand on their device in their format: takes the digests of what is frozen."""
         self.frozen = digests(self.model)
 

@@ -11,9 +11,9 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
-from course_lib.pretrain.launch import Run, absolute
-from course_lib.pretrain.launch import train as run_task
 from course_lib.training import checkpoint, log, run_dir
+from course_lib.training.launch import Run, absolute
+from course_lib.training.launch import train as run_task
 from course_lib.training.monitor import ALOUD, Say
 from course_lib.training.task import CONFIG
 
@@ -40,7 +40,7 @@ class Trained:
 
 
 def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the prefix of the settings; see course_lib.pretrain.launch.train."""
+    """Trains the prefix of the settings; see course_lib.training.launch.train."""
     task = PrefixTask(absolute(settings))
     task.check()
     say(task.data.summary())

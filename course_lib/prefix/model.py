@@ -1,6 +1,6 @@
 """The model that is trained: a frozen base behind a prefix that an encoder gives; or, for comparison, the base alone and whole.
 
-It works the same in this process (loop.py) and under DeepSpeed (trainer.py).
+It works the same in this process (single_process_trainer.py) and under DeepSpeed (trainer.py).
 """
 
 from collections.abc import Iterator

@@ -103,7 +103,7 @@ class PrefixTask(Task):
         return steps
 
     @override
-    def facts(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         from course_lib.prefix.base import digest, read_config
         from course_lib.prefix.cache import Shape
 
@@ -119,7 +119,7 @@ class PrefixTask(Task):
         }
 
     @override
-    def fixed(self, settings: PrefixConfig) -> dict[str, Any]:
+    def resume_invariants(self, settings: PrefixConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
         keys = [("model", key) for key in ("method", "length", "input_dim", "hidden_dim", "dropout")]
         keys += [("data", key) for key in values["data"] if key != "input"]
@@ -128,14 +128,14 @@ class PrefixTask(Task):
         return {f"{part}.{key}": values[part][key] for part, key in keys}
 
     @override
-    def length(self, settings: PrefixConfig) -> tuple[object, ...]:
+    def train_length(self, settings: PrefixConfig) -> tuple[object, ...]:
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     @override
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         from course_lib.prefix.model import build
         from course_lib.prefix.trainer import PrefixTrainer
-        from course_lib.training.trainer import begin
+        from course_lib.training.trainer import init_distributed
 
-        arguments = begin(self.settings, batch, self.steps(batch), reader_workers=0)
+        arguments = init_distributed(self.settings, batch, self.steps(batch), reader_workers=0)
         return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())

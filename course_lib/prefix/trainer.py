@@ -61,7 +61,7 @@ class PrefixTrainer(RunTrainer):
         super().run_to_end(latest)
 
     @override
-    def begun(self) -> None:
+    def on_weights_ready(self) -> None:
         """Called when the weights stand on their device in their format: takes the digests of what is frozen."""
         self.frozen = digests(self.model)
         engine = self.model_wrapped

@@ -122,7 +122,7 @@ def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) 
     return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
 
 
-def facts(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
+def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
     """What a run's data.json says of its inputs."""
     found = {}
     for prefix in inputs:

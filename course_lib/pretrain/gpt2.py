@@ -48,11 +48,11 @@ class Gpt2(Task):
         return steps
 
     @override
-    def facts(self) -> dict[str, Any]:
-        return {"inputs": data.facts(self.settings.data.input)}
+    def fingerprint(self) -> dict[str, Any]:
+        return {"inputs": data.fingerprint(self.settings.data.input)}
 
     @override
-    def fixed(self, settings: PretrainConfig) -> dict[str, Any]:
+    def resume_invariants(self, settings: PretrainConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
         keys = [("model", key) for key in values["model"] if key not in ("recompute", "attention")]
         keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
@@ -61,19 +61,19 @@ class Gpt2(Task):
         return {f"{part}.{key}": values[part][key] for part, key in keys}
 
     @override
-    def length(self, settings: PretrainConfig) -> tuple[object, ...]:
+    def train_length(self, settings: PretrainConfig) -> tuple[object, ...]:
         return settings.engine.max_steps, settings.engine.num_train_epochs, settings.data.train_tokens
 
     @override
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
         from course_lib.models.causal import build_model
         from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
-        from course_lib.training.trainer import begin
+        from course_lib.training.trainer import init_distributed
 
         settings = self.settings
         splits = data.open_splits(settings.data, settings.model.vocab_size)
         assert settings.data.tokenizer
         first, end = data.special_ids(settings.data.tokenizer)
         steps = data.training_steps(settings, batch, splits.train_tokens)
-        arguments = begin(settings, batch, steps, settings.data.reader_workers)
+        arguments = init_distributed(settings, batch, steps, settings.data.reader_workers)
         return Gpt2Trainer(settings, batch, arguments, build_model(settings.model, first, end), splits, end)

@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
 
 
-class Follower:
+class Monitor:
     """Reads what the ranks tell, shows it, and knows how the run ended."""
 
     def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:

@@ -44,7 +44,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
         raise UsageError(f"engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
     whole = checkpoint.whole_checkpoints(folder)
     begun = checkpoint.step_of(whole[0]) if whole else 0
-    facts = task.facts()
+    facts = task.fingerprint()
     if whole and not resume:
         raise UsageError(
             f"engine.output_dir: {folder} holds a run; --resume goes on with it, another engine.output_dir begins anew"
@@ -52,7 +52,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)
-        if task.length(earlier) != task.length(settings):
+        if task.train_length(earlier) != task.train_length(settings):
             say(
                 "the length of training was changed: learning rate and order of samples follow the new one from here on"
             )
@@ -77,7 +77,7 @@ def _write(path: Path, content: bytes) -> None:
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
     """Raises UsageError if a run would go on with another model, optimizer, batch, number of ranks, or other data."""
     folder = task.settings.engine.output_dir
-    old, new = config.flat(task.fixed(earlier)), config.flat(task.fixed(task.settings))
+    old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
     sizes = orjson.loads((folder / DEEPSPEED).read_bytes())
     micro = sizes["train_micro_batch_size_per_gpu"] * sizes["gradient_accumulation_steps"]
     old |= {"batch.global_size": sizes["train_batch_size"], "launch.ranks": sizes["train_batch_size"] // micro}

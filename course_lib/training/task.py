@@ -47,15 +47,15 @@ class Task(ABC):
         """Optimizer steps of the whole run."""
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """What the run's data.json says of its inputs; a resumed run has to find the same."""
 
     @abstractmethod
-    def fixed(self, settings: Any) -> dict[str, Any]:
+    def resume_invariants(self, settings: Any) -> dict[str, Any]:
         """What a resumed run may not change, by dotted key."""
 
     @abstractmethod
-    def length(self, settings: Any) -> tuple[object, ...]:
+    def train_length(self, settings: Any) -> tuple[object, ...]:
         """The settings that say how long to train."""
 
     @abstractmethod

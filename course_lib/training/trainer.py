@@ -1,6 +1,6 @@
 """Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
 
-The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in zero.py, how a rank starts in worker.py.
+The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in deepspeed_config.py, how a rank starts in worker.py.
 """
 
 import os
@@ -95,7 +95,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
-    def begun(self) -> None:
+    def on_weights_ready(self) -> None:
         """Called when the weights stand on their device, before the first step."""
 
     def decays(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """The schedule of rates.py."""
+        """The schedule of lr_schedule.py."""
         if self.lr_scheduler is None:
             rate = self.settings.optimizer.lr
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -210,7 +210,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         self.trainer, self.told = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.begun()
+        self.trainer.on_weights_ready()
         self.trainer.meter.restart(state.global_step)
         if state.is_world_process_zero:
             emit("training", step=state.global_step, steps=state.max_steps)
@@ -223,7 +223,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             emit("step", step=state.global_step)
 
 
-def begin(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
+def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
     """Joins the ranks and seeds them. To be called before the model is built: stage 3 shards it meanwhile."""
     import deepspeed
 

@@ -25,8 +25,8 @@ import numpy as np
 from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
-from course_lib.pretrain.launch import _environment, _free_port
 from course_lib.training import log
+from course_lib.training.launch import _environment, _free_port
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
 SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks

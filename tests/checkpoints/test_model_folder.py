@@ -65,7 +65,7 @@ def use(verb: str, model: Path, place: Path) -> int:
     try:
         task = PrefixTask(config.load(PrefixConfig, place / "run.yaml"))
         task.check()
-        task.facts()
+        task.fingerprint()
     except CourseError as error:
         return cli._say(str(error), error.exit_code)
     return 0

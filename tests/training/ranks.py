@@ -1,4 +1,4 @@
-"""Runs a script under DeepSpeed's launcher on two CPU ranks, as course_lib.pretrain.launch runs the worker."""
+"""Runs a script under DeepSpeed's launcher on two CPU ranks, as course_lib.training.launch runs the worker."""
 
 import os
 import signal

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain import launch
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.training import checkpoint, events
-from course_lib.training.monitor import Follower
+from course_lib.training import checkpoint, events, launch
+from course_lib.training.monitor import Monitor
 
 
 def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
@@ -21,7 +20,7 @@ def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: st
     script = f"print({output!r})\nfor line in {lines!r}: print('host1: ' + line)\nraise SystemExit({code})"
     settings = config.build(PretrainConfig, {"engine": {"output_dir": str(tmp_path)}})
     try:
-        Follower(Gpt2(settings), ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
+        Monitor(Gpt2(settings), ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
     except CourseError as error:
         return str(error)
     return "well"

@@ -1,0 +1,171 @@
+"""Starts a run with DeepSpeed's launcher. monitor.py follows what the ranks say, run_dir.py prepares the folder, worker.py is a rank.
+
+A run is a folder: config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all that the ranks printed), checkpoints/,
+tensorboard/ and, when it is through, model/.
+"""
+
+import os
+import shutil
+import socket
+import sys
+from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.parallel import default_workers
+from course_lib.training import log, run_dir, stale_locks, worker
+from course_lib.training.monitor import ALOUD, Monitor, Say
+from course_lib.training.settings import RunConfig
+from course_lib.training.task import Task
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to."""
+
+    folder: Path
+    steps: int
+    log: list[dict[str, Any]]
+
+
+def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
+    """Runs a task under DeepSpeed; returns when all steps are done.
+
+    With `resume` it goes on from the last whole checkpoint of engine.output_dir. `say` is given each line of the log. Raises UsageError
+    for settings that do not go together, CourseError for everything that ends a run before its last step.
+    """
+    settings = task.settings
+    ranks = count_ranks(settings)
+    batch = settings.batch.resolve(ranks)
+    _require_parts(settings)
+    task.check()
+    steps = task.steps(batch)
+    folder = settings.engine.output_dir
+    with run_dir.sole_user(folder):
+        begun = run_dir.prepare(task, batch, resume, say)
+        if begun < steps:
+            environment = _environment(settings, ranks)
+            with stale_locks.no_stale_locks():
+                Monitor(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
+    return Run(folder, max(begun, steps), log.read(folder))
+
+
+def absolute(settings: Any) -> Any:
+    """The same settings with every path absolute: ranks on other nodes start in another folder."""
+    changes: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if is_dataclass(value):
+            changes[each.name] = absolute(value)
+        elif isinstance(value, Path):
+            changes[each.name] = value.absolute()
+        elif isinstance(value, tuple) and any(isinstance(item, Path) for item in value):
+            changes[each.name] = tuple(item.absolute() for item in value)
+    return replace(settings, **changes)
+
+
+def _require_parts(settings: RunConfig) -> None:
+    """Raises UsageError or CourseError for a setting that this machine has no part for."""
+    for tracker in settings.engine.tracking:
+        if find_spec(tracker) is None:
+            raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
+    on_cpu = not settings.launch.hostfile and not _gpus(settings)
+    if on_cpu and settings.precision.dtype == "fp16":
+        raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
+    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
+
+
+def count_ranks(settings: RunConfig) -> int:
+    """Data-parallel ranks over all nodes."""
+    launch = settings.launch
+    if launch.hostfile:
+        return sum(_slots(launch.hostfile).values())
+    gpus = _gpus(settings)
+    if launch.ranks and gpus and launch.ranks > gpus:
+        raise UsageError(
+            f"launch.ranks: {launch.ranks} is not allowed: this machine has {gpus} GPU{'s' * (gpus > 1)}; launch.device=cpu takes CPU ranks"
+        )
+    return launch.ranks or max(gpus, 1)
+
+
+def _gpus(settings: RunConfig) -> int:
+    """GPUs of this machine that a run may take."""
+    import torch
+
+    return 0 if settings.launch.device == "cpu" else torch.cuda.device_count()
+
+
+def _slots(hostfile: Path) -> dict[str, int]:
+    """Ranks per node of a DeepSpeed hostfile. Raises UsageError naming a line that is none of `name slots=N`."""
+    found = {}
+    try:
+        lines = hostfile.read_text(encoding="utf8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"launch.hostfile: {hostfile}: not readable: {error}") from None
+    for number, text in enumerate(lines, 1):
+        words = text.split("#")[0].split()
+        if not words:
+            continue
+        name, _, count = words[-1].partition("=")
+        if len(words) != 2 or name != "slots" or not count.isdigit() or not int(count):
+            raise UsageError(
+                f"launch.hostfile: {hostfile}, line {number}: {text!r} is not allowed: expected `name slots=8`"
+            )
+        found[words[0]] = int(count)
+    if not found:
+        raise UsageError(f"launch.hostfile: {hostfile}: names no node; expected lines `name slots=8`")
+    return found
+
+
+def _command(task: Task, ranks: int, resume: bool) -> list[str]:
+    """The launcher's command line."""
+    settings = task.settings
+    launch = settings.launch
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank"]
+    hosts = launch.hostfile or os.devnull  # without a name it reads /job/hostfile where there is one
+    command += ["--hostfile", str(hosts), *([] if launch.hostfile else _devices(ranks))]
+    if launch.master_addr:
+        command += ["--master_addr", launch.master_addr]
+    command += ["--master_port", str(launch.master_port or _free_port())]
+    command += [worker.__file__, task.name(), str(settings.engine.output_dir)]
+    return [*command, "--resume"] if resume else command
+
+
+def _devices(ranks: int) -> list[str]:
+    """The first GPUs; of those in CUDA_VISIBLE_DEVICES, if it is set, which `--num_gpus` alone would pass over."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if len(visible) >= ranks and all(map(str.isdigit, visible)):
+        return ["--include", f"localhost:{','.join(visible[:ranks])}"]
+    return ["--num_gpus", str(ranks)]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
+    """What the ranks see: CPU ranks where there is no GPU, no more threads than cores, and this environment's programs first.
+
+    Nodes of a hostfile get the same settings by DeepSpeed's .deepspeed_env in the folder of the run.
+    """
+    launch = settings.launch
+    here = max(_slots(launch.hostfile).values()) if launch.hostfile else ranks
+    own = {
+        "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // here)),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
+        # glibc would give the logits' memory back after each step, and get it zeroed anew
+        own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    if launch.hostfile:
+        lines = "".join(f"{name}={value}\n" for name, value in own.items())
+        (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")
+    # this environment's ninja, too: another one would compile DeepSpeed's parts anew
+    paths = {"PATH": Path(sys.executable).parent, "PYTHONPATH": Path(__file__).parents[2]}
+    own |= {name: os.pathsep.join(filter(None, [str(first), os.environ.get(name)])) for name, first in paths.items()}
+    return dict(os.environ) | own
