@@ -23,9 +23,10 @@ from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
-from course_lib.gptsan.config import GptsanConfig, ShapeConfig
+from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
+from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
 from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
 from course_lib.progress import progress
@@ -84,12 +85,12 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
     frozen = [name for name in parameters if name not in new and not name.startswith("model.spout.")]
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
-        dice = torch.Generator().manual_seed(seed)
+        rng = torch.Generator().manual_seed(seed)
         dtype = held["model.embed_tokens.weight"].dtype
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, like in wanted.items():
                 std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
-                yield name, initial(name, like.shape, dice, std).to(dtype) if name in new else held[name]
+                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name]
                 bar.update()
 
     settings = original_settings(source, folder, config)
@@ -146,13 +147,13 @@ def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
-def initial(name: str, shape: tuple[int, ...], dice: torch.Generator, std: float = STD) -> torch.Tensor:
+def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float = STD) -> torch.Tensor:
     """A new tensor as the original's converter makes it."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
         return torch.zeros(shape)
-    return torch.randn(shape, generator=dice) * std
+    return torch.randn(shape, generator=rng) * std
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     """
     settings = settings or FillConfig()
     ids, places = _read(generator, text)
-    spout = generator.spout(settings, 1, generator.dice(settings))
+    spout = generator.spout(settings, 1, generator.rng(settings))
     slots, positions = len(ids) + (spout is not None), generator.config.max_position_embeddings
     if slots > positions:
         raise UsageError(f"text: {slots} tokens are not allowed: the model has {positions} positions")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.config import BASE, GptsanConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
+BASE = "base"  # model.ignore: all but the extra layers, their positions and the spout
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 EXTRA_POSITIONS, SPOUT = "model.extra_position_embeddings.weight", "model.spout."
 
@@ -23,12 +23,11 @@ class Shape(Protocol):
         """Layers below the extra ones."""
 
 
-def frozen_names(settings: GptsanConfig, shape: Shape, names: list[str]) -> set[str]:
+def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Shape, names: list[str]) -> set[str]:
     """Those of a model's parameter `names` that stay: model.ignore, and the spout where nothing feeds it.
 
     Raises UsageError for a name in the list that the model does not have, and if nothing is left to train.
     """
-    ignore = settings.model.ignore
     if ignore is None:
         frozen = set()
     elif ignore == BASE:
@@ -38,10 +37,10 @@ def frozen_names(settings: GptsanConfig, shape: Shape, names: list[str]) -> set[
         frozen = read_ignore(ignore)
         if unknown := sorted(frozen - set(names)):
             raise UsageError(f"model.ignore: {ignore} names {unknown[0]}, which the model does not have")
-    if settings.spout.mode == "none":
+    if spout_mode == "none":
         frozen |= {name for name in names if name.startswith(SPOUT)}
     if frozen >= set(names):
-        raise UsageError(f"model.ignore: {ignore} leaves nothing to train with spout.mode {settings.spout.mode}")
+        raise UsageError(f"model.ignore: {ignore} leaves nothing to train with spout.mode {spout_mode}")
     return frozen
 
 

@@ -107,8 +107,8 @@ class Generator:
     @torch.inference_mode()
     def tokens(self, prompt: Prompt, settings: GenerateConfig) -> Tensor:
         """The continuations [num_generate, tokens]; what follows an end of text there means nothing."""
-        dice = self.dice(settings)
-        spout = self.spout(settings, settings.num_generate, dice)
+        rng = self.rng(settings)
+        spout = self.spout(settings, settings.num_generate, rng)
         room = self._room(len(prompt.read) + (spout is not None))
         read_as = torch.arange(self.config.vocab_size, device=self.device) if settings.original_prompt else self.read_as
         cache, logits = self._begin(prompt, spout)
@@ -120,7 +120,7 @@ class Generator:
         length = min(settings.max_new_tokens, room)
         with progress(length, "token", "generating") as bar:
             while True:
-                rows.append(self._choose(logits, settings, dice))
+                rows.append(self._choose(logits, settings, rng))
                 bar.update()
                 ended |= rows[-1] == self.marks.eot
                 if len(rows) == length or ended.all():
@@ -128,16 +128,16 @@ class Generator:
                 output = self.model(read_as[rows[-1]][:, None], past_key_values=cache, use_cache=True)
                 logits = output.logits[:, -1]
 
-    def dice(self, settings: SpoutSettings) -> torch.Generator:
+    def rng(self, settings: SpoutSettings) -> torch.Generator:
         """Random numbers from the seed, or from anywhere."""
-        dice = torch.Generator(self.device)
+        rng = torch.Generator(self.device)
         if settings.seed is None:
-            dice.seed()
+            rng.seed()
         else:
-            dice.manual_seed(settings.seed)
-        return dice
+            rng.manual_seed(settings.seed)
+        return rng
 
-    def spout(self, settings: SpoutSettings, texts: int, dice: torch.Generator) -> Tensor | None:
+    def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
         """What feeds the spout: [texts, d_spout] if each text has its own, else [1, d_spout]. Raises UsageError for what the model has not."""
         width, wanted, label = self.config.d_spout, settings.spout, settings.label
         if wanted == "none":
@@ -147,7 +147,7 @@ class Generator:
         if label is not None and label >= width:
             raise UsageError(f"spout: class {label} is not allowed: this model has classes 0 to {width - 1}")
         if wanted == "uniform":
-            return torch.rand(texts, width, generator=dice, device=self.device)
+            return torch.rand(texts, width, generator=rng, device=self.device)
         vector = torch.zeros(1, width, device=self.device)
         if label is not None:
             vector[0, label] = 1
@@ -171,14 +171,14 @@ class Generator:
             )
         return int(positions - slots)
 
-    def _choose(self, logits: Tensor, settings: GenerateConfig, dice: torch.Generator) -> Tensor:
+    def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
         """The next tokens [N] of logits [N, V]."""
         logits = logits.float().masked_fill(self.never, -torch.inf)
         best = logits.topk(min(settings.top_k or len(self.encoding), len(self.encoding)))
         first = best.indices[:, 0]
         if settings.greedy:
             return first
-        place = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=dice)
+        place = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
         return torch.where(first == self.marks.eot, first, best.indices.gather(1, place)[:, 0])
 
     def _text(self, row: list[int]) -> list[int]:

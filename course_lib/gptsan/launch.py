@@ -60,7 +60,7 @@ def export(run: Path, target: Path) -> Trained:
     before = {n.replace(".sqout.", ".spout."): v for n, v in read_tensors(source).items()} if source else {}
     held, parameters = tensors_of(shape)
     stored = {} if held.keys() <= weights.tensors.keys() or source else read_module(found[0])  # frozen, at stage 1
-    trained = set(parameters) - frozen_names(task.settings, shape, parameters)
+    trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
         for name in held:

@@ -7,12 +7,17 @@ the safe side: all tokens find room at an expert, and all positions learn.
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any, TypeAlias
 
 from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-from course_lib.gptsan.config import GptsanConfig, ShapeConfig
+from course_lib.gptsan.freeze import decays, frozen_names
+from course_lib.gptsan.shape import ShapeConfig
 from course_lib.models.memory import BYTES, Sizes
+
+# A GptsanConfig, whose module imports this one.
+Settings: TypeAlias = Any
 
 MODEL_TYPE = "gptsan-japanese"
 EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")
@@ -21,7 +26,7 @@ SPOUT_LAYERS = 8
 LOGIT_BYTES = 20  # fp32: logits (for log Z) and log-softmax, and three of their size when the backward pass begins
 
 
-def shape_of(settings: GptsanConfig) -> ShapeConfig:
+def shape_of(settings: Settings) -> ShapeConfig:
     """The shape of the model: that of model.checkpoint, else model.shape. Raises CourseError for a folder that holds no GPTSAN."""
     folder = settings.model.checkpoint
     if folder is None:
@@ -63,13 +68,11 @@ def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
     yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
 
 
-def gptsan_sizes(settings: GptsanConfig) -> Sizes:
+def gptsan_sizes(settings: Settings) -> Sizes:
     """The sizes of a run, for the memory planner."""
-    from course_lib.gptsan.freeze import decays, frozen_names
-
     shape, length = shape_of(settings), _length(settings)
     named = dict(tensors(shape))
-    still = frozen_names(settings, shape, list(named))
+    still = frozen_names(settings.model.ignore, settings.spout.mode, shape, list(named))
     run = _Run(settings, shape, length, named.keys() - still)
     return Sizes(
         trained=tuple((size, decays(name)) for name, size in named.items() if name not in still),
@@ -82,7 +85,7 @@ def gptsan_sizes(settings: GptsanConfig) -> Sizes:
     )
 
 
-def _length(settings: GptsanConfig) -> int:
+def _length(settings: Settings) -> int:
     """Tokens of an example: as set, else as encoded, else all positions."""
     if settings.data.num_context:
         return settings.data.num_context
@@ -96,12 +99,13 @@ def _length(settings: GptsanConfig) -> int:
 class _Run:
     """A micro batch of a run, layer by layer."""
 
-    def __init__(self, settings: GptsanConfig, shape: ShapeConfig, length: int, trained: set[str]) -> None:
+    def __init__(self, settings: Settings, shape: ShapeConfig, length: int, trained: set[str]) -> None:
         self.settings, self.shape, self.trained = settings, shape, trained
         self.layers = shape.num_switch_layers + shape.num_ext_layers
-        self.length, self.slots = length, length + (settings.spout.mode != "none")
-        self.tokens = settings.batch.micro_size * length
-        self.width = BYTES[settings.precision.dtype]
+        self.length = length
+        self.slots: int = length + (settings.spout.mode != "none")
+        self.tokens: int = settings.batch.micro_size * length
+        self.width: int = BYTES[settings.precision.dtype]
         self.stream = self.width * self.tokens * shape.d_model  # bytes of a tensor [B, T, d_model]
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(self.layers)]
         starts = [layer for layer, learns in enumerate(self.learns) if learns]

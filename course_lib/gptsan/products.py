@@ -13,8 +13,9 @@ from typing import Any
 from course_lib import config, paths
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import GptsanConfig, RecipeConfig, ShapeConfig, VocabularyConfig
+from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.shape import ShapeConfig
 from course_lib.parallel import default_workers
 from course_lib.product import Product
 

@@ -15,18 +15,18 @@ from course_lib.gptsan.examples import Examples
 Vector = npt.NDArray[np.float32]
 
 
-def spout_vector(mode: str, label: int, width: int, dice: np.random.Generator) -> Vector:
+def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
     """What feeds the spout for an example of class `label`: [width].
 
     As run_training.py of the original: `uniform` is noise from [0, 1) whatever the class; `onehot` is 1 at label modulo width;
     `half_onehot` is that in the first half of the width, and noise in the second.
     """
     if mode == "uniform":
-        return dice.random(width, np.float32)
+        return rng.random(width, np.float32)
     vector = np.zeros(width, np.float32)
     if mode == "half_onehot":
         vector[label % (width // 2)] = 1
-        vector[width // 2 :] = dice.random(width - width // 2, np.float32)
+        vector[width // 2 :] = rng.random(width - width // 2, np.float32)
     else:
         vector[label % width] = 1
     return vector
@@ -50,8 +50,8 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         epoch, place = divmod(index, len(self.examples))
         sample: dict[str, Any] = dict(self.examples[int(self._order(epoch)[place]) if self.shuffle else place])
         if self.mode != "none":
-            dice = np.random.default_rng([self.seed, index])
-            sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, dice)
+            rng = np.random.default_rng([self.seed, index])
+            sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
 
     def _epoch(self, number: int) -> npt.NDArray[np.int64]:

@@ -71,7 +71,7 @@ class Gptsan(Task):
                 if mode != "none"
                 else f"data.input: {examples.folder} has examples of {slots} tokens; the model has {shape.max_position_embeddings} positions"
             )
-        frozen_names(self.settings, shape, tensors_of(shape)[1])
+        frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
 
     def examples(self) -> Examples:
         """All encoded examples. Raises UsageError if none are named, CourseError for what is damaged."""
@@ -109,7 +109,9 @@ class Gptsan(Task):
         return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
-            "frozen": sorted(frozen_names(self.settings, shape, tensors_of(shape)[1])),
+            "frozen": sorted(
+                frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
+            ),
         }
 
     @override
@@ -165,7 +167,12 @@ class Gptsan(Task):
                 )
         else:
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)  # which stage 3 shards
-        freeze(model, frozen_names(settings, shape, [name for name, _ in model.named_parameters()]))
+        freeze(
+            model,
+            frozen_names(
+                settings.model.ignore, settings.spout.mode, shape, [name for name, _ in model.named_parameters()]
+            ),
+        )
         if settings.model.recompute == "full":
             recompute(model)
         return model

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from course_lib.config import STRICT, setting
 from course_lib.models.memory import Sizes
+from course_lib.prefix.memory import prefix_sizes
 from course_lib.training.settings import RunConfig
 
 
@@ -94,8 +95,6 @@ class PrefixConfig(RunConfig):
 
     @override
     def sizes(self) -> Sizes:
-        from course_lib.prefix.memory import prefix_sizes
-
         return prefix_sizes(self)
 
 

@@ -7,14 +7,17 @@ frozen base keeps activations too; but no block keeps what only the gradients of
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.config import ModelConfig as Shape
 from course_lib.models.memory import BYTES, LOGIT_BYTES, Sizes, gpt_sizes, tensors
-from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
+
+# A PrefixConfig, whose module imports this one.
+Settings: TypeAlias = Any
 
 FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.json: its architecture, and ours for its names
     "gpt2": (
@@ -33,7 +36,7 @@ FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.js
 }  # fmt: skip
 
 
-def shape_of(settings: PrefixConfig) -> Shape:
+def shape_of(settings: Settings) -> Shape:
     """The shape of model.base, else of the run model.shape. Raises CourseError for a folder that holds neither a GPT-2 nor a GPT-NeoX."""
     folder = settings.model.base
     if folder is None:
@@ -48,7 +51,7 @@ def shape_of(settings: PrefixConfig) -> Shape:
     return config.build(Shape, known | {"architecture": architecture}, where=str(path))
 
 
-def encoder_tensors(model: ModelConfig, width: int) -> Iterator[tuple[int, bool]]:
+def encoder_tensors(model: Any, width: int) -> Iterator[tuple[int, bool]]:
     """(elements, weight-decayed) of every parameter of the encoder in its order; `width`: numbers per position of the prefix."""
     if model.method == "embedding":
         yield model.length * width, True
@@ -58,7 +61,7 @@ def encoder_tensors(model: ModelConfig, width: int) -> Iterator[tuple[int, bool]
     yield from [(model.hidden_dim * width, True), (width, False)]
 
 
-def prefix_sizes(settings: PrefixConfig) -> Sizes:
+def prefix_sizes(settings: Settings) -> Sizes:
     """The sizes of a run, for the memory planner."""
     model, length = settings.model, settings.data.max_length
     shape = replace(shape_of(settings), recompute=model.recompute, attention=model.attention)
@@ -81,7 +84,7 @@ def prefix_sizes(settings: PrefixConfig) -> Sizes:
     )
 
 
-def _activations(settings: PrefixConfig, shape: Shape) -> tuple[int, int]:
+def _activations(settings: Settings, shape: Shape) -> tuple[int, int]:
     """What the forward pass keeps, and what one block needs in the backward pass besides [bytes].
 
     A block keeps what its norms read, queries, keys and values (the prefix's too, copied for each row), what the GELU reads, and of the

@@ -23,7 +23,7 @@ class Text:
         self.score = 0.0  # their sum
         self.left = row.output_length
         self.finished = False
-        self.dice = random.Random(row.seed)
+        self.rng = random.Random(row.seed)
         self.top_p = row.top_p or 1.0
 
     def branch(self) -> "Text":
@@ -90,6 +90,6 @@ def draw(scores: Tensor, texts: list[Text]) -> Tensor:
     last = torch.tensor(kept, device=scores.device)[:, None] - 1
     outside = torch.arange(max(kept), device=scores.device) > last
     mass = best.values.masked_fill(outside, -torch.inf).softmax(-1).cumsum(-1)
-    aim = scores.new_tensor([text.dice.random() * text.top_p for text in texts])[:, None]
+    aim = scores.new_tensor([text.rng.random() * text.top_p for text in texts])[:, None]
     place = (mass < aim).sum(-1, keepdim=True).minimum(last)
     return best.indices.gather(-1, place)[:, 0]

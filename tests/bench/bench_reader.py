@@ -44,8 +44,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     logging.set_verbosity_error()
-    dice = torch.Generator().manual_seed(0)
-    even = [torch.randint(3, VOCABULARY, (arguments.prompt,), generator=dice).tolist() for _ in range(arguments.batch)]
+    rng = torch.Generator().manual_seed(0)
+    even = [torch.randint(3, VOCABULARY, (arguments.prompt,), generator=rng).tolist() for _ in range(arguments.batch)]
     uneven = [row[: arguments.prompt * (place + 1) // arguments.batch] for place, row in enumerate(even)]
     with tempfile.TemporaryDirectory() as place:
         folder = exported(Path(place), arguments.layers, arguments.hidden)

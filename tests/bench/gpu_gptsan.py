@@ -25,13 +25,15 @@ import numpy as np
 import torch
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.gptsan.config import BASE, GptsanConfig, ShapeConfig
+from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.examples import ExampleWriter
+from course_lib.gptsan.freeze import BASE
 from course_lib.gptsan.generate import Generator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.launch import train
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.training import log
 from course_lib.training.planner import plan

@@ -77,8 +77,8 @@ SMALL = Dims(
 
 def random_variables(dims: Dims = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
     """Variables of the original, every number another one."""
-    dice = np.random.default_rng(seed)
-    return {v.tf: dice.standard_normal(v.tf_shape).astype("f4") for v in variables(dims)}
+    rng = np.random.default_rng(seed)
+    return {v.tf: rng.standard_normal(v.tf_shape).astype("f4") for v in variables(dims)}
 
 
 def write_original(folder: Path, values: dict[str, np.ndarray], shards: int = 2) -> Path:

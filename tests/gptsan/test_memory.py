@@ -13,11 +13,12 @@ from course_lib.cli import main
 from course_lib.config import build, load, to_dict
 from course_lib.errors import CourseError
 from course_lib.gptsan import memory
-from course_lib.gptsan.config import GptsanConfig, ShapeConfig
+from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.freeze import freeze, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.task import recompute
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.training import planner
@@ -114,7 +115,9 @@ def built(given):
     )  # fmt: skip
     shape._attn_implementation = given.model.attention
     model = GPTSanForCausalLM(shape).to({"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision.dtype]).train()
-    freeze(model, frozen_names(given, shape, [name for name, _ in model.named_parameters()]))
+    freeze(
+        model, frozen_names(given.model.ignore, given.spout.mode, shape, [name for name, _ in model.named_parameters()])
+    )
     if given.model.recompute == "full":
         recompute(model)
     for parameter in model.parameters():

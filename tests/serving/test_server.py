@@ -152,11 +152,11 @@ def test_a_server_without_the_model_is_told(asked: Client, monkeypatch: pytest.M
 
 
 def test_200_requests_at_once_get_each_its_own_answer(triton: server.Server, engine: Engine) -> None:
-    dice = random.Random(5)
+    rng = random.Random(5)
     rows = []
     for number in range(200):
-        ids = tuple(dice.randrange(3, 60) for _ in range(dice.randint(1, 20)))
-        row = Row(ids, dice.randint(1, 30), dice.choice([None, 0, 1, 2]), dice.choice([1, 5]), dice.choice([0.0, 0.8]))
+        ids = tuple(rng.randrange(3, 60) for _ in range(rng.randint(1, 20)))
+        row = Row(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), rng.choice([1, 5]), rng.choice([0.0, 0.8]))
         rows.append(replace(row, seed=number))
     rows[17] = Row((5,), 8, task=7)  # among the others, one that fails
     local = threading.local()
