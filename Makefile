@@ -26,7 +26,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check course_lib tests
 	$(BIN)/ruff format --check course_lib tests
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
 	$(SCHEMA) vendor.dependabot .github/dependabot.yml

@@ -225,7 +225,9 @@ def changed(settings: Any) -> dict[str, Any]:
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
     """(dotted key, type, default, help) of every setting: what `--help` shows."""
     rows = []
-    for field in dataclasses.fields(cls):
+    # what a kind of settings adds comes before what it inherits
+    own = cls.__dict__.get("__annotations__", {})
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
         key = prefix + field.name
         if dataclasses.is_dataclass(field.type):
             rows += describe(typing.cast(type, field.type), key + ".")

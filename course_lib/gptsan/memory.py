@@ -30,7 +30,8 @@ def shape_of(settings: Settings) -> ShapeConfig:
     """The shape of the model: that of model.checkpoint, else model.shape. Raises CourseError for a folder that holds no GPTSAN."""
     folder = settings.model.checkpoint
     if folder is None:
-        return settings.model.shape
+        shape: ShapeConfig = settings.model.shape
+        return shape
     path = folder / "config.json"
     content = read_json(path)
     if content.get("model_type") != MODEL_TYPE:
@@ -88,7 +89,7 @@ def gptsan_sizes(settings: Settings) -> Sizes:
 def _length(settings: Settings) -> int:
     """Tokens of an example: as set, else as encoded, else all positions."""
     if settings.data.num_context:
-        return settings.data.num_context
+        return int(settings.data.num_context)
     if settings.data.input:
         from course_lib.gptsan.examples import Examples
 
@@ -101,12 +102,12 @@ class _Run:
 
     def __init__(self, settings: Settings, shape: ShapeConfig, length: int, trained: set[str]) -> None:
         self.settings, self.shape, self.trained = settings, shape, trained
-        self.layers = shape.num_switch_layers + shape.num_ext_layers
+        self.layers: int = shape.num_switch_layers + shape.num_ext_layers
         self.length = length
         self.slots: int = length + (settings.spout.mode != "none")
         self.tokens: int = settings.batch.micro_size * length
         self.width: int = BYTES[settings.precision.dtype]
-        self.stream = self.width * self.tokens * shape.d_model  # bytes of a tensor [B, T, d_model]
+        self.stream: int = self.width * self.tokens * shape.d_model  # bytes of a tensor [B, T, d_model]
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(self.layers)]
         starts = [layer for layer, learns in enumerate(self.learns) if learns]
         if self._has(EXTRA_POSITIONS):
@@ -123,7 +124,7 @@ class _Run:
         if layer < self.first:
             return 0
         learns = self.learns[layer]
-        fused = self.settings.model.attention == "sdpa"
+        fused: bool = self.settings.model.attention == "sdpa"
         mixture = learns or fused  # read by the projection where that learns, and by the fused kernel itself
         attention = (4 + learns + mixture) * self.stream + self._core()  # q, k, v, the norm's input; x
         if layer >= self.shape.num_switch_layers:
@@ -141,7 +142,7 @@ class _Run:
     def _switch(self, learns: bool) -> int:
         """The feed-forward part of a switch layer: each token is with one expert, so that there is one tensor of its width for all."""
         experts, full = self.shape.num_experts, 4 * self.tokens * self.shape.d_model  # the router computes in fp32
-        jitter = self.settings.loss.router_jitter > 0
+        jitter: bool = self.settings.loss.router_jitter > 0
         router = full * jitter  # the noise
         if learns and (jitter or self.width < 4):
             router += full  # its input
