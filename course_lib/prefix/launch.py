@@ -87,6 +87,8 @@ def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: d
     encoder.load_state_dict({name.removeprefix(ENCODER): value.float() for name, value in tensors.items()})
     chosen = config.to_dict(settings)
     about |= {key: chosen[key] for key in ("data", "optimizer")}
+    # a prefix file is passed on: it names no folder of this machine
+    about["data"]["input"] = settings.data.input and settings.data.input.name
     about["model"] = {key: chosen["model"][key] for key in ("method", "length", "input_dim", "hidden_dim", "dropout")}
     return Prefix(encoder.deployed(), settings.task_name, facts["base"], shape, about)
 

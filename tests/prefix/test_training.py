@@ -204,6 +204,13 @@ def test_other_forms_hold_the_same_numbers(whole, tmp_path, form):
     assert torch.equal(found.values, read(launch.export(whole[0].folder, tmp_path / "q").target).values)
 
 
+def test_a_prefix_file_names_no_folder_of_the_machine(whole, place, tmp_path):
+    for form in ("course", "rinna", "peft"):
+        target = launch.export(whole[0].folder, tmp_path / form, form).target
+        for path in [target] if target.is_file() else target.iterdir():
+            assert str(place).encode() not in path.read_bytes()
+
+
 def test_a_sweep_compares(place, tmp_path):
     cases = {"P = 2": ["model.length=2"], "full": ["model.method=full"]}
     found = single_process_trainer.sweep(settings(place, tmp_path, "engine.max_steps=4"), cases)
