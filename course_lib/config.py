@@ -5,6 +5,7 @@ YAML and `section.key=value`; pydantic checks them. Nothing else in the library 
 """
 
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -226,7 +227,7 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
     """(dotted key, type, default, help) of every setting: what `--help` shows."""
     rows = []
     # what a kind of settings adds comes before what it inherits
-    own = cls.__dict__.get("__annotations__", {})
+    own = inspect.get_annotations(cls)
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
         key = prefix + field.name
         if dataclasses.is_dataclass(field.type):

@@ -6,7 +6,6 @@ Runs live beside the products and are kept, as in chapter 4: an interrupted trai
 import shutil
 from dataclasses import replace
 from functools import partial
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -189,35 +188,15 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
 
 def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
     from course_lib.gptsan.launch import export, train
-    from course_lib.training.log import FILE
+    from course_lib.training import run_product
 
-    settings = replace(settings, engine=replace(settings.engine, output_dir=run_folder(settings)))
-    run = train(settings, resume=True, say=lambda _: None)
-    trained = export(run.folder, folder / MODEL)
-    for name in (FILE, "deepspeed.json"):
-        shutil.copy(run.folder / name, folder / name)
-    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
-    counts: dict[str, Any] = {"steps": run.steps, "trained tensors": trained.trained, "frozen tensors": trained.frozen}
-    return counts | ({"held-out loss": held_out[-1]} if held_out else {})
+    def write_model(run: Path) -> dict[str, Any]:
+        trained = export(run, folder / MODEL)
+        return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
 
-
-def run_folder(settings: GptsanConfig) -> Path:
-    """Where the profile's run with these settings, examples and checkpoint lives."""
-    content = config.to_dict(settings)
-    for part, key in (
-        ("engine", "output_dir"),
-        ("data", "input"),
-        ("data", "tokenizer"),
-        ("model", "checkpoint"),
-        ("model", "ignore"),
-    ):
-        del content[part][key]
-    del content["launch"]
-    digest = sha256(repr(content).encode())
     assert settings.data.input
     stage = settings.model.checkpoint
-    files = [settings.data.input / "x.npy", *(sorted(stage.glob("*.safetensors")) if stage else ())]
-    for path in files:
-        with open(path, "rb") as file:
-            digest.update(file_digest(file, "sha256").digest())
-    return paths.root() / RUNS / digest.hexdigest()[:12]
+    files = (settings.data.input / "x.npy", *(sorted(stage.glob("*.safetensors")) if stage else ()))
+    values = run_product.content(settings, ("data.input", "data.tokenizer", "model.checkpoint", "model.ignore"))
+    run_dir = run_product.run_folder(paths.root() / RUNS, values, files)
+    return run_product.fill(folder, settings, run_dir, train, write_model)

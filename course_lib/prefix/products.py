@@ -6,11 +6,9 @@ line breaks, with a tokenizer that knows them. A frozen model can hardly be led 
 Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
 """
 
-import shutil
 import tempfile
 from dataclasses import replace
 from functools import partial
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -123,29 +121,22 @@ def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[st
 
 def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.prefix.launch import export, train
-    from course_lib.training import log
+    from course_lib.training import log, run_product
 
-    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    settings = replace(settings, engine=replace(settings.engine, output_dir=_run_folder(settings)))
-    run = train(settings, resume=True, say=lambda _: None)
-    export(run.folder, folder / FILE)
-    shutil.copy(run.folder / log.FILE, folder / log.FILE)
-    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
-    return {"steps": run.steps} | ({"held-out loss": held_out[-1]} if held_out else {})
+    def write_prefix(run: Path) -> dict[str, Any]:
+        export(run, folder / FILE)
+        return {}
+
+    base = inputs[0] / MODEL
+    settings = replace(settings, model=replace(settings.model, base=base))
+    assert settings.data.input
+    files = (settings.data.input, *sorted(base.glob("*.safetensors")))
+    run_dir = run_product.run_folder(paths.root() / RUNS, _content(settings), files)
+    return run_product.fill(folder, settings, run_dir, train, write_prefix, keep=(log.FILE,))
 
 
 def _content(settings: PrefixConfig) -> dict[str, Any]:
-    """What of the settings a prefix follows from, without places."""
-    content = config.to_dict(settings)
-    del content["launch"], content["engine"]["output_dir"], content["data"]["input"], content["model"]["base"]
-    return content
+    """What of the settings a prefix follows from, without files and folders."""
+    from course_lib.training import run_product
 
-
-def _run_folder(settings: PrefixConfig) -> Path:
-    """Where the run with these settings, samples and base lives: the same again after a kill."""
-    assert settings.data.input and settings.model.base
-    digest = sha256(repr(_content(settings)).encode())
-    for path in (settings.data.input, *sorted(settings.model.base.glob("*.safetensors"))):
-        with open(path, "rb") as file:
-            digest.update(file_digest(file, "sha256").digest())
-    return paths.root() / RUNS / digest.hexdigest()[:12]
+    return run_product.content(settings, ("data.input", "model.base"))

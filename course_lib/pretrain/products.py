@@ -1,9 +1,7 @@
 """Products of chapter 4: the tokens, and the model trained on them."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -61,25 +59,19 @@ def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[
     """Fills a product's folder: model/, and the log of the run that trained it on `inputs`, those of with_products."""
     from course_lib.pretrain.export import export
     from course_lib.pretrain.launch import pretrain
-    from course_lib.training.log import FILE
+    from course_lib.training import run_product
+
+    def write_model(run: Path) -> dict[str, Any]:
+        export(run, folder / "model")
+        return {}
 
     settings = with_products(settings, *inputs)
-    settings = replace(settings, engine=replace(settings.engine, output_dir=run_folder(settings)))
-    run = pretrain(settings, resume=True, say=lambda _: None)
-    export(run.folder, folder / "model")
-    for name in (FILE, "deepspeed.json"):
-        shutil.copy(run.folder / name, folder / name)
-    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
-    return {"steps": run.steps} | ({"held-out loss": held_out[-1]} if held_out else {})
-
-
-def run_folder(settings: PretrainConfig) -> Path:
-    """Where the profile's run with these settings and data lives: the same again after a kill, another for other settings."""
     assert settings.data.tokenizer
-    content = config.to_dict(settings)
-    del content["launch"], content["engine"]["output_dir"], content["data"]["input"], content["data"]["tokenizer"]
-    digest = sha256(repr(content).encode())
-    for path in (*(p.with_suffix(".bin") for p in settings.data.input), settings.data.tokenizer / "tokenizer.json"):
-        with open(path, "rb") as file:
-            digest.update(file_digest(file, "sha256").digest())
-    return root() / RUNS / digest.hexdigest()[:12]
+    files = (
+        *(prefix.with_suffix(".bin") for prefix in settings.data.input),
+        settings.data.tokenizer / "tokenizer.json",
+    )
+    values = run_product.content(settings, ("data.input", "data.tokenizer"))
+    return run_product.fill(
+        folder, settings, run_product.run_folder(root() / RUNS, values, files), pretrain, write_model
+    )
