@@ -1,6 +1,7 @@
-"""Self-attention of GPTSAN: a prefix that sees both ways, text that sees backwards, and the spout as a slot before all tokens.
+"""Self-attention of GPTSAN: bidirectional over the prefix, causal over the text after it.
 
-Shapes: B sequences of T new tokens, S slots to look at (spout, tokens of the cache, new tokens), H = d_model = heads · d.
+The spout takes one key/value slot before all tokens.
+Shapes: B sequences of T new tokens; S key/value slots (spout, cached tokens, new tokens); H = d_model = heads · d.
 """
 
 from typing import Any
@@ -16,10 +17,20 @@ from course_lib.gptsan.experts import Linear
 def prefix_lm_mask(
     length: int, past: int, device: torch.device, padding: Tensor | None = None, types: Tensor | None = None
 ) -> Tensor | None:
-    """Which slot each new token sees: [B or 1, 1, T, S], True where it does; None where it is those up to its own.
+    """Build the attention mask [B or 1, 1, T, S]: True where a new token attends to a slot.
 
-    A token sees the slots up to its own and all of the prefix (`types` [B, T or T+1] is 1 there; only the last T count), and no
-    padding (`padding` [B, S or S−1] is 0 there; S−1 leaves out the spout), which sees itself for the softmax's sake.
+    A token attends to the slots up to its own and to the whole prefix, but not to padding. A padding token attends to
+    its own slot, because the softmax needs at least one.
+
+    Args:
+        length: Number T of new tokens.
+        past: Number of slots before the new tokens: spout and cached tokens.
+        device: Device of the mask.
+        padding: Attention mask [B, S], or [B, S−1] without the spout; 0 at padding.
+        types: Token types [B, T] or [B, T+1], 1 in the prefix; only the last T columns count.
+
+    Returns:
+        The mask, or None where causal attention without a mask gives the same result.
     """
     if padding is None and types is None and (past == 0 or length == 1):
         return None
@@ -45,16 +56,24 @@ class Attention(nn.Module):
         self.out_proj = Linear(config.d_model, config.d_model)
 
     def forward(self, x: Tensor, mask: Tensor | None, spout: Tensor | None, cache: Any) -> tuple[Tensor, Tensor | None]:
-        """[B, T, H] → ([B, T, H], weights [B, heads, T, S] where the implementation is eager).
+        """Attend from the new tokens: [B, T, H] → ([B, T, H], attention weights).
 
-        `spout` [B, 2, heads, 1, d] is this layer's key and value of the spout; it goes into the cache before the tokens' own.
+        The attention weights [B, heads, T, S] are returned by the eager implementation only, else None.
+
+        Args:
+            x: Hidden states [B, T, H].
+            mask: Attention mask of `prefix_lm_mask`, or None for causal attention.
+            spout: The spout's key and value for this layer, [B, 2, heads, 1, d]. Both are put before those of the tokens.
+            cache: Key/value cache of transformers, or None.
         """
         heads = (*x.shape[:2], self.config.num_heads, -1)
         query, key, value = (p(x).view(heads).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         if spout is not None:
-            key, value = torch.cat([spout[:, 0], key], 2), torch.cat([spout[:, 1], value], 2)  # [B, heads, 1+T, d]
+            # [B, heads, 1+T, d]
+            key, value = torch.cat([spout[:, 0], key], 2), torch.cat([spout[:, 1], value], 2)
         if cache is not None:
-            key, value = cache.update(key, value, self.layer)  # [B, heads, S, d]
+            # [B, heads, S, d]
+            key, value = cache.update(key, value, self.layer)
         if self.config._attn_implementation == "eager":
             mixed, weights = eager_attention(query, key, value, mask)
         else:
@@ -64,24 +83,35 @@ class Attention(nn.Module):
 
 
 def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """softmax(q·kᵀ/√d)·v over what the mask leaves: queries [B, heads, T, d] → (the same shape, weights [B, heads, T, S])."""
+    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows.
+
+    Args:
+        query: Queries [B, heads, T, d].
+        key: Keys [B, heads, S, d].
+        value: Values [B, heads, S, d].
+        mask: True where a query may attend to a slot, broadcast to [B, heads, T, S]; None for causal attention.
+
+    Returns:
+        The result [B, heads, T, d] and the attention weights [B, heads, T, S].
+    """
     if mask is None:
         shape = query.shape[2], key.shape[2]
         mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril(shape[1] - shape[0])
-    scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()  # scaled first: fp16 ends at 65504
+    # Scale the queries before the product: the largest fp16 number is 65504.
+    scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)
     return weights @ value, weights
 
 
 class SelfAttention(nn.Module):
-    """x + norm(attention(x)): the norm is on the branch, before it is added."""
+    """Residual self-attention: x + norm(attention(x)). The norm is applied to the attention output, not to x."""
 
     def __init__(self, config: GPTSanConfig, layer: int) -> None:
         super().__init__()
         self.self_attn = Attention(config, layer)
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
-    def forward(self, x: Tensor, *given: Any) -> tuple[Tensor, Tensor | None]:
-        """As `Attention`."""
-        mixed, weights = self.self_attn(x, *given)
+    def forward(self, x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+        """Apply the layer: [B, T, H] → ([B, T, H], attention weights); same arguments as `Attention.forward`."""
+        mixed, weights = self.self_attn(x, *inputs)
         return x + self.norm(mixed), weights

@@ -1,4 +1,7 @@
-"""Which class a text looks like: naive Bayes over pairs of neighbouring characters, as an outside judge of generated texts."""
+"""Text classification by naive Bayes over character bigrams.
+
+The course uses it to judge generated texts independently of the model that generated them.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,33 +10,38 @@ from math import log
 
 
 class NaiveBayes:
-    """The class whose training texts make a text's bigrams likeliest, every bigram by itself; each class equally likely before."""
+    """Naive Bayes classifier over character bigrams with a uniform prior and add-one smoothing."""
 
     def __init__(self, texts: Sequence[str], labels: Sequence[int]) -> None:
-        """Counts the bigrams of each class's texts. Raises ValueError if there are not as many labels as texts, or none."""
+        """Count the bigrams of each class's texts.
+
+        Raises:
+            ValueError: There are no texts, or the numbers of texts and labels differ.
+        """
         self.counts: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(labels))}
         if not self.counts:
             raise ValueError("no texts to learn from")
         for text, label in zip(texts, labels, strict=True):
             self.counts[label].update(bigrams(text))
-        self.kinds = len(set().union(*self.counts.values())) + 1  # and one for all that were never seen
+        # Distinct bigrams, plus one for all bigrams that do not occur in the training texts.
+        self.kinds = len(set().union(*self.counts.values())) + 1
 
     def score(self, text: str, label: int) -> float:
-        """log p(text | class) [nats]; one is added to every count, so that nothing is impossible."""
+        """Return log p(text | class) in nats. Every count is increased by one, so that no bigram has probability 0."""
         counts = self.counts[label]
         total = counts.total() + self.kinds
         return sum(log((counts[bigram] + 1) / total) for bigram in bigrams(text))
 
     def classify(self, text: str) -> int:
-        """The likeliest class; the smallest of equals, as for a text without bigrams."""
+        """Return the most probable class; of equally probable ones, as for a text without bigrams, the smallest."""
         return max(self.counts, key=lambda label: (self.score(text, label), -label))
 
     def accuracy(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """Share of the texts whose class it finds, from 0 to 1."""
-        found = [self.classify(text) == label for text, label in zip(texts, labels, strict=True)]
-        return sum(found) / len(found)
+        """Return the share of the texts that are classified correctly, from 0 to 1."""
+        correct = [self.classify(text) == label for text, label in zip(texts, labels, strict=True)]
+        return sum(correct) / len(correct)
 
 
 def bigrams(text: str) -> list[str]:
-    """Pairs of neighbouring characters, white space and broken characters apart."""
+    """Return the pairs of adjacent characters of a text, after removing white space and U+FFFD characters."""
     return ["".join(pair) for pair in pairwise("".join(text.replace("\ufffd", "").split()))]

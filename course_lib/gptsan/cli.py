@@ -1,4 +1,4 @@
-"""Verbs of chapter 5: `course gptsan …`."""
+"""The verbs of chapter 5: `course gptsan …`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +13,16 @@ from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfi
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPTSAN folder")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[
-    str | None, typer.Option("--spout", metavar="K", help="a class from 0 on, uniform, zeros or none; default: none")
+    str | None,
+    typer.Option("--spout", metavar="K", help="class number (from 0), uniform, zeros or none; default: none"),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="same seed, same texts; default: 0")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="seed of the random generator; default: 0")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
+    """Add this chapter's verbs to the `course` command."""
     group = options.group("GPTSAN: vocabulary, examples, extra stage, training through the spout, generation.")
     group.command("vocabulary", epilog=options.epilog(VocabularyConfig))(vocabulary)
     group.command("encode", epilog=options.epilog(EncodeConfig))(encode)
@@ -40,33 +41,35 @@ def vocabulary(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Build a vocabulary of the published form (vocab.txt, emoji.json) from a corpus."""
+    """Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."""
     from course_lib.documents import read_texts
     from course_lib.gptsan.vocabulary import build_vocabulary
 
     settings = options.settings(VocabularyConfig, "gptsan.vocabulary", config, overrides)
     counts = build_vocabulary((text for path in sources for text in read_texts(path)), settings.size, output)
     print(
-        f"{counts.entries:,} entries ({counts.substrings:,} substrings, {counts.single:,} characters) from {counts.texts:,} documents → {output}"
+        f"{counts.entries:,} entries ({counts.substrings:,} substrings, {counts.single:,} characters) "
+        f"from {counts.texts:,} documents → {output}"
     )
 
 
 def encode(
     source: Annotated[
-        str, typer.Option("--input", metavar="LIST", help="a CSV `filename,fileid`, or a pattern: '*.txt'")
+        str, typer.Option("--input", metavar="LIST", help="a CSV file `filename,fileid`, or a pattern: '*.txt'")
     ],
     output: options.Output,
     mode: Annotated[Literal["lm", "mlm", "hybrid"] | None, typer.Option("--mode", help="default: lm")] = None,
     tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", metavar="T", help="tokenizer folder; default: the profile's own")
+        Path | None,
+        typer.Option("--tokenizer", metavar="T", help="tokenizer folder; default: the profile's vocabulary"),
     ] = None,
     config: options.Config = None,
     overrides: options.Set = None,
     workers: options.Workers = options.WORKERS,
 ) -> None:
-    """Encode texts as training examples: TFRecord for the original's tools, arrays for `course gptsan train`.
+    """Encode texts as training examples: TFRecord files for the original's tools, arrays for `course gptsan train`.
 
-    The defaults are for the published model; `-c tiny` encodes for that of the profile tiny.
+    The defaults fit the published model; `-c tiny` encodes for the model of the profile tiny.
     """
     from course_lib import workspace
     from course_lib.gptsan import encode as encoder
@@ -79,23 +82,23 @@ def encode(
 
 def import_tf(
     source: Annotated[
-        Path, typer.Argument(metavar="DIR", help="a checkpoint of the original: folder, prefix or .index")
+        Path, typer.Argument(metavar="DIR", help="checkpoint of the original: folder, prefix or .index file")
     ],
     output: options.Output,
 ) -> None:
-    """Turn a TensorFlow checkpoint of the original GPTSAN into a Hugging Face folder."""
+    """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
     from course_lib.gptsan import import_tf as importer
 
     print(importer.import_tf(source, output).summary())
 
 
 def add_extra_stage(
-    source: Annotated[Path, typer.Argument(metavar="CKPT", help="a GPTSAN folder; it is only read")],
+    source: Annotated[Path, typer.Argument(metavar="CKPT", help="folder of a GPTSAN; it is not changed")],
     output: options.Output,
-    layers: Annotated[int, typer.Option("--layers", help="new layers, on top")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of the new weights")] = 0,
+    layers: Annotated[int, typer.Option("--layers", help="number of new layers on top")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="seed of the new weights")] = 0,
 ) -> None:
-    """Add layers to a GPTSAN, and write which parameters stay frozen and how to train the others."""
+    """Add layers to a GPTSAN; write the list of frozen parameters and the settings that train the others."""
     from course_lib.gptsan import extra_stage
 
     print(extra_stage.add_extra_stage(source, output, layers, seed).summary())
@@ -105,15 +108,16 @@ def train(
     config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; sets engine.output_dir")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
 ) -> None:
-    """Train what of a GPTSAN is not frozen (or a new one) with DeepSpeed, and export the model.
+    """Train a new GPTSAN, or the parameters of one that are not frozen, with DeepSpeed; then export the model.
 
-    What a file leaves open (checkpoint, examples) is the profile's own extra stage and classes.
+    If the settings name no checkpoint or no examples, the profile's extra stage and examples are used.
     """
-    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
+    # Check the settings before the import below: importing torch takes seconds.
+    settings = run_settings(config, overrides)
     from course_lib.gptsan import launch
 
     if output:
@@ -123,9 +127,15 @@ def train(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig:
-    """The settings in -c FILE, else those of a profile's extra stage; then every --set; then the profile's products for what is open.
+    """Return the settings of a training run.
 
-    Settings with a shape of their own are a new model's, and get the corpus; others get the extra stage and the classes.
+    The settings come from -c FILE, else from the profile's extra-stage run. Each --set overrides one of them. If the
+    checkpoint or the examples are still unset, the profile's products are used.
+    A run whose file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model: it gets the
+    examples of the corpus. Any other run gets the extra stage and the examples with classes.
+
+    Raises:
+        UsageError: A setting is wrong, or the file has a shape for the planner only and no checkpoint.
     """
     from course_lib import workspace
     from course_lib.gptsan import products
@@ -141,7 +151,8 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
     extra = configuration.section("gptsan.recipe", RecipeConfig).extra
     if settings.model.checkpoint is None and fresh and file.name != extra:
         raise UsageError(
-            f"model.checkpoint: not set; the shape in {file} is for the planner; give a folder of `course gptsan add-extra-stage`"
+            f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
+            "give a folder written by `course gptsan add-extra-stage`"
         )
     if settings.data.input is None:
         settings = products.with_data(settings, workspace.product("gptsan/classes"))
@@ -151,14 +162,15 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
 
 
 def _found(file: Path) -> Path:
-    places = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
-    return next(path for path in places if path.is_file())
+    """Return the path of a settings file, which may lie in course_lib/configs."""
+    candidates = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
+    return next(path for path in candidates if path.is_file())
 
 
 def export(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")], output: options.Output
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")], output: options.Output
 ) -> None:
-    """Write the model of a run's latest whole checkpoint as a Hugging Face folder."""
+    """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
     from course_lib.gptsan import launch
 
     print(launch.export(source, output).summary())
@@ -166,18 +178,22 @@ def export(
 
 def generate(
     model: Model,
-    context: Annotated[str, typer.Option("--context", metavar="TEXT", help="what the texts begin with")] = "",
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="read before it, in both directions")] = "",
+    context: Annotated[str, typer.Option("--context", metavar="TEXT", help="beginning of the texts")] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="text before the context; attention in both directions")
+    ] = "",
     spout: Spout = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", min=0, help="draw among so many; 0 = all; default: 120")
+        int | None, typer.Option("--top-k", min=0, help="sample from the K most probable tokens; 0 = all; default: 120")
     ] = None,
-    num_generate: Annotated[int | None, typer.Option("--num-generate", min=1, help="texts; default: 1")] = None,
+    num_generate: Annotated[
+        int | None, typer.Option("--num-generate", min=1, help="number of texts; default: 1")
+    ] = None,
     seed: Seed = None,
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a GPTSAN write, steered by its spout."""
+    """Generate texts with a GPTSAN, steered by its spout."""
     from course_lib.gptsan.generate import Generator
 
     settings = options.given(
@@ -189,13 +205,13 @@ def generate(
 
 def fill(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="with [MASK] where something is to be filled in")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="text with one or more [MASK]")],
     spout: Spout = None,
     seed: Seed = None,
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Fill the masks of a text; for models trained on mlm or hybrid examples."""
+    """Fill the masks of a text; the model must be trained on mlm or hybrid examples."""
     from course_lib.gptsan.fill import fill as fill_masks
     from course_lib.gptsan.generate import Generator
 

@@ -1,6 +1,7 @@
-"""Settings of `course gptsan train`: a GPTSAN from scratch, or from a checkpoint of which a part stays frozen.
+"""Settings of `course gptsan train`, which trains a new GPTSAN or continues from a partly frozen checkpoint.
 
-The sections batch, optimizer, precision, zero, engine and launch are chapter 4's; configs/README.md lists every key.
+The sections batch, optimizer, precision, zero, engine and launch are those of chapter 4. configs/README.md lists every
+key.
 """
 
 from dataclasses import field
@@ -21,60 +22,62 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """What is trained, and what of it stays."""
+    """The model to train and its frozen parameters."""
 
-    checkpoint: Path | None = setting(
-        None, "folder of the GPTSAN to train; unset: a new one of model.shape, from scratch"
-    )
+    checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
     shape: ShapeConfig = field(default_factory=ShapeConfig)
     ignore: Literal["base"] | Path | None = setting(
         None,
-        "what stays frozen: a JSON list of parameter names (ignore-params.json of add-extra-stage), or `base`: all but extra layers, extra "
-        "positions and spout; unset: everything is trained",
+        "parameters that stay frozen: a JSON list of names (ignore-params.json of add-extra-stage), or `base`: "
+        "all but extra layers, extra positions and spout; unset: all parameters are trained",
     )
-    attention: Literal["eager", "sdpa"] = setting("sdpa", "attention kernel; sdpa takes the fused one of the device")
+    attention: Literal["eager", "sdpa"] = setting("sdpa", "attention kernel; sdpa: the device's fused kernel")
     recompute: Literal["none", "full"] = setting(
-        "none", "what the backward pass computes again instead of keeping: nothing, or each layer"
+        "none", "activations that the backward pass recomputes instead of storing: none, or those of each layer"
     )
 
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """Which examples."""
+    """The training examples."""
 
     input: Path | None = setting(None, "folder of encoded examples (`course gptsan encode`)")
     tokenizer: Path | None = setting(None, "tokenizer folder; unset: the one in model.checkpoint")
     num_context: int | None = setting(
-        None, "length of an example [tokens], for the planner; unset: that of the examples, else all positions", ge=1
+        None,
+        "example length for the memory planner [tokens]; unset: that of the examples, else the number of positions",
+        ge=1,
     )
-    held_out: float = setting(0.05, "share of the examples, of each class, that is kept for evaluation", ge=0, lt=1)
-    reader_workers: int = setting(0, "processes that read batches ahead, per rank; 0 = the rank itself", ge=0, le=64)
+    held_out: float = setting(0.05, "held-out share of each class's examples, for evaluation", ge=0, lt=1)
+    reader_workers: int = setting(0, "processes per rank that read batches ahead; 0 = the rank itself", ge=0, le=64)
 
 
 @dataclass(frozen=True, config=STRICT)
 class SpoutConfig:
-    """What the spout is fed with."""
+    """The input of the spout."""
 
     mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
         "none",
-        "none: no spout, its weights stay; uniform: noise from [0, 1); onehot: the example's class modulo the width; half_onehot: the class in "
-        "the first half, noise in the second",
+        "none: no spout, its weights stay frozen; uniform: noise from [0, 1); onehot: 1 at the example's class modulo "
+        "the width; half_onehot: one-hot in the first half, noise in the second",
     )
 
 
 @dataclass(frozen=True, config=STRICT)
 class LossConfig:
-    """What is added to the cross-entropy in training. The defaults are the original's."""
+    """Terms added to the cross-entropy in training. The defaults are those of the original."""
 
-    z_loss: float = setting(1e-4, "factor of the mean of (log Z)², the logits' log-partition squared", ge=0, le=1)
-    router_balance: float = setting(1e-2, "factor of the routers' balance loss, summed over layers", ge=0, le=1)
+    z_loss: float = setting(1e-4, "factor of the mean of (log Z)²; log Z: logsumexp of the logits", ge=0, le=1)
+    router_balance: float = setting(1e-2, "factor of the routers' load-balancing loss, summed over layers", ge=0, le=1)
     router_z: float = setting(0.0, "factor of the routers' z-loss, summed over layers", ge=0, le=1)
-    router_jitter: float = setting(0.01, "the router's input is multiplied by 1 ± this", ge=0, lt=1)
+    router_jitter: float = setting(
+        0.01, "in training, the router's input is multiplied by noise from 1 ± this", ge=0, lt=1
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
 class GptsanConfig(RunConfig):
-    """A whole run."""
+    """Settings of a whole training run."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -85,7 +88,8 @@ class GptsanConfig(RunConfig):
     def _together(self) -> "GptsanConfig":
         if self.model.ignore and not self.model.checkpoint and self.model.ignore != BASE:
             raise ValueError(
-                f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: a new model has nothing to keep"
+                f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: "
+                "a new model has no trained parameters to freeze"
             )
         return self
 
@@ -96,18 +100,20 @@ class GptsanConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class VocabularyConfig:
-    """The vocabulary of a base that is trained from scratch."""
+    """The vocabulary of a base model that is trained from scratch."""
 
-    size: int = setting(4000, "entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
+    size: int = setting(4000, "number of entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """What a profile says of this chapter."""
+    """A profile's settings for this chapter."""
 
     checkpoint: str | None = setting(
-        None, "a ready base: a folder, or a name on the Hugging Face Hub; unset: one is trained on the corpus"
+        None, "trained base model: a folder, or a name on the Hugging Face Hub; unset: train one on the corpus"
     )
-    base: str = setting("gptsan-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
-    extra_layers: int = setting(1, "layers of the extra stage", ge=1, le=1024)
-    extra: str = setting("gptsan-tiny-extra.yaml", "run that trains the extra stage on the classes")
+    base: str = setting(
+        "gptsan-tiny.yaml", "settings file of the run that trains the base: in course_lib/configs, or a path"
+    )
+    extra_layers: int = setting(1, "number of layers of the extra stage", ge=1, le=1024)
+    extra: str = setting("gptsan-tiny-extra.yaml", "settings file of the run that trains the extra stage")

@@ -1,4 +1,4 @@
-"""The shape of a GPTSAN, under the names of the published `config.json`, and what this implementation adds to it."""
+"""The configuration of a GPTSAN: the keys of the published `config.json`, and those that this implementation adds."""
 
 from typing import Any, ClassVar, Literal
 
@@ -8,13 +8,15 @@ from transformers import PreTrainedConfig
 
 @strict
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
-    """Shape and routing of a GPTSAN; the defaults are the published 2.8-billion-parameter model.
+    """Shape and routing of a GPTSAN; the defaults are those of the published 2.8-billion-parameter model.
 
-    Read for the published configs, without effect: `router_dtype` (the router computes in fp32), `initializer_factor` (the original's
-    initialisation is used) and `separator_token_id` (the prefix comes by token types).
+    Three keys of the published configurations are read but have no effect:
+    - `router_dtype`: the router computes in fp32.
+    - `initializer_factor`: the original's initialisation is used.
+    - `separator_token_id`: token types mark the prefix.
 
     Raises:
-        StrictDataclassError: a field has another type, or `num_heads` does not divide `d_model`.
+        StrictDataclassError: A field has a wrong type, or `num_heads` does not divide `d_model`.
     """
 
     model_type = "gptsan-japanese"
@@ -44,30 +46,35 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = 35995
     eos_token_id: int | list[int] | None = 35999
 
-    # What becomes of tokens that an expert has no room for. "zero", the original: it takes a factor times an even share of each
-    # 1024 or so of a batch, and adds nothing to others. "identity", the port: `expert_capacity` of a sequence, others x · probability.
+    # Expert capacity, and the output for tokens beyond it.
+    # "zero", as in the original: an expert takes a capacity factor times an even share of a group of about 1024 tokens
+    # of the batch; its output for tokens beyond that is 0.
+    # "identity", as in the transformers port: an expert takes `expert_capacity` tokens of each sequence; the output for
+    # tokens beyond that is x · router probability.
     overflow: Literal["zero", "identity"] = "zero"
     train_capacity_factor: float | int = 1.25
     eval_capacity_factor: float | int = 2.0
     expert_capacity: int = 128  # tokens per sequence and expert, for "identity" only
-    router_ignore_padding_tokens: bool = False  # padding goes to no expert and takes no capacity
-    router_jitter_noise: float | int = 0.0  # in training, the router's input times 1 ± this; the original's is 0.01
+    router_ignore_padding_tokens: bool = False  # True: padding goes to no expert and takes no capacity
+    router_jitter_noise: float | int = 0.0  # training: router input times noise from 1 ± this; the original: 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
-    # Standard deviations of a new model, the original's; eight layers of tanh at 0.01 pass next to nothing of a narrow spout.
+    # Standard deviations of a new model's weights, as in the original. Each of the spout's eight tanh layers scales the
+    # signal by about spout_init_std · √d_spout (0.11 with the defaults): a narrow spout needs a larger value.
     embedding_init_std: float | int = 0.02
     spout_init_std: float | int = 0.01
 
     @property
     def num_layers(self) -> int:
-        """Switch layers and extra layers together."""
+        """Number of layers: switch layers plus extra layers."""
         return self.num_switch_layers + self.num_ext_layers
 
     def __post_init__(self, **others: Any) -> None:
-        others.pop("num_layers", None)  # published, and derived
+        # The published config.json has num_layers; here it is a property.
+        others.pop("num_layers", None)
         super().__post_init__(**others)
 
     def validate_architecture(self) -> None:
-        """Called by transformers once the fields are set."""
+        """Check that the heads divide the width; transformers calls this after setting the fields."""
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")

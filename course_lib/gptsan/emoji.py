@@ -1,12 +1,13 @@
-"""Our own table of emoji and faces for a vocabulary of the course: strings → twelve tokens, and what each token decodes to.
+"""The course's table of emoji and text faces: maps strings to twelve tokens, and each token to one string.
 
-By ranges of Unicode, so that emoji of later versions of Unicode are in it too. Sequences joined by U+200D (families, professions) are not:
-they come out as the emoji they are made of.
+The table is built from Unicode ranges, so that it also covers emoji of later Unicode versions. It does not contain
+sequences joined by U+200D (families, professions): each emoji of such a sequence is encoded separately.
 """
 
 from itertools import product
 
-GROUPS = (  # what a token decodes to; its code points, of which a narrow range wins over a wide one
+# For each token: the string it decodes to, and its code points. Where ranges overlap, the narrower one wins.
+GROUPS = (
     ("😀", "1F600-1F60F 1F617-1F61D 1F638-1F63D 1F641-1F644 1F910-1F917 1F970-1F97A"),
     ("🤕", "1F610-1F640 1F915 1F920-1F92F"),
     ("⚽", "26BD-26BE 26F3 2728 1F380-1F3D3 1F3F5-1F3F9 1F93A-1F94F"),
@@ -15,11 +16,13 @@ GROUPS = (  # what a token decodes to; its code points, of which a narrow range 
     ("🍙", "2615 1F32D-1F32F 1F336 1F33D-1F33E 1F344-1F37F 1F950-1F96F 1F9C0-1F9CB"),
     (
         "🥁",
-        "231A-231B 23E9-23F3 260E 2702 2708-2709 270F 1F451-1F462 1F488-1F5FA 1F941 1F97B-1F97F 1F9E0-1F9FF 1FA70-1FAFF",
+        "231A-231B 23E9-23F3 260E 2702 2708-2709 270F 1F451-1F462 1F488-1F5FA 1F941 1F97B-1F97F 1F9E0-1F9FF "
+        "1FA70-1FAFF",
     ),
     (
         "🤚",
-        "261D 270A-270D 1F3FB-1F3FF 1F440-1F450 1F463-1F487 1F4AA 1F590-1F596 1F645-1F64F 1F918-1F91F 1F930-1F939 1F9AF-1F9DF",
+        "261D 270A-270D 1F3FB-1F3FF 1F440-1F450 1F463-1F487 1F4AA 1F590-1F596 1F645-1F64F 1F918-1F91F 1F930-1F939 "
+        "1F9AF-1F9DF",
     ),
     ("❤", "2665 2763-2764 1F48B-1F4A0 1F5A4 1F60D 1F618 1F90D-1F90F"),
     ("🟥", "203C 2049 2648-2653 26A0-26A1 26D4 2705 274C-2757 2B55 1F170-1F19A 1F500-1F53D 1F6AB-1F6B3 1F7E0-1F7EB"),
@@ -27,13 +30,15 @@ GROUPS = (  # what a token decodes to; its code points, of which a narrow range 
     ("(^_^)", ""),
 )
 FACES = "(*^_^*) (^_^;) (^_^) (^o^) (^-^) (^^;) (T_T) (;_;) (>_<) (´・ω・`) (・∀・) (^^)"
-FLAG_LETTERS = [chr(code) for code in range(0x1F1E6, 0x1F200)]  # two are a flag
+# Regional indicator symbols; two of them make a flag.
+FLAG_LETTERS = [chr(code) for code in range(0x1F1E6, 0x1F200)]
 SKIN_TONES = [chr(code) for code in range(0x1F3FB, 0x1F400)]
-COLOURED = "\ufe0f"  # asks for the coloured form of the character before it
+# Variation selector 16: requests the coloured form of the character before it.
+COLOURED = "\ufe0f"
 
 
 def emoji_tables() -> dict[str, dict[str, str]]:
-    """The content of emoji.json: "emoji" (string → token, longer before shorter) and "emoji_inv" (token → string)."""
+    """Return the content of emoji.json: "emoji" (string → token, longest strings first) and "emoji_inv" (token → string)."""
     token_of = {shown: f"<|emoji{number}|>" for number, (shown, _) in enumerate(GROUPS, 1)}
     ranges = []
     for shown, codes in GROUPS:
