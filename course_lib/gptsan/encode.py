@@ -1,10 +1,10 @@
-"""Texts to training examples on disk: what `course gptsan encode` does, in parallel, in an order drawn from the seed.
+"""Encoder of `course gptsan encode`: writes texts as training examples, in parallel, in a random order given by the seed.
 
-    x.npy, y.npy, i.npy, num_input.npy    what training reads (examples.py)
-    <mode>_<process:04d>.tfrecord         the same for the original's tools: example k is in file k mod shards
-    encoding.json                         settings, counts, classes, checksums of the tokenizer
+    x.npy, y.npy, i.npy, num_input.npy    arrays for training (examples.py)
+    <mode>_<shard:04d>.tfrecord           the same examples for the original's tools; example k is in shard k mod shards
+    encoding.json                         settings, counts, classes, checksums of the tokenizer files
 
-The layout of an example is layouts.py's. Memory does not grow with the corpus.
+layouts.py defines the layout of an example. Memory use does not grow with the corpus.
 """
 
 import dataclasses
@@ -38,20 +38,21 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class EncodeReport:
-    """What one run did."""
+    """The counts of one encoding run."""
 
     documents: int = 0
     examples: int = 0
-    tokens: int = 0  # in examples, padding apart
+    tokens: int = 0  # in the examples, without padding
     largest_id: int = 0
-    left_out_documents: int = 0  # without an example: they end within the encoder part
-    left_out_tokens: int = 0  # of these, of other ends of documents, and of lines the original layout cuts
-    classes: dict[int, int] | None = None  # examples of each; None: `i` is a running number
+    left_out_documents: int = 0  # documents without an example: they end within the encoder part
+    # Tokens in no example: of these documents, of the ends of others, and of lines cut by the original layout.
+    left_out_tokens: int = 0
+    classes: dict[int, int] | None = None  # class → number of examples; None: no classes, `i` is the example's number
     bytes_read: int = 0
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """One line for the terminal."""
+        """Return the counts as one line for the terminal."""
         classes = "" if self.classes is None else f" in {len(self.classes)} classes"
         short = (
             f"{self.left_out_documents} documents too short for the encoder part, " if self.left_out_documents else ""
@@ -67,43 +68,59 @@ class EncodeReport:
 def encode(
     inputs: str | Sequence[Path], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int = 1
 ) -> EncodeReport:
-    """Writes the examples of a list with classes (list.csv), of the files that match a pattern, or of given files.
+    """Encode documents as training examples and write them to a folder.
 
-    The same bytes for any number of workers. Raises CourseError naming file and line of what is missing, empty, not UTF-8 or of an
-    impossible class, UsageError for a folder that holds other files; an earlier product stays as it was then.
+    The files are the same bytes for any number of workers. After an error, an earlier product stays as it was.
+
+    Args:
+        inputs: Path of a CSV file with classes (list.csv), a file pattern, or a list of paths.
+        tokenizer: Tokenizer folder.
+        folder: Output folder.
+        settings: Settings of the examples.
+        workers: Number of processes.
+
+    Raises:
+        CourseError: A file is missing, empty or not UTF-8, or a class is out of range; the message names file and line.
+        UsageError: The output folder holds other files.
     """
     started = perf_counter()
     documents = list_documents(inputs, settings.d_spout)
     checksums = {name: sha256(require_file(tokenizer / name)) for name in TOKENIZER_FILES}
     for path in (*(document.path for document in documents), tokenizer):
         require_other(path, folder)
-    _loaded.cache_clear()  # the folder may hold another tokenizer now
-    _loaded(tokenizer, settings.original_layout)  # copied workers have it already
-    with atomic_folder(folder, ours=(folder / REPORT).is_file()) as place:
-        report = _write_arrays(place, documents, tokenizer, settings, workers)
+    # The folder may hold another tokenizer than in an earlier call.
+    _loaded.cache_clear()
+    # Forked workers inherit the loaded tokenizer.
+    _loaded(tokenizer, settings.original_layout)
+    with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
+        report = _write_arrays(temporary, documents, tokenizer, settings, workers)
         if not report.examples:
             raise CourseError(
-                f"no example: every document ends within the encoder part (mode {settings.mode}, {report.left_out_tokens} tokens "
-                f"left out); try longer documents or a num_context below {settings.num_context}"
+                f"no example: every document ends within the encoder part (mode {settings.mode}, "
+                f"{report.left_out_tokens} tokens left out); "
+                f"try longer documents or a num_context below {settings.num_context}"
             )
-        _write_tfrecords(place, report.examples, settings, workers)
-        kept = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
-        del kept["seconds"]
-        (place / REPORT).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf8")
+        _write_tfrecords(temporary, report.examples, settings, workers)
+        content = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
+        del content["seconds"]
+        (temporary / REPORT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
     report.seconds = perf_counter() - started
     return report
 
 
 def _write_arrays(
-    place: Path, documents: Sequence[Document], tokenizer: Path, settings: EncodeConfig, workers: int
+    folder: Path, documents: Sequence[Document], tokenizer: Path, settings: EncodeConfig, workers: int
 ) -> EncodeReport:
-    """The .npy files. The documents are shuffled, as the original's training reads its files from end to end."""
+    """Write the .npy files and count their content.
+
+    The documents are shuffled here, because the original's training reads its files in order without shuffling.
+    """
     order = np.random.default_rng(settings.seed).permutation(len(documents)).tolist()
     pieces = read_pieces(documents, order)
     report, classes, served = EncodeReport(len(documents)), Counter[int](), set[int]()
     nottoken = _loaded(tokenizer, settings.original_layout)[1].nottoken
     size = sum(document.path.stat().st_size for document in documents)
-    with ExampleWriter(place, settings.num_context) as writer, progress(size, "B", "encoding") as bar:
+    with ExampleWriter(folder, settings.num_context) as writer, progress(size, "B", "encoding") as bar:
         for group in ordered_map(partial(_encode_group, tokenizer, settings), pieces, workers):
             for part in group:
                 count, label = len(part.x), documents[part.document].label
@@ -125,15 +142,15 @@ def _write_arrays(
 
 
 @lru_cache(maxsize=1)
-def _loaded(place: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
-    """One tokenizer per process, read on first use."""
-    encoding = load(*(place / name for name in TOKENIZER_FILES))
+def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
+    """Return a folder's tokenizer and its special token ids; each process loads them once, on first use."""
+    encoding = load(*(tokenizer / name for name in TOKENIZER_FILES))
     return encoding, Marks.of(encoding, original)
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The examples of a piece."""
+    """The examples of a piece of a document."""
 
     document: int
     x: Array
@@ -143,8 +160,8 @@ class _Encoded:
     size: int  # bytes read
 
 
-def _encode_group(place: Path, settings: EncodeConfig, pieces: list[Piece]) -> list[_Encoded]:
-    encoding, marks = _loaded(place, settings.original_layout)
+def _encode_group(tokenizer: Path, settings: EncodeConfig, pieces: list[Piece]) -> list[_Encoded]:
+    encoding, marks = _loaded(tokenizer, settings.original_layout)
     texts = [piece.lines() for piece in pieces]
     encoded = []
     for index, (piece, lines) in enumerate(zip(pieces, texts, strict=True)):
@@ -160,28 +177,28 @@ def _encode_group(place: Path, settings: EncodeConfig, pieces: list[Piece]) -> l
 
 
 def _another_line(texts: Sequence[Sequence[str]], own: int, rng: np.random.Generator) -> str:
-    """A line of another document of the group, or of the same one if it has the group for itself."""
+    """Return a random line of another piece of the group; of the same piece if the group has only one."""
     index = int(rng.integers(max(len(texts) - 1, 1)))
     text = texts[index + (index >= own and len(texts) > 1)]
     return text[int(rng.integers(len(text)))]
 
 
-def _write_tfrecords(place: Path, examples: int, settings: EncodeConfig, workers: int) -> None:
-    """The TFRecord files, of the arrays."""
+def _write_tfrecords(folder: Path, examples: int, settings: EncodeConfig, workers: int) -> None:
+    """Write the TFRecord files from the .npy files."""
     shards = min(settings.shards, examples)
     with progress(examples, "examples", "writing TFRecords") as bar:
-        for count in ordered_map(partial(_write_shard, place, settings.mode, shards), range(shards), workers):
+        for count in ordered_map(partial(_write_shard, folder, settings.mode, shards), range(shards), workers):
             bar.update(count)
 
 
-def _write_shard(place: Path, mode: str, shards: int, shard: int) -> int:
-    arrays = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+def _write_shard(folder: Path, mode: str, shards: int, shard: int) -> int:
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
     rows = range(shard, len(arrays["i"]), shards)
 
     def features() -> Iterator[dict[str, Array]]:
         for row in rows:
             yield {name: np.atleast_1d(array[row]) for name, array in arrays.items()}
 
-    with open(place / f"{mode}_{shard:04d}.tfrecord", "wb") as file:
+    with open(folder / f"{mode}_{shard:04d}.tfrecord", "wb") as file:
         write_examples(file, features())
     return len(rows)

@@ -1,4 +1,7 @@
-"""Settings of `course gptsan encode`. The defaults are those of the original's tools/make_tfrecord_simple.py."""
+"""Settings of `course gptsan encode`.
+
+The defaults are those of tools/make_tfrecord_simple.py in tanreinama/GPTSAN.
+"""
 
 from typing import Literal
 
@@ -10,24 +13,29 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class EncodeConfig:
-    """How texts become examples."""
+    """Settings for turning texts into training examples."""
 
     mode: Literal["lm", "mlm", "hybrid"] = setting(
-        "lm", "what is learned: the next token, masked tokens, or the next one after a masked beginning"
+        "lm",
+        "training target: next tokens (lm), masked tokens (mlm), or masked tokens in a first part of random length and "
+        "next tokens after it (hybrid)",
     )
     num_context: int = setting(1280, "length of an example [tokens]", ge=8, le=1 << 20)
-    num_mask: float = setting(0.08, "share of the encoder part that is masked", ge=0, le=1)
-    max_mask: int = setting(100, "most masks in an example [tokens]", ge=0)
-    use_nextsent: bool = setting(False, "begin with a line and learn whether the text follows it (mlm, hybrid)")
+    num_mask: float = setting(0.08, "share of the encoder part's tokens that are masked", ge=0, le=1)
+    max_mask: int = setting(100, "maximum number of masks in an example [tokens]", ge=0)
+    use_nextsent: bool = setting(
+        False, "start each example with a line; learn whether the text follows that line (mlm, hybrid)"
+    )
     hybrid_rate: float = setting(1.0, "share of hybrid examples in mode hybrid; the others are lm", ge=0, le=1)
-    no_offset_mlm: bool = setting(False, "learn a masked token at its own position, not at the one before (mlm)")
+    no_offset_mlm: bool = setting(False, "predict a masked token at its own position, not at the position before (mlm)")
     original_layout: bool = setting(
         False,
-        "examples exactly as the original's: end of text unlearned after the last token, the rest of a line beyond the context lost",
+        "write exactly the original's examples: the end of text is not a target after the last token, "
+        "and the rest of a line beyond the context is lost",
     )
     d_spout: int = setting(128, "width of the model's spout: classes are 0 to d_spout - 1", ge=1, le=1 << 20)
-    shards: int = setting(8, "TFRecord files, filled in turn; 0: none", ge=0, le=10_000)
-    seed: int = setting(0, "seed of the order of documents, lengths and masks", ge=0)
+    shards: int = setting(8, "number of TFRecord files, filled in turn; 0: none", ge=0, le=10_000)
+    seed: int = setting(0, "seed for the order of documents, the lengths and the masks", ge=0)
 
     @model_validator(mode="after")
     def _modes(self) -> "EncodeConfig":

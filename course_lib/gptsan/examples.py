@@ -1,8 +1,8 @@
-"""Encoded examples as training reads them: four .npy files and encoding.json in a folder. encode.py fills it.
+"""Encoded examples on disk: four .npy files and encoding.json in a folder that encode.py writes and training reads.
 
-x, y        int32 [examples, num_context]    what is read and what is predicted; -1 in y: nothing is learned
-i           int32 [examples]                 the class for the spout, or a running number
-num_input   int32 [examples]                 positions of the beginning that see each other
+x, y        int32 [examples, num_context]    input tokens and target tokens; -1 in y: no target at this position
+i           int32 [examples]                 class for the spout, or number of the example
+num_input   int32 [examples]                 positions of the prefix, which attend to each other in both directions
 """
 
 import json
@@ -25,7 +25,11 @@ Array = npt.NDArray[Any]
 
 
 class ExampleWriter(AbstractContextManager["ExampleWriter"]):
-    """Writes the arrays row by row: numpy leaves room in a header for the number of rows, known at the end."""
+    """Write the arrays row by row.
+
+    The number of rows is known only at the end. numpy reserves space in the header for a larger number, so the header
+    is rewritten in place.
+    """
 
     def __init__(self, folder: Path, context: int) -> None:
         self.rows = 0
@@ -34,7 +38,7 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
         self._headers()
 
     def append(self, **columns: Array) -> None:
-        """Adds examples: x, y, i and num_input of equal length."""
+        """Append examples; the arguments x, y, i and num_input are arrays of equal length."""
         for name, file in self._files.items():
             file.write(np.ascontiguousarray(columns[name], DTYPE).data)
         self.rows += len(columns["x"])
@@ -52,7 +56,10 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
 
 
 class Examples:
-    """Examples on disk, or some of their rows; memory-mapped, so that opening costs nothing. Serves as a torch dataset."""
+    """The examples of a folder, or some of them (`rows`), as a torch dataset.
+
+    The arrays are memory-mapped: opening a folder reads no examples.
+    """
 
     def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
         self.folder = folder
@@ -65,11 +72,12 @@ class Examples:
 
     @classmethod
     def open(cls, folder: Path) -> "Examples":
-        """All examples of a folder. Raises CourseError naming the file that is missing or not as encoding.json says."""
+        """Open all examples of a folder. Raises CourseError for a file that is missing or does not match encoding.json."""
         return cls(folder)
 
     def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:
-        return Examples, (self.folder, self.rows)  # a reader process maps the files itself
+        # Pickle the folder and the row numbers only: a reader process maps the files itself.
+        return Examples, (self.folder, self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,12 +91,21 @@ class Examples:
 
     @property
     def classes(self) -> dict[int, int] | None:
-        """Examples of each class in the folder; None if they are numbered."""
+        """Number of examples of each class in the folder; None if the examples have no classes."""
         counts = self.report["classes"]
         return None if counts is None else {int(label): count for label, count in counts.items()}
 
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
-        """Raises UsageError if a model of these sizes cannot read them. No spout (None) takes any class, numbers go round in it."""
+        """Check that a model can be trained on the examples.
+
+        Args:
+            vocab_size: Vocabulary size of the model.
+            d_spout: Width of the spout, or None for a model without a spout, which allows any class. Numbers of
+                examples without classes are not checked, because they are taken modulo the width.
+
+        Raises:
+            UsageError: A token is outside the vocabulary, or a class is outside the spout.
+        """
         if self.report["largest_id"] >= vocab_size:
             raise UsageError(
                 f"{self.folder}: has token {self.report['largest_id']}, but the model's vocab_size is {vocab_size}; "
@@ -96,13 +113,20 @@ class Examples:
             )
         if d_spout is not None and self.classes and max(self.classes) >= d_spout:
             raise UsageError(
-                f"{self.folder}: has class {max(self.classes)}, but the model's d_spout is {d_spout}: classes are 0 to {d_spout - 1}"
+                f"{self.folder}: has class {max(self.classes)}, but the model's d_spout is {d_spout}: "
+                f"classes are 0 to {d_spout - 1}"
             )
 
     def split(self, held_out: float, seed: int) -> tuple["Examples", "Examples"]:
-        """Training and held-out examples, a share `held_out` of each class, at least one of a class that has two.
+        """Split the examples into training and held-out examples; both keep the order of the folder.
 
-        Both keep the order of the folder. Raises UsageError for a share outside [0, 1).
+        Args:
+            held_out: Held-out share of each class, from 0 to below 1. Unless it is 0, a class of two or more examples
+                has at least one held-out example and at least one training example.
+            seed: Seed of the random choice.
+
+        Raises:
+            UsageError: The share is outside [0, 1).
         """
         if not 0 <= held_out < 1:
             raise UsageError(f"held-out share: {held_out} is not allowed: from 0 to below 1")

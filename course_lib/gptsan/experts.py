@@ -1,6 +1,6 @@
-"""The feed-forward parts of GPTSAN: a switch layer, which sends each token to one of several experts, and the dense extra layer.
+"""Feed-forward parts of GPTSAN: the switch layer, which sends each token to one of E experts, and the dense extra layer.
 
-Shapes: B sequences of T tokens, H = d_model, E = num_experts, N tokens that an expert takes.
+Shapes: B sequences of T tokens; H = d_model; E = num_experts; N = number of tokens that an expert computes.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 
 
 class Linear(nn.Linear):
-    """A linear layer that remembers its initialisation: weight Normal(0, std), bias Normal(0, bias_std)."""
+    """Linear layer that stores its initialisation: weight Normal(0, std²), bias Normal(0, bias_std²)."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = False, std: float = 0.02, bias_std: float = 0.0) -> None:
         super().__init__(inputs, outputs, bias=bias)
@@ -21,16 +21,20 @@ class Linear(nn.Linear):
 
 
 class Fp32Linear(Linear):
-    """A linear layer that computes in fp32 under any dtype or autocast."""
+    """Linear layer that always computes in fp32, whatever the dtype of its weights and autocast."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., inputs] → fp32 [..., outputs]."""
+        """Apply the layer: [..., inputs] → [..., outputs] in fp32."""
         with torch.autocast(x.device.type, enabled=False):
             return F.linear(x.float(), self.weight.float(), None if self.bias is None else self.bias.float())
 
 
 class MLP(nn.Module):
-    """Two linear layers: an expert (ReLU between, no biases, hidden d_ff) or an extra layer's (swish, biases, hidden d_ext)."""
+    """Two linear layers with an activation between them.
+
+    An expert has hidden width d_ff, ReLU and no biases. An extra layer (`extra`) has hidden width d_ext, swish and
+    biases.
+    """
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -40,14 +44,17 @@ class MLP(nn.Module):
         self.extra, self.dropout = extra, 0.0 if extra else config.dropout_rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., H] → [..., H]."""
+        """Apply the network: [..., H] → [..., H]."""
         hidden = F.silu(self.wi(x)) if self.extra else F.relu(self.wi(x))
         output: Tensor = self.wo(F.dropout(hidden, self.dropout, self.training))
         return output
 
 
 class Router(nn.Module):
-    """Scores each token for each expert; in fp32, since small differences decide who computes."""
+    """Linear router: one logit per token and expert.
+
+    It computes in fp32, because a small difference between two logits decides which expert computes the token.
+    """
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__()
@@ -55,7 +62,11 @@ class Router(nn.Module):
         self.jitter = config.router_jitter_noise
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, H] → logits [B, T, E]. In training the input is jittered, so that close calls go either way."""
+        """Compute the router logits: [B, T, H] → [B, T, E].
+
+        In training the input is multiplied by noise from 1 ± jitter, so that either of two nearly equal experts may be
+        chosen.
+        """
         if self.training and self.jitter:
             x = x.float() * torch.empty_like(x, dtype=torch.float32).uniform_(1 - self.jitter, 1 + self.jitter)
         logits: Tensor = self.classifier(x)
@@ -63,7 +74,10 @@ class Router(nn.Module):
 
 
 class SwitchMLP(nn.Module):
-    """Each token goes to its most probable expert, and counts by that probability, through which the router learns."""
+    """Switch layer: each token is computed by its most probable expert.
+
+    The output of the expert is multiplied by that probability, so that the router receives a gradient.
+    """
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__()
@@ -72,15 +86,25 @@ class SwitchMLP(nn.Module):
         self.experts = nn.ModuleDict({f"expert_{e}": MLP(config, extra=False) for e in range(config.num_experts)})
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """[B, T, H] → ([B, T, H], router logits [B, T, E]). `real` [B, T]: False for tokens that no expert shall take."""
+        """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E]).
+
+        Args:
+            x: Hidden states [B, T, H].
+            real: [B, T], False for tokens that go to no expert, such as padding; None: all tokens are routed.
+        """
         logits = self.router(x)
-        probability, expert = logits.softmax(-1).max(-1)  # [B, T] each
-        gate = probability.to(x.dtype).flatten()[:, None]  # [B·T, 1]
+        # Both are [B, T].
+        probability, expert = logits.softmax(-1).max(-1)
+        # [B·T, 1]
+        gate = probability.to(x.dtype).flatten()[:, None]
         order, counts = sorted_by_expert(within_capacity(expert, self.config, self.training, real))
 
-        tokens = x.flatten(0, 1)  # [B·T, H]
-        slices = torch.split(tokens.index_select(0, order), counts)  # one contiguous [N, H] per expert
-        # Ranks call experts without tokens too: all have gradients for the same weights, and under ZeRO-3 all gather the same.
+        # [B·T, H]
+        tokens = x.flatten(0, 1)
+        # One contiguous [N, H] per expert.
+        slices = torch.split(tokens.index_select(0, order), counts)
+        # In training, and with several ranks, experts without tokens are called too: every rank then has gradients for
+        # the same weights, and under ZeRO-3 every rank gathers the same weights.
         everyone = self.training or torch.distributed.is_initialized()
         pairs = zip(self.experts.values(), slices, strict=True)
         outputs = [network(rows) for network, rows in pairs if everyone or len(rows)]
@@ -90,7 +114,7 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """How many tokens of a group an expert takes."""
+    """Return the capacity of an expert: how many of the `group` tokens of a group it computes."""
     if config.overflow == "identity":
         return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor
@@ -98,43 +122,74 @@ def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
 
 
 def group_count(tokens: int) -> int:
-    """Into how many equal groups the tokens of a forward pass go, of about 1024 each: Mesh TensorFlow's rule, on one device."""
+    """Return the number of equal groups into which the tokens of a forward pass are split for the capacity.
+
+    The number is the smallest divisor of `tokens` that is at least tokens // 1024: Mesh TensorFlow's rule, on one
+    device.
+    """
     return next(count for count in range(max(1, tokens // 1024), tokens + 1) if tokens % count == 0)
 
 
 def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: Tensor | None = None) -> Tensor:
-    """The chosen experts [B, T] → who computes what [B, T, E]: True at the chosen one unless it is full; first come, first served."""
+    """Apply the capacity: chosen experts [B, T] → [B, T, E], True where an expert computes a token.
+
+    Within a group an expert takes tokens in their order until it is full. With overflow "identity" a group is a
+    sequence, otherwise see `group_count`.
+
+    Args:
+        expert: Number of the chosen expert of each token [B, T].
+        config: Configuration with the capacity settings.
+        training: True for the training capacity, False for the evaluation capacity.
+        real: [B, T], False for tokens that go to no expert; None: all tokens are routed.
+    """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
     if real is not None:
         chosen = chosen & real[..., None]
     count = len(chosen) if config.overflow == "identity" else group_count(expert.numel())
     groups = chosen.reshape(count, -1, config.num_experts)
-    queue = groups.cumsum(1)  # how many of the group have come to this expert by now
+    # For each expert: how many tokens of the group up to and including this one have chosen it.
+    queue = groups.cumsum(1)
     return (groups & (queue <= capacity(config, groups.shape[1], training))).view_as(chosen)
 
 
 def sorted_by_expert(kept: Tensor) -> tuple[Tensor, list[int]]:
-    """[B, T, E] → (flat token numbers, those of expert 0 first and in order of the text; how many each expert has)."""
-    by_expert = kept.flatten(0, 1).t()  # [E, B·T]
+    """Group tokens by expert: [B, T, E] → (token numbers from 0 to B·T - 1, number of tokens of each expert).
+
+    The tokens of expert 0 come first; the tokens of one expert keep the order of the text.
+    """
+    # [E, B·T]
+    by_expert = kept.flatten(0, 1).t()
     return by_expert.nonzero()[:, 1], by_expert.sum(1).tolist()
 
 
 def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(balance loss, z-loss) of the layers' router logits [B, T, E], each summed over the layers; of the tokens `real` [B, T] only.
+    """Return the load-balancing loss and the z-loss, each summed over the layers.
 
-    Balance: E² · mean over experts of (share of the tokens that choose it · mean probability), 1 where all are even.
-    z-loss: mean of logsumexp², which keeps the logits small. Both count choices before capacity cuts any.
+    Load-balancing loss of a layer: E² · mean over experts of (share of the tokens that choose the expert · mean
+    probability of the expert). It is 1 if all experts are chosen equally often with equal probability.
+    z-loss of a layer: mean of logsumexp², which keeps the logits small.
+    Both use the router's choices before the capacity limit.
+
+    Args:
+        router_logits: Router logits [B, T, E] of each switch layer.
+        real: [B, T], True for the tokens that the losses include; None: all tokens.
     """
     logits = torch.stack(tuple(router_logits))
-    logits = logits.flatten(1, 2) if real is None else logits[:, real]  # [layers, tokens, E]
+    # [layers, tokens, E]
+    logits = logits.flatten(1, 2) if real is None else logits[:, real]
     experts = logits.shape[-1]
-    share = F.one_hot(logits.argmax(-1), experts).float().mean(1)  # [layers, E]
+    # [layers, E]
+    share = F.one_hot(logits.argmax(-1), experts).float().mean(1)
     balance = experts**2 * (share * logits.softmax(-1).mean(1)).mean(-1)
     return balance.sum(), logits.logsumexp(-1).square().mean(-1).sum()
 
 
 class FeedForward(nn.Module):
-    """x + norm(mlp(x)); in a switch layer mlp is the experts + tanh(x·W): what a full expert drops passes by the soft bypass W."""
+    """Residual feed-forward part: x + norm(mlp(x)) in an extra layer.
+
+    In a switch layer it is x + norm(experts(x) + tanh(x·W)). The soft bypass W also computes the tokens that a full
+    expert drops.
+    """
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -143,7 +198,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """[B, T, H] → ([B, T, H], router logits [B, T, E] of a switch layer)."""
+        """Apply the part: [B, T, H] → ([B, T, H], router logits [B, T, E]); logits are None in an extra layer."""
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
         computed, logits = self.mlp(x, real)

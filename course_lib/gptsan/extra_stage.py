@@ -1,13 +1,21 @@
-"""Adds an extra stage to a GPTSAN: new layers on top, which are trained while everything below stays as it was.
+"""Adds an extra stage to a GPTSAN: new layers on top, to be trained while all layers below stay frozen.
 
-Beside the model it writes what training needs: `ignore-params.json`, the names that stay frozen; `parameters.json`, the settings as the
-original's tools wrote them; `train.yaml`, the same for `course gptsan train -c`. It does not train.
+Three files for training are written beside the model:
+    ignore-params.json    names of the frozen parameters
+    parameters.json       settings in the format of the original's tools
+    train.yaml            the same settings for `course gptsan train -c`
+This module does not train.
 
-New are the layers (kernels and biases Normal(0, 0.02²), norms 1 and 0), the table of extra positions (zeros) where the input had none, and
-the spout's output projection (Normal(0, 0.02²), or the model's spout_init_std if that is larger), whose shape depends on the depth. Frozen is everything that comes from the input but the
-spout; the head's bias is a buffer, which nothing trains. That holds for extra layers and extra positions of the input too: they belong to
-a finished stage, and as the extra positions are added below its layers, training them would send gradients through all of these. A user
-who wants otherwise shortens the list.
+New parameters:
+- The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
+- The table of extra positions, all zeros, if the input model has none.
+- The spout's output projection, because its shape depends on the number of layers. Its weights are from Normal(0, std²),
+  where std is 0.02, or the model's spout_init_std if that is larger.
+
+Frozen parameters: all those of the input model, except the spout. The head's bias is a buffer and is never trained.
+Extra layers and extra positions of the input model are frozen too, because they belong to a finished stage. The extra
+positions are added below its layers, so training them would send gradients through all these layers. To train more
+parameters, remove their names from ignore-params.json.
 """
 
 import shutil
@@ -32,9 +40,12 @@ from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
 from course_lib.progress import progress
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
-HEAD = "lm_head.weight"  # tied to the embedding: written once, under the embedding's name
-STD = 0.02  # of new kernels and biases
-TRAIN_PARAMS: dict[str, Any] = {  # tools/train_params.json of the original, for inputs that say nothing
+# Tied to the embedding: written once, under the embedding's name.
+HEAD = "lm_head.weight"
+# Standard deviation of new kernels and biases.
+STD = 0.02
+# tools/train_params.json of the original: defaults for keys that the input's parameters.json lacks.
+TRAIN_PARAMS: dict[str, Any] = {
     "batch_size": 16,
     "base_lr": 1e-4,
     "num_warmup_steps": 2000,
@@ -46,28 +57,35 @@ TRAIN_PARAMS: dict[str, Any] = {  # tools/train_params.json of the original, for
 
 @dataclass(frozen=True)
 class StageReport:
-    """What was added."""
+    """The counts of one added stage."""
 
     folder: Path
-    layers: int  # new ones
+    layers: int  # new layers
     total_layers: int
-    kept: int  # numbers in parameters that come from the input
-    new: int  # numbers in parameters that were made
+    kept: int  # elements of the parameters that come from the input
+    new: int  # elements of the new parameters
     frozen: int  # names in ignore-params.json
 
     def summary(self) -> str:
-        """One line."""
+        """Return the counts as one line for the terminal."""
         return (
-            f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers: {self.kept:,} parameters kept, "
-            f"{self.new:,} new, {self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
+            f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers: "
+            f"{self.kept:,} parameters kept, {self.new:,} new, {self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
         )
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> StageReport:
-    """Writes the model of the Hugging Face folder `source` with `layers` more layers to `folder`, which appears whole or not at all.
+    """Write a copy of a GPTSAN with new layers on top. The output folder appears complete or not at all.
 
-    Raises UsageError for a number of layers below 1 and for a `folder` that exists, CourseError for a source that is no GPTSAN, not whole
-    or damaged. The source is only read.
+    Args:
+        source: Hugging Face folder of the input model; it is not changed.
+        folder: Output folder; it must not exist.
+        layers: Number of new layers.
+        seed: Seed of the new weights.
+
+    Raises:
+        UsageError: `layers` is below 1, or `folder` exists.
+        CourseError: `source` is not a GPTSAN, is incomplete or is damaged.
     """
     if layers < 1:
         raise UsageError(f"--layers: {layers} is not allowed: at least 1")
@@ -77,7 +95,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
     config = read_config(source)
     held = {name.replace(".sqout.", ".spout."): value for name, value in read_tensors(source).items() if name != HEAD}
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
-        raise CourseError(f"{source}: weights and config.json do not belong together: {wrong}")
+        raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
     config.architectures = ["GPTSanForCausalLM"]
     wanted, parameters = tensors_of(config)
@@ -95,46 +113,51 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
 
     settings = original_settings(source, folder, config)
     twin = training_yaml(folder, settings, seed)
-    with atomic_folder(folder) as place:
-        write_tensors(tensors(), place)
-        config.save_pretrained(place)
+    with atomic_folder(folder) as temporary:
+        write_tensors(tensors(), temporary)
+        config.save_pretrained(temporary)
         for name in (*TOKENIZER, "emoji.json"):
             if (source / name).is_file():
-                shutil.copyfile(source / name, place / name)
-        write_json(place / IGNORE, frozen)
-        write_json(place / PARAMETERS, settings)
-        (place / TRAIN).write_text(twin, encoding="utf8")
+                shutil.copyfile(source / name, temporary / name)
+        write_json(temporary / IGNORE, frozen)
+        write_json(temporary / PARAMETERS, settings)
+        (temporary / TRAIN).write_text(twin, encoding="utf8")
     made = sum(wanted[name].numel() for name in new)
     kept = sum(wanted[name].numel() for name in parameters) - made
     return StageReport(folder, layers, config.num_layers, kept, made, len(frozen))
 
 
 def read_config(source: Path) -> GPTSanConfig:
-    """The configuration of a GPTSAN folder. Raises CourseError for another one."""
+    """Read the configuration of a GPTSAN folder. Raises CourseError for a folder without a valid GPTSAN config.json."""
     path = source / "config.json"
     if not path.is_file():
-        raise CourseError(f"{source}: no GPTSAN folder: no config.json in it")
+        raise CourseError(f"{source}: not a GPTSAN folder: config.json is missing")
     content = read_json(path)
     if content.get("model_type") != GPTSanConfig.model_type:
         raise CourseError(
-            f"{path}: no GPTSAN: model_type {content.get('model_type')!r}, expected {GPTSanConfig.model_type!r}"
+            f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {GPTSanConfig.model_type!r}"
         )
     sizes = [name for name, default in asdict(ShapeConfig()).items() if isinstance(default, int)]
     try:
         build(ShapeConfig, {name: content[name] for name in sizes if name in content}, where=str(path))
-    except UsageError as error:  # what would be a wrong setting of ours is bad data here
+    except UsageError as error:
+        # The wrong value comes from a file, not from the user's settings.
         raise CourseError(str(error)) from error
     try:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
-    except Exception as error:  # transformers raises what its validators do
-        raise CourseError(f"{path}: not a configuration of GPTSAN: {' '.join(str(error).split())[:300]}") from error
+    except Exception as error:
+        # transformers passes on any exception of its validators.
+        raise CourseError(f"{path}: not a configuration of a GPTSAN: {' '.join(str(error).split())[:300]}") from error
     if not config.tie_word_embeddings:
-        raise CourseError(f"{path}: tie_word_embeddings is false, but the head of a GPTSAN is its embedding")
+        raise CourseError(f"{path}: tie_word_embeddings is false; a GPTSAN uses its embedding as head")
     return config
 
 
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """The tensors of a model by name, without their bytes, the tied head apart; and which of them are parameters."""
+    """Return a model's tensors by name, on the meta device (without data), and the names of those that are parameters.
+
+    The tied head is left out.
+    """
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     with torch.device("meta"):
@@ -148,7 +171,7 @@ def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float = STD) -> torch.Tensor:
-    """A new tensor as the original's converter makes it."""
+    """Return a new tensor, initialised as in the original's converter: ones, zeros or Normal(0, std²), by its name."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
@@ -157,7 +180,10 @@ def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float 
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:
-    """The content of `parameters.json` as the original's converter writes it: the input's, or its template's, for the new model."""
+    """Return the content of `parameters.json` for the new model, in the format of the original's converter.
+
+    Training settings are those of the input's `parameters.json`; missing ones are from the original's template.
+    """
     train, model = read_parameters(source / PARAMETERS)
     dims = Dims(
         config.vocab_size, config.max_position_embeddings, config.d_model, config.num_heads, config.num_experts,
@@ -170,27 +196,34 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
 
 
 def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
-    """The settings of `parameters.json` for `course gptsan train -c`, with what the original fixes in its code.
+    """Return the settings of `parameters.json` as YAML for `course gptsan train -c`.
 
-    The rate stays at its highest after the warm-up, as the original's does for its first (1 / base_lr)² steps. Raises UsageError for values
-    that training would refuse.
+    Values that the original fixes in its code are added. The learning rate stays at its maximum after the warm-up, as
+    it does in the original for the first (1 / base_lr)² steps.
+
+    Raises:
+        UsageError: Training would reject a value.
     """
-    said = settings["train_params"]
+    train_params = settings["train_params"]
     content = {
         "model": {"checkpoint": str(folder), "ignore": str(folder / IGNORE)},
         "spout": {"mode": "none"},
-        "batch": {"global_size": said["batch_size"], "micro_size": 1},
+        "batch": {"global_size": train_params["batch_size"], "micro_size": 1},
         "optimizer": {
             "weight_decay": 0.01,
             "grad_clip": 0.0,
-            "lr": {"max": said["base_lr"], "min": said["base_lr"], "warmup_steps": said["num_warmup_steps"]},
+            "lr": {
+                "max": train_params["base_lr"],
+                "min": train_params["base_lr"],
+                "warmup_steps": train_params["num_warmup_steps"],
+            },
         },
         "precision": {"dtype": "bf16"},
         "engine": {
             "output_dir": f"{folder}-trained",
-            "max_steps": 10 * said["num_warmup_steps"],
-            "save_steps": said["checkpoint_per_steps"],
-            "keep_checkpoints": said["max_to_keep_save"],
+            "max_steps": 10 * train_params["num_warmup_steps"],
+            "save_steps": train_params["checkpoint_per_steps"],
+            "keep_checkpoints": train_params["max_to_keep_save"],
             "seed": seed,
         },
     }

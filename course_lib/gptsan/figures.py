@@ -1,4 +1,4 @@
-"""Figures of chapter 5."""
+"""Plots of chapter 5: routing, attention masks, spout vectors, memory and losses. Each function returns a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,20 @@ import numpy.typing as npt
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
-Matrix = Any  # rows of numbers: a numpy array, a tensor on the CPU or nested lists
+# Rows of numbers: a numpy array, a tensor on the CPU, or nested lists.
+Matrix = Any
 
 
 def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
-    """The router's probabilities [tokens][experts]; a box at each token's choice, crossed out where the expert was full."""
-    shown = np.asarray(probabilities).T  # [experts, tokens]
+    """Plot the router's probabilities, with a box at each token's expert and a cross where that expert was full.
+
+    Args:
+        probabilities: Router probabilities [tokens][experts].
+        tokens: Labels of the tokens.
+        room: For each token, whether its expert had room for it.
+    """
+    # [experts, tokens]
+    shown = np.asarray(probabilities).T
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
     image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for token, (expert, fits) in enumerate(zip(shown.argmax(0), room, strict=True)):
@@ -29,7 +37,7 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
 
 
 def expert_load(loads: Mapping[str, Matrix]) -> Any:
-    """Share of the tokens that chooses each expert, a panel per model: `loads[name]` is [layers][experts]."""
+    """Plot the share of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
     figure, axes = _panels(len(loads), height=2.6)
     for axis, (name, load) in zip(axes, loads.items(), strict=True):
         shares = np.asarray(load)
@@ -43,7 +51,16 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
 
 
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
-    """Attention masks, a panel each: what a token (row) sees (columns); what lies after the token itself has a colour of its own."""
+    """Plot attention masks, one panel per mask.
+
+    A filled cell means that the token of its row attends to the slot of its column. Cells after the token itself and
+    cells of the spout have their own colours.
+
+    Args:
+        masks: Name → attention mask [tokens][slots], True where a token attends to a slot.
+        tokens: Labels of the rows.
+        slots: Labels of the columns. A mask with fewer columns uses the last labels.
+    """
     columns = [np.shape(mask)[1] for mask in masks.values()]
     figure, axes = _panels(
         len(masks), 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns), width_ratios=columns
@@ -62,7 +79,7 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
 
 
 def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
-    """What feeds the spout, a panel of bars per mode."""
+    """Plot the input vectors of the spout as bars, one panel per mode. An empty vector means that there is no spout."""
     figure, axes = _panels(len(vectors), height=2.0, width=9.0, sharey=True)
     for axis, (name, vector) in zip(axes, vectors.items(), strict=True):
         axis.bar(range(len(vector)), vector, color=AFTER)
@@ -74,7 +91,12 @@ def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
-    """Memory of one device [bytes] as stacked bars, a panel per model and a bar per way to train it; the last panel has `card` as a line."""
+    """Plot the memory of one device as stacked bars: one panel per model, one bar per way to train the model.
+
+    Args:
+        panels: Model → way to train → part of the memory → size [bytes].
+        card: Memory of the device [bytes], drawn as a line in the last panel; None: no line.
+    """
     figure, axes = _panels(len(panels), height=2.6, width=10.0)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
@@ -94,7 +116,14 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
 
 
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
-    """Held-out loss [nats] of each class's texts (rows) with each class in the spout (columns); coloured by what a wrong class costs."""
+    """Plot the held-out loss of each class's texts (rows) with each class in the spout (columns).
+
+    The colour shows how far a loss is above the lowest loss of its row.
+
+    Args:
+        losses: Losses [classes][classes] in nats per token.
+        names: Labels of the classes.
+    """
     values = np.asarray(losses)
     figure, axis = subplots(height=3.9, width=6.2)
     above = values - values.min(1, keepdims=True)
@@ -112,19 +141,19 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
 
 
 def _panels(number: int, height: float, width: float = 8.0, **options: Any) -> tuple[Any, list[Any]]:
-    """A figure and its axes in a row, also if there is one only."""
+    """Return a figure and a list of its axes in one row; the list also if there is only one."""
     figure, axes = subplots(number, height, width, **options)
     return figure, list(axes) if number > 1 else [axes]
 
 
 def _numbers(axis: Any, words: Sequence[Sequence[str]], dark: npt.NDArray[np.bool_]) -> None:
-    """Writes words into the cells of a matrix, in white where it is dark."""
+    """Write texts into the cells of a matrix: white in dark cells, black in the others."""
     for (row, column), white in np.ndenumerate(dark):
         axis.text(column, row, words[row][column], ha="center", va="center", color="white" if white else "black")
 
 
 def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
-    """A cell of a matrix, framed or filled."""
+    """Return a rectangle around a cell of a matrix, framed or filled."""
     from matplotlib.patches import Rectangle
 
     if fill:

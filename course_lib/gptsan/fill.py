@@ -1,7 +1,8 @@
-"""Fills the masks of a text with a GPTSAN that was trained on mlm or hybrid examples.
+"""Mask filling with a GPTSAN that was trained on mlm or hybrid examples.
 
-The whole text is prefix, so that each position sees all others. A masked token is predicted at the position before its own, as
-layouts.py stores it (`no_offset`: at its own). Each mask stands for one token, and is filled without regard to the other masks.
+The whole text is the prefix, so that all positions attend to each other. A masked token is predicted at the position
+before its own, as in the examples of layouts.py; with `no_offset` it is predicted at its own position. Each mask stands
+for one token. The masks are filled independently of each other.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class Choice:
-    """A piece that may stand in a mask's place: its name in the vocabulary, and how probable it is."""
+    """A candidate for a mask: its name in the vocabulary, and its probability from 0 to 1."""
 
     piece: str
     probability: float
@@ -26,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Filled:
-    """The text with the likeliest piece in each mask, and for each mask its best choices, likeliest first."""
+    """The text with each mask replaced by its most probable token, and each mask's candidates, most probable first."""
 
     text: str
     masks: list[list[Choice]]
@@ -34,12 +35,19 @@ class Filled:
 
 @torch.inference_mode()
 def fill(generator: Generator, text: str, settings: FillConfig | None = None) -> Filled:
-    """Fills each `[MASK]` of a text.
+    """Fill each `[MASK]` of a text with one token.
 
-    Raises UsageError for a text without a mask or longer than the model's positions, and for a spout that the model does not have.
+    Args:
+        generator: Model and tokenizer.
+        text: Text with one or more `[MASK]`.
+        settings: Settings of mask filling; None: the defaults.
+
+    Raises:
+        UsageError: The text has no mask or is longer than the model's positions, or the model does not have the spout
+            or class that the settings name.
     """
     settings = settings or FillConfig()
-    ids, places = _read(generator, text)
+    ids, masked = _read(generator, text)
     spout = generator.spout(settings, 1, generator.rng(settings))
     slots, positions = len(ids) + (spout is not None), generator.config.max_position_embeddings
     if slots > positions:
@@ -47,11 +55,12 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     inputs = torch.tensor([ids], device=generator.device)
     types = prefix_types(torch.tensor([len(ids)], device=generator.device), len(ids), spout is not None)
     logits = generator.model(inputs, token_type_ids=types, spout=spout, use_cache=False).logits[0].float()
-    asked = [place if settings.no_offset else place - 1 for place in places]
-    shares = logits[asked, : generator.marks.sot].softmax(-1)  # [masks, entries]: no mask hides a named token
+    rows = [position if settings.no_offset else position - 1 for position in masked]
+    # [masks, entries]. A mask never replaces a named special token; the ids of these tokens begin with SOT.
+    shares = logits[rows, : generator.marks.sot].softmax(-1)
     best = shares.topk(min(settings.choices, shares.shape[1]))
-    for place, choice in zip(places, best.indices[:, 0].tolist(), strict=True):
-        ids[place] = choice
+    for position, choice in zip(masked, best.indices[:, 0].tolist(), strict=True):
+        ids[position] = choice
     names = generator.encoding.names
     return Filled(
         generator.encoding.decode(ids),
@@ -63,12 +72,16 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
 
 
 def _read(generator: Generator, text: str) -> tuple[list[int], list[int]]:
-    """SOT and the ids of the text, raw as training reads a prefix; where the masks are."""
+    """Return SOT and the token ids of the text, and the positions of the masks.
+
+    The text is encoded without cleaning, as a prefix is in training.
+    """
     pieces = text.split(MASK)
     if len(pieces) == 1:
         raise UsageError(f"text: has no {MASK} to fill")
-    ids, places = [generator.marks.sot], []
+    ids, masked = [generator.marks.sot], []
     for piece in pieces:
         ids += [*generator.encoding.encode_text(piece), generator.marks.msk]
-        places.append(len(ids) - 1)
-    return ids[:-1], places[:-1]
+        masked.append(len(ids) - 1)
+    # The loop also adds a mask after the last piece.
+    return ids[:-1], masked[:-1]

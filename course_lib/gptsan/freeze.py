@@ -1,4 +1,4 @@
-"""Which parameters of a GPTSAN are trained. Names are matched exactly: a prefix of a name freezes nothing."""
+"""Selection of the frozen parameters of a GPTSAN. Names are compared as a whole: a prefix of a name freezes nothing."""
 
 import json
 import re
@@ -10,23 +10,31 @@ from course_lib.errors import CourseError, UsageError
 if TYPE_CHECKING:
     from torch import nn
 
-BASE = "base"  # model.ignore: all but the extra layers, their positions and the spout
+# Value of model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
+BASE = "base"
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 EXTRA_POSITIONS, SPOUT = "model.extra_position_embeddings.weight", "model.spout."
 
 
 class Shape(Protocol):
-    """A GPTSanConfig, or the ShapeConfig of a new one."""
+    """The shape of a model: a GPTSanConfig, or the ShapeConfig of a new model."""
 
     @property
     def num_switch_layers(self) -> int:
-        """Layers below the extra ones."""
+        """Number of layers below the extra layers."""
 
 
 def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Shape, names: list[str]) -> set[str]:
-    """Those of a model's parameter `names` that stay: model.ignore, and the spout where nothing feeds it.
+    """Return the names of the frozen parameters: those of model.ignore, and the spout's if spout.mode is none.
 
-    Raises UsageError for a name in the list that the model does not have, and if nothing is left to train.
+    Args:
+        ignore: Setting model.ignore: path of a JSON list of names, `base`, or None to freeze nothing.
+        spout_mode: Setting spout.mode.
+        shape: Shape of the model.
+        names: Names of all parameters of the model.
+
+    Raises:
+        UsageError: The list has a name that the model does not have, or all parameters are frozen.
     """
     if ignore is None:
         frozen = set()
@@ -45,18 +53,21 @@ def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Shape, names
 
 
 def is_extra(name: str, shape: Shape) -> bool:
-    """Whether a parameter belongs to an extra layer, to the extra positions or to the spout."""
+    """Return whether a parameter belongs to an extra layer, to the extra positions or to the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies: not to biases and norms. (The original decays its norms, whose names its pattern misses.)"""
+    """Return whether weight decay applies to a parameter: to all except biases and norms.
+
+    The original also decays the norms, because its exclusion pattern does not match their names.
+    """
     return not name.endswith("bias") and ".norm." not in name
 
 
 def read_ignore(path: Path) -> set[str]:
-    """The names in an ignore-params.json. Raises CourseError for anything but a list of names."""
+    """Read the names in an ignore-params.json. Raises CourseError if the file is not a JSON list of names."""
     try:
         content = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError) as error:
@@ -67,7 +78,10 @@ def read_ignore(path: Path) -> set[str]:
 
 
 def freeze(model: "nn.Module", names: set[str]) -> None:
-    """Takes the gradients from the named parameters, and lets a checkpoint without them be loaded."""
+    """Turn off gradients for the named parameters and on for all others.
+
+    A checkpoint that lacks the named parameters can then be loaded into the model without an error.
+    """
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in names)
 
@@ -78,14 +92,17 @@ def freeze(model: "nn.Module", names: set[str]) -> None:
 
 
 def digests(model: "nn.Module") -> dict[str, int]:
-    """A digest of the bits of each frozen parameter (of this rank's shard under ZeRO-3), computed where it lies."""
+    """Return a digest of the bits of each frozen parameter, by name; under ZeRO-3, of this rank's shard.
+
+    The digest is a weighted sum of the 16-bit or 32-bit words, computed on the parameter's device.
+    """
     import torch
 
-    found = {}
+    sums = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             held = getattr(parameter, "ds_tensor", parameter).detach()
             bits = held.contiguous().view(torch.int16 if held.element_size() == 2 else torch.int32)
             weights = torch.arange(1, bits.numel() + 1, device=bits.device, dtype=torch.int64)
-            found[name] = int((bits.flatten() * weights).sum())
-    return found
+            sums[name] = int((bits.flatten() * weights).sum())
+    return sums

@@ -1,12 +1,12 @@
-"""Text from a trained GPTSAN: the context goes on, behind a prefix that is seen in both directions, steered by the spout.
+"""Text generation with a trained GPTSAN: continues a context, after a bidirectional prefix, steered by the spout.
 
-What differs from the original's run_generate.py:
-- The past is kept (KV cache); the original computes its whole context again for each token.
-- Texts are drawn independently, from the top_k likeliest tokens; the original restarts finished rows from the best live one.
-  As there, the end of text is taken wherever it is likeliest.
-- A sentence end in prompt or continuation is read as SEP, and a run of equal tokens as token and BAG: what training reads
-  (layouts.py). `original_prompt` reads them as they are.
-- No token overflows an expert: a text does not depend on those that are generated beside it.
+Differences from the original's run_generate.py:
+- A key/value cache stores the past tokens; the original recomputes the whole context for each token.
+- Texts are sampled independently from the top_k most probable tokens. The original restarts finished texts from the
+  best unfinished one. As in the original, the end of text is chosen whenever it is the most probable token.
+- The model reads a sentence end in the context or the continuation as SEP, and a run of three or more equal tokens in
+  the context as the token and BAG, as in training (layouts.py). With `original_prompt` it reads both unchanged.
+- Every expert has room for all tokens, so that a text does not depend on the texts generated beside it.
 """
 
 from dataclasses import dataclass
@@ -29,40 +29,53 @@ from course_lib.progress import progress
 
 @dataclass(frozen=True)
 class Prompt:
-    """What stands before the continuation: `read` by the model, its part behind SEG as the model would have `written` it."""
+    """A prompt as token ids.
+
+    `read` is the whole input of the model. `written` is the context as the model would have generated it: sentence ends
+    are not replaced by SEP.
+    """
 
     read: list[int]
     written: list[int]
-    num_input: int  # positions before SEG
+    num_input: int  # number of positions before SEG
 
 
 class Generator:
-    """A model with its tokenizer, on a device."""
+    """Generates texts with a model and its tokenizer on one device."""
 
     def __init__(self, model: GPTSanForCausalLM, tokenizer: GPTSanTokenizer) -> None:
-        """Sets the model to evaluation, and the capacity of its experts to all tokens there are."""
+        """Set the model to evaluation mode, and the capacity of each expert to all tokens."""
         self.model, self.encoding, self.config = model.eval(), tokenizer.swe, model.config
         self.device = model.final_logits_bias.device
         self.marks = marks = Marks.of(self.encoding)
         self.config.eval_capacity_factor = self.config.num_experts
         self.config.expert_capacity = self.config.max_position_embeddings
-        never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]  # none of them is ever written
+        # Special tokens that the generator never chooses.
+        never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]
         rows = torch.arange(self.config.vocab_size, device=self.device)
         self.never = torch.isin(rows, torch.tensor(never, device=self.device)) | (rows >= len(self.encoding))
-        self.read_as = rows.clone()  # by token that was written
+        # For each generated token: the token that the model reads in its place.
+        self.read_as = rows.clone()
         self.read_as[list(marks.ends)] = marks.sep
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "Generator":
-        """The model of a folder, as stored unless `dtype` says otherwise, on the GPU if there is one unless `device` does.
+        """Load the model and the tokenizer of a folder.
 
-        Raises CourseError for a folder that holds no whole GPTSAN with its tokenizer.
+        Args:
+            folder: Hugging Face folder of a GPTSAN.
+            device: Device of the model; None: the GPU if there is one, else the CPU.
+            dtype: Dtype of the weights; "auto": as stored.
+
+        Raises:
+            CourseError: The folder does not hold a complete GPTSAN with its tokenizer.
         """
         shape = read_config(folder)
         tokenizer = load_tokenizer(folder)
         if len(tokenizer.swe) > shape.vocab_size:
             raise CourseError(
-                f"{folder}: the tokenizer has {len(tokenizer.swe)} entries, the model {shape.vocab_size} rows: they do not belong together"
+                f"{folder}: the tokenizer has {len(tokenizer.swe)} entries, but the model's vocab_size is "
+                f"{shape.vocab_size}: they do not belong together"
             )
         with reading_weights(folder):
             model, report = GPTSanForCausalLM.from_pretrained(
@@ -80,9 +93,16 @@ class Generator:
         return cls(model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
-        """`num_generate` texts, each the context as given and how it goes on; the prefix is read before it.
+        """Generate `num_generate` texts; each is the unchanged context and a continuation.
 
-        Raises UsageError if prompt and one token more do not fit the model's positions, and for a spout that the model does not have.
+        Args:
+            context: Beginning of the texts.
+            settings: Settings of generation; None: the defaults.
+            prefix: Text before the context, which the model reads in both directions; the texts do not include it.
+
+        Raises:
+            UsageError: The model has too few positions for the prompt and one more token, or it does not have the
+                spout or class that the settings name.
         """
         settings = settings or GenerateConfig()
         prompt = self.prompt(context, prefix, settings.original_prompt)
@@ -91,12 +111,16 @@ class Generator:
         return [context + self.encoding.decode(prompt.written + self._text(row))[before:] for row in rows]
 
     def prompt(self, context: str, prefix: str = "", original: bool = False) -> Prompt:
-        """SOT prefix SEG context, as ids."""
+        """Encode the prompt: SOT, prefix, SEG, context.
+
+        With `original` the context is not cleaned, and its sentence ends and runs are read unchanged.
+        """
         encode = self.encoding.encode_text
         lines = [context] if original else context.splitlines(keepends=True)
         read: list[int] = []
         written: list[int] = []
-        for line in lines:  # runs end with the line, as in training
+        # A run ends with its line, as in training.
+        for line in lines:
             ids = encode(line, clean=not original)
             parts = (ids, ids) if original else decoder_part(ids, self.marks)
             read += parts[0]
@@ -106,13 +130,14 @@ class Generator:
 
     @torch.inference_mode()
     def tokens(self, prompt: Prompt, settings: GenerateConfig) -> Tensor:
-        """The continuations [num_generate, tokens]; what follows an end of text there means nothing."""
+        """Generate the continuations [num_generate, tokens]. Ignore the tokens after the first end of text in a row."""
         rng = self.rng(settings)
         spout = self.spout(settings, settings.num_generate, rng)
         room = self._room(len(prompt.read) + (spout is not None))
         read_as = torch.arange(self.config.vocab_size, device=self.device) if settings.original_prompt else self.read_as
         cache, logits = self._begin(prompt, spout)
-        if len(logits) < settings.num_generate:  # the prompt is the same for all: computed once
+        # Texts with the same spout vector share one pass over the prompt.
+        if len(logits) < settings.num_generate:
             cache.batch_repeat_interleave(settings.num_generate)
             logits = logits.expand(settings.num_generate, -1)
         rows: list[Tensor] = []
@@ -129,7 +154,7 @@ class Generator:
                 logits = output.logits[:, -1]
 
     def rng(self, settings: SpoutSettings) -> torch.Generator:
-        """Random numbers from the seed, or from anywhere."""
+        """Return a random generator with the seed of the settings; without a seed, with a non-deterministic one."""
         rng = torch.Generator(self.device)
         if settings.seed is None:
             rng.seed()
@@ -138,7 +163,13 @@ class Generator:
         return rng
 
     def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
-        """What feeds the spout: [texts, d_spout] if each text has its own, else [1, d_spout]. Raises UsageError for what the model has not."""
+        """Return the input of the spout, or None for spout "none".
+
+        The shape is [texts, d_spout] for "uniform", where each text has its own vector; else it is [1, d_spout].
+
+        Raises:
+            UsageError: The model has no spout, or no such class.
+        """
         width, wanted, label = self.config.d_spout, settings.spout, settings.label
         if wanted == "none":
             return None
@@ -154,7 +185,11 @@ class Generator:
         return vector
 
     def _begin(self, prompt: Prompt, spout: Tensor | None) -> tuple[DynamicCache, Tensor]:
-        """The cache and the logits [N, V] behind the prompt; one row, or one for each spout vector."""
+        """Run the model on the prompt.
+
+        Returns the key/value cache and the logits [N, V] of the next token, where N is the number of spout vectors, or
+        1 without a spout.
+        """
         texts = 1 if spout is None else len(spout)
         ids = torch.tensor([prompt.read], device=self.device).expand(texts, -1)
         types = prefix_types(torch.tensor([prompt.num_input], device=self.device), len(prompt.read), spout is not None)
@@ -163,24 +198,29 @@ class Generator:
         return cache, output.logits[:, -1]
 
     def _room(self, slots: int) -> int:
-        """Tokens of the longest continuation behind so many slots. Raises UsageError if there is none."""
+        """Return the maximum number of new tokens after a prompt of `slots` slots (tokens and spout).
+
+        Raises:
+            UsageError: The model has no position left for a new token.
+        """
         positions = self.config.max_position_embeddings
         if slots >= positions:
             raise UsageError(
-                f"context: with its marks {slots} tokens, which is not allowed: the model has {positions} positions, one at least must be left"
+                f"context: {slots} tokens, including special tokens and spout, are not allowed: "
+                f"the model has {positions} positions, and at least one must be left"
             )
         return int(positions - slots)
 
     def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
-        """The next tokens [N] of logits [N, V]."""
+        """Choose the next tokens [N] by the logits [N, V]."""
         logits = logits.float().masked_fill(self.never, -torch.inf)
         best = logits.topk(min(settings.top_k or len(self.encoding), len(self.encoding)))
         first = best.indices[:, 0]
         if settings.greedy:
             return first
-        place = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
-        return torch.where(first == self.marks.eot, first, best.indices.gather(1, place)[:, 0])
+        drawn = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
+        return torch.where(first == self.marks.eot, first, best.indices.gather(1, drawn)[:, 0])
 
     def _text(self, row: list[int]) -> list[int]:
-        """The tokens before the end of text."""
+        """Return the tokens before the first end of text."""
         return row[: row.index(self.marks.eot)] if self.marks.eot in row else row

@@ -134,8 +134,8 @@ def test_weights_of_the_published_form(tmp_path: Path):
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (lambda f: (f / "config.json").unlink(), "no GPTSAN folder: no config.json"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "no GPTSAN: model_type 'gpt2'"),
+        (lambda f: (f / "config.json").unlink(), "not a GPTSAN folder: config.json is missing"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "not a GPTSAN: model_type 'gpt2'"),
         (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
         (lambda f: (f / "model.safetensors").unlink(), "no weights"),
         (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "model.safetensors: not readable"),

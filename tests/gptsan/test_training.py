@@ -157,7 +157,7 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
         (["model.ignore={}/unknown.json"], r"model.ignore: .*unknown.json names model.blocks.0, which the model does"),
         (["model.ignore={}/all.json", "spout.mode=none"], "leaves nothing to train with spout.mode none"),
         (["model.ignore={}/list.csv"], "not readable as JSON"),
-        (["model.checkpoint={}/words"], "no GPTSAN folder"),
+        (["model.checkpoint={}/words"], "not a GPTSAN folder"),
         (["data.input={}/words"], "no encoded examples"),
         (["data.input=null"], "data.input: not set"),
         (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "less than one step"),
