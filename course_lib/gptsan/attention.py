@@ -63,7 +63,7 @@ class Attention(nn.Module):
         Args:
             x: Hidden states [B, T, H].
             mask: Attention mask of `prefix_lm_mask`, or None for causal attention.
-            spout: The spout's key and value for this layer, [B, 2, heads, 1, d]. Both are put before those of the tokens.
+            spout: The spout's key and value for this layer, [B, 2, heads, 1, d]; they go before those of the tokens.
             cache: Key/value cache of transformers, or None.
         """
         heads = (*x.shape[:2], self.config.num_heads, -1)

@@ -1,4 +1,4 @@
-"""The verbs of chapter 5: `course gptsan …`."""
+"""The verbs (subcommands) of chapter 5: `course gptsan …`."""
 
 from dataclasses import replace
 from pathlib import Path

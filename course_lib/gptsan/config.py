@@ -65,13 +65,13 @@ class SpoutConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class LossConfig:
-    """Terms added to the cross-entropy in training. The defaults are those of the original."""
+    """Terms added to the cross-entropy in training. The defaults are those of tanreinama/GPTSAN."""
 
     z_loss: float = setting(1e-4, "factor of the mean of (log Z)²; log Z: logsumexp of the logits", ge=0, le=1)
     router_balance: float = setting(1e-2, "factor of the routers' load-balancing loss, summed over layers", ge=0, le=1)
     router_z: float = setting(0.0, "factor of the routers' z-loss, summed over layers", ge=0, le=1)
     router_jitter: float = setting(
-        0.01, "in training, the router's input is multiplied by noise from 1 ± this", ge=0, lt=1
+        0.01, "in training, the router's input is multiplied by uniform noise from 1 ± this", ge=0, lt=1
     )
 
 

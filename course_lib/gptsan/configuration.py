@@ -12,8 +12,8 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
 
     Three keys of the published configurations are read but have no effect:
     - `router_dtype`: the router computes in fp32.
-    - `initializer_factor`: the original's initialisation is used.
-    - `separator_token_id`: token types mark the prefix.
+    - `initializer_factor`: the initialisation of tanreinama/GPTSAN, the original code, is used.
+    - `separator_token_id`: the prefix is marked by token types, not by a separator token.
 
     Raises:
         StrictDataclassError: A field has a wrong type, or `num_heads` does not divide `d_model`.
@@ -21,7 +21,11 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
 
     model_type = "gptsan-japanese"
     keys_to_ignore_at_inference = ("past_key_values", "router_logits", "balance_loss", "z_loss", "router_loss")
-    attribute_map: ClassVar[dict[str, str]] = {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}  # fmt: skip
+    attribute_map: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+    }
 
     vocab_size: int = 36000
     max_position_embeddings: int = 1280
@@ -56,7 +60,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     eval_capacity_factor: float | int = 2.0
     expert_capacity: int = 128  # tokens per sequence and expert, for "identity" only
     router_ignore_padding_tokens: bool = False  # True: padding goes to no expert and takes no capacity
-    router_jitter_noise: float | int = 0.0  # training: router input times noise from 1 ± this; the original: 0.01
+    router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original: 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
     # Standard deviations of a new model's weights, as in the original. Each of the spout's eight tanh layers scales the

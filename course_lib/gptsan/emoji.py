@@ -38,7 +38,10 @@ COLOURED = "\ufe0f"
 
 
 def emoji_tables() -> dict[str, dict[str, str]]:
-    """Return the content of emoji.json: "emoji" (string → token, longest strings first) and "emoji_inv" (token → string)."""
+    """Return the content of emoji.json.
+
+    "emoji" maps each string to its token, longest strings first. "emoji_inv" maps each token to its string.
+    """
     token_of = {shown: f"<|emoji{number}|>" for number, (shown, _) in enumerate(GROUPS, 1)}
     ranges = []
     for shown, codes in GROUPS:

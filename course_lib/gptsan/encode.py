@@ -1,10 +1,10 @@
-"""Encoder of `course gptsan encode`: writes texts as training examples, in parallel, in a random order given by the seed.
+"""Encoding of texts as training examples for `course gptsan encode`, in parallel and in a random order.
 
     x.npy, y.npy, i.npy, num_input.npy    arrays for training (examples.py)
-    <mode>_<shard:04d>.tfrecord           the same examples for the original's tools; example k is in shard k mod shards
+    <mode>_<shard:04d>.tfrecord           for the tools of tanreinama/GPTSAN; example k is in shard k mod shards
     encoding.json                         settings, counts, classes, checksums of the tokenizer files
 
-layouts.py defines the layout of an example. Memory use does not grow with the corpus.
+The seed determines the order. layouts.py defines the layout of an example. Memory use does not grow with the corpus.
 """
 
 import dataclasses
@@ -81,7 +81,8 @@ def encode(
 
     Raises:
         CourseError: A file is missing, empty or not UTF-8, or a class is out of range; the message names file and line.
-        UsageError: The output folder holds other files.
+            Also if no document is long enough for an example.
+        UsageError: No file matches the pattern, or the output folder holds other files or an input file.
     """
     started = perf_counter()
     documents = list_documents(inputs, settings.d_spout)
@@ -113,7 +114,8 @@ def _write_arrays(
 ) -> EncodeReport:
     """Write the .npy files and count their content.
 
-    The documents are shuffled here, because the original's training reads its files in order without shuffling.
+    The documents are shuffled here, because the training script of tanreinama/GPTSAN reads its files in order
+    and does not shuffle.
     """
     order = np.random.default_rng(settings.seed).permutation(len(documents)).tolist()
     pieces = read_pieces(documents, order)

@@ -72,7 +72,11 @@ class Examples:
 
     @classmethod
     def open(cls, folder: Path) -> "Examples":
-        """Open all examples of a folder. Raises CourseError for a file that is missing or does not match encoding.json."""
+        """Open all examples of a folder.
+
+        Raises:
+            CourseError: A file is missing or does not match encoding.json.
+        """
         return cls(folder)
 
     def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:

@@ -1,4 +1,4 @@
-"""Feed-forward parts of GPTSAN: the switch layer, which sends each token to one of E experts, and the dense extra layer.
+"""Feed-forward parts of GPTSAN: switch layer (each token goes to one of E experts) and dense extra layer.
 
 Shapes: B sequences of T tokens; H = d_model; E = num_experts; N = number of tokens that an expert computes.
 """
@@ -198,7 +198,10 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Apply the part: [B, T, H] → ([B, T, H], router logits [B, T, E]); logits are None in an extra layer."""
+        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E] or None).
+
+        An extra layer has no router logits.
+        """
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
         computed, logits = self.mlp(x, real)

@@ -2,15 +2,15 @@
 
 Three files for training are written beside the model:
     ignore-params.json    names of the frozen parameters
-    parameters.json       settings in the format of the original's tools
+    parameters.json       settings in the format of the original code, tanreinama/GPTSAN
     train.yaml            the same settings for `course gptsan train -c`
 This module does not train.
 
 New parameters:
 - The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
 - The table of extra positions, all zeros, if the input model has none.
-- The spout's output projection, because its shape depends on the number of layers. Its weights are from Normal(0, std²),
-  where std is 0.02, or the model's spout_init_std if that is larger.
+- The spout's output projection, because its shape depends on the number of layers. Its weights come from
+  Normal(0, std²), where std is 0.02, or the model's spout_init_std if that is larger.
 
 Frozen parameters: all those of the input model, except the spout. The head's bias is a buffer and is never trained.
 Extra layers and extra positions of the input model are frozen too, because they belong to a finished stage. The extra
@@ -70,7 +70,8 @@ class StageReport:
         """Return the counts as one line for the terminal."""
         return (
             f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers: "
-            f"{self.kept:,} parameters kept, {self.new:,} new, {self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
+            f"{self.kept:,} parameters kept, {self.new:,} new, "
+            f"{self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
         )
 
 
@@ -171,7 +172,10 @@ def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float = STD) -> torch.Tensor:
-    """Return a new tensor, initialised as in the original's converter: ones, zeros or Normal(0, std²), by its name."""
+    """Return a new tensor, initialised as in the converter of tanreinama/GPTSAN.
+
+    The name of the tensor decides between ones, zeros and Normal(0, std²).
+    """
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
@@ -180,9 +184,9 @@ def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float 
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:
-    """Return the content of `parameters.json` for the new model, in the format of the original's converter.
+    """Return the content of `parameters.json` for the new model, in the format of the converter of tanreinama/GPTSAN.
 
-    Training settings are those of the input's `parameters.json`; missing ones are from the original's template.
+    Training settings are those of the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
     """
     train, model = read_parameters(source / PARAMETERS)
     dims = Dims(
@@ -198,8 +202,8 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
 def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
     """Return the settings of `parameters.json` as YAML for `course gptsan train -c`.
 
-    Values that the original fixes in its code are added. The learning rate stays at its maximum after the warm-up, as
-    it does in the original for the first (1 / base_lr)² steps.
+    Values that tanreinama/GPTSAN fixes in its code are added. The learning rate stays at its maximum after the
+    warm-up, as it does there for the first (1 / base_lr)² steps.
 
     Raises:
         UsageError: Training would reject a value.

@@ -72,7 +72,7 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
 
 
 def _read(generator: Generator, text: str) -> tuple[list[int], list[int]]:
-    """Return SOT and the token ids of the text, and the positions of the masks.
+    """Return the token ids of the text, after SOT (start of text), and the positions of its masks.
 
     The text is encoded without cleaning, as a prefix is in training.
     """

@@ -61,7 +61,7 @@ def is_extra(name: str, shape: Shape) -> bool:
 def decays(name: str) -> bool:
     """Return whether weight decay applies to a parameter: to all except biases and norms.
 
-    The original also decays the norms, because its exclusion pattern does not match their names.
+    tanreinama/GPTSAN also decays the norms, because its exclusion pattern does not match their names.
     """
     return not name.endswith("bias") and ".norm." not in name
 

@@ -1,11 +1,12 @@
 """Text generation with a trained GPTSAN: continues a context, after a bidirectional prefix, steered by the spout.
 
-Differences from the original's run_generate.py:
+Differences from run_generate.py of the original code (tanreinama/GPTSAN):
 - A key/value cache stores the past tokens; the original recomputes the whole context for each token.
 - Texts are sampled independently from the top_k most probable tokens. The original restarts finished texts from the
   best unfinished one. As in the original, the end of text is chosen whenever it is the most probable token.
-- The model reads a sentence end in the context or the continuation as SEP, and a run of three or more equal tokens in
-  the context as the token and BAG, as in training (layouts.py). With `original_prompt` it reads both unchanged.
+- As in training (layouts.py), the model reads a sentence end in the context or the continuation as SEP (separator). It
+  reads a run of three or more equal tokens in the context as the token and BAG (bag of tokens). With `original_prompt`
+  it reads both unchanged.
 - Every expert has room for all tokens, so that a text does not depend on the texts generated beside it.
 """
 
@@ -31,8 +32,8 @@ from course_lib.progress import progress
 class Prompt:
     """A prompt as token ids.
 
-    `read` is the whole input of the model. `written` is the context as the model would have generated it: sentence ends
-    are not replaced by SEP.
+    `read` is the whole input of the model. `written` is the context as the model would have generated it, where sentence
+    ends are not replaced by SEP (separator).
     """
 
     read: list[int]
@@ -111,7 +112,7 @@ class Generator:
         return [context + self.encoding.decode(prompt.written + self._text(row))[before:] for row in rows]
 
     def prompt(self, context: str, prefix: str = "", original: bool = False) -> Prompt:
-        """Encode the prompt: SOT, prefix, SEG, context.
+        """Encode the prompt: SOT (start of text), prefix, SEG (segmenter), context.
 
         With `original` the context is not cleaned, and its sentence ends and runs are read unchanged.
         """
