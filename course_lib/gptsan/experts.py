@@ -114,7 +114,11 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """Return the capacity of an expert: how many of the `group` tokens of a group it computes."""
+    """Return the capacity of an expert: how many tokens of a group of `group` tokens it computes.
+
+    With overflow "identity" it is the setting `expert_capacity`. Otherwise it is the capacity factor times an even
+    share of the group, at most `group` and at least 4 tokens.
+    """
     if config.overflow == "identity":
         return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor

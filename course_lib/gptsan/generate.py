@@ -32,7 +32,7 @@ from course_lib.progress import progress
 class Prompt:
     """A prompt as token ids.
 
-    `read` is the whole input of the model. `written` is the context as the model would have generated it, where sentence
+    `read` is the whole input of the model. `written` is the context as the model would have generated it: its sentence
     ends are not replaced by SEP (separator).
     """
 
