@@ -37,7 +37,9 @@ def export(
 
 def generate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `course ct2 export`")],
-    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese continuations: one batch")],
+    prompts: Annotated[
+        list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese texts, processed as one batch")
+    ],
     threads: Annotated[int, typer.Option("--threads", min=0, help="threads per batch; 0: CTranslate2's choice")] = 0,
     config: options.Config = None,
     overrides: options.Set = None,

@@ -1,4 +1,4 @@
-"""Lists the files of a FasterTransformer folder from its configuration: names, shapes, and the axis split between ranks.
+"""Lists the files of a FasterTransformer folder from its configuration: names, shapes, and axes split between ranks.
 
 Each file holds numbers only: row-major, little-endian, without a header. Export, inspect and reader therefore all
 work from this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks,

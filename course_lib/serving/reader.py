@@ -128,8 +128,9 @@ def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]
 def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | None, read: Reading) -> list[str]:
     """Set the two biases of row-parallel products to what the engine adds in total; return notes for the user.
 
-    With parallel residual, every rank adds the sum of both biases, so the total is N times the stored sum. Otherwise the
-    engine adds each bias once, as stored, although FasterTransformer's converter divides them by N there too.
+    With parallel residual, every rank adds the sum of both biases, so the total is N times the stored sum. The reader
+    puts this total into the second bias and sets the first to zero. Otherwise the engine adds each bias once as stored,
+    although FasterTransformer's converter divides them by N there too.
 
     Args:
         weights: the model's weights by short name; changed in place.

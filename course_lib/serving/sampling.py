@@ -29,7 +29,10 @@ class Text:
         self.top_p = row.top_p or 1.0
 
     def branch(self) -> "Text":
-        """Return a copy that continues independently, for beam search. It shares the random generator, which is not used."""
+        """Return a copy that continues independently, for beam search.
+
+        Both texts share the random generator, which beam search does not use.
+        """
         other = Text.__new__(Text)
         other.__dict__.update(self.__dict__, ids=self.ids.copy(), log_probs=self.log_probs.copy())
         return other

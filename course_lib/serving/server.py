@@ -227,7 +227,7 @@ def tail(log: Path) -> str:
     if failure := MODEL_FAILED.search(content):
         return failure[1]
     lines = [LINE_START.sub("", line).strip() for line in content.splitlines() if COMPLAINT.match(line)]
-    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "it content nothing"
+    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
