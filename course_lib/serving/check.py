@@ -26,7 +26,7 @@ LAYER = re.compile(r"model\.layers\.\d+\.")
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem of a folder."""
+    """One problem found in a FasterTransformer folder."""
 
     kind: str  # config, missing, short, long, dtype, unexpected, heads, values
     name: str  # file name

@@ -65,7 +65,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
 
     Raises:
         CourseError: if CTranslate2 cannot compute this model.
-        UsageError: if `quantization` is unknown, or `target` holds other files or the source.
+        UsageError: if `quantization` is unknown, or `target` holds other files, holds the source or lies inside it.
     """
     if quantization not in get_args(Quantization):
         raise UsageError(
@@ -156,7 +156,10 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> 
 
 
 def _older(model: Any) -> Any:
-    """Return a GPT-NeoX of transformers 5 under the names of transformers 4, which CTranslate2 4.8 reads."""
+    """Return a GPT-NeoX of transformers 5 with the attribute names of transformers 4, which CTranslate2 4.8 reads.
+
+    If the model's attention has no biases, zero biases are added to `model` itself.
+    """
     for layer in model.gpt_neox.layers:
         linear = layer.attention.query_key_value
         if linear.bias is None:  # attention_bias: false

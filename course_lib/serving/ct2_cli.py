@@ -13,7 +13,7 @@ from course_lib.serving.ct2_config import Quantization
 
 
 def register_ct2(app: typer.Typer) -> None:
-    """Add these verbs to the `course` command."""
+    """Add `ct2 export` and `ct2 generate` to the `course` command."""
     group = options.group("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
     group.command("export")(export)
     group.command("generate", epilog=options.epilog(GenerateConfig))(generate)

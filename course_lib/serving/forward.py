@@ -18,7 +18,7 @@ class Forward:
     def __init__(
         self, model: Any, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None], room: int
     ) -> None:
-        """Start a batch.
+        """Prepare the cache, the attention mask and the position ids of a batch, without a forward pass.
 
         Args:
             model: a GPT-2 or GPT-NeoX of transformers.
@@ -53,7 +53,7 @@ class Forward:
         return last
 
     def add(self, tokens: list[int]) -> None:
-        """Set the next token of each row."""
+        """Set the next input token of each row, one id per row."""
         self.ids = torch.tensor(tokens, device=self.device)[:, None]
         self.positions = self.positions[:, -1:] + 1
         self.columns += 1

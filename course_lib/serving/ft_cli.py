@@ -12,7 +12,7 @@ from course_lib.errors import CourseError
 
 
 def register_ft(app: typer.Typer) -> None:
-    """Add these verbs to the `course` command."""
+    """Add `ft export` and `ft inspect` to the `course` command."""
     group = options.group("FasterTransformer weights: export them and check them.")
     group.command("export")(export)
     group.command("inspect")(inspect)

@@ -43,7 +43,10 @@ class Speed:
         return self.batch * self.new / self.latency
 
     def times(self, other: "Speed") -> float:
-        """Return the speed as a multiple of the other engine's: the median ratio over rounds in which both ran."""
+        """Return how many times as fast this engine is as `other`.
+
+        The value is the median over rounds of the other engine's time divided by this engine's; both ran in every round.
+        """
         return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
 
 

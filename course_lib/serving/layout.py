@@ -72,17 +72,17 @@ class TensorSpec:
     axis: int | None = None  # the axis split into N parts; None: one file for all ranks
 
     def files(self, ranks: int) -> list[str]:
-        """Return the names of its files, in the order of ranks."""
+        """Return the names of the tensor's files, in the order of ranks."""
         return [f"{self.name}.bin"] if self.axis is None else [f"{self.name}.{rank}.bin" for rank in range(ranks)]
 
     def part(self, ranks: int) -> tuple[int, ...]:
-        """Return the shape of the part in one file."""
+        """Return the shape of the part of the tensor in one file."""
         if self.axis is None:
             return self.shape
         return tuple(size // ranks if axis == self.axis else size for axis, size in enumerate(self.shape))
 
     def size(self, config: FtConfig) -> int:
-        """Return the number of bytes of one file."""
+        """Return the number of bytes of one of the tensor's files."""
         return prod(self.part(config.ranks)) * BYTES[config.dtype]
 
 
@@ -119,13 +119,16 @@ def _layer(name: str, config: FtConfig) -> Iterator[TensorSpec]:
 
 
 def prefix(config: FtConfig, task: Task) -> TensorSpec:
-    """Return the keys and values of a task: layer, key/value, head, position, dimension within the head."""
+    """Return the specification of a task's prefix.
+
+    The axes are layer, key/value, head, position, and dimension within the head.
+    """
     shape = (config.layers, 2, config.heads, task.length, config.head_size)
     return TensorSpec(f"model.prefix_prompt.{task.name}.weight", shape, 2)
 
 
 def uneven(config: FtConfig) -> str | None:
-    """Return what N does not divide, or that N is too large; None if N fits."""
+    """Return why the weights cannot be split between N ranks, None if they can."""
     if config.ranks > MOST_RANKS:
         return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     for what, size in (("heads", config.heads), ("inner width", config.inter_size)):

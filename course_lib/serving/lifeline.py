@@ -14,7 +14,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Replace this process by `program`, if its parent process still has the id `parent`."""
+    """Replace this process by `program`, which gets SIGTERM when the process `parent` ends.
+
+    Returns without starting the program if `parent` has already ended.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # Otherwise the parent died before prctl was called
     if os.getppid() == parent:

@@ -83,7 +83,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
 
 
 def _in_the_ini(config: FtConfig) -> dict[str, Any]:
-    """Return the settings in a GPT-2's config.ini that replace defaults of the family."""
+    """Return the settings in a GPT-2's config.ini that replace the defaults of the family."""
     names = {"gelu": "gelu_new", "relu": "relu"}
     settings: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
     if config.activation is not None:

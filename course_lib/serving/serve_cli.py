@@ -13,7 +13,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `
 
 
 def register_serve(app: typer.Typer) -> None:
-    """Add these verbs to the `course` command."""
+    """Add `serve` and `ask` to the `course` command."""
     app.command("serve")(serve)
     app.command("ask", epilog=options.epilog(AskConfig))(ask)
 

@@ -111,5 +111,5 @@ def outputs(
 
 
 def _unsigned(values: Tensor) -> Tensor:
-    """Convert to uint32, for which torch has few operators."""
+    """Convert to uint32. Call this last, because torch has few operators for uint32."""
     return values.to(torch.int32).contiguous().view(torch.uint32)

@@ -38,7 +38,7 @@ PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
 
 
 class Piece(NamedTuple):
-    """The stored tensor of a weight, and how its layout differs."""
+    """The stored tensor of a weight, and how its layout differs from the Hugging Face model's."""
 
     spec: TensorSpec
     kind: Kind
@@ -108,7 +108,7 @@ def as_is(piece: Piece, config: FtConfig) -> bool:
 
 
 def cut(whole: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
-    """Return the part of each file, as views that may not be contiguous."""
+    """Return the part of a stored tensor for each file; the parts are views and may not be contiguous."""
     return (whole,) if spec.axis is None else whole.chunk(ranks, spec.axis)
 
 

@@ -155,7 +155,10 @@ def test_gpt2_says_its_ranks_and_epsilon(folders):
             "[gptneox] head_num = four: allowed: a whole number from 1 on",
         ),
         (b"[gptneox]\nmodel_name = a\nhead_num = 0\n", "head_num = 0"),
-        (b"[gpt]\nmodel_name = a\nhas_adapters = 1\n", "[gpt] has_adapters = 1: this variant of GPT-2 is not supported"),
+        (
+            b"[gpt]\nmodel_name = a\nhas_adapters = 1\n",
+            "[gpt] has_adapters = 1: this variant of GPT-2 is not supported",
+        ),
     ],
 )
 def test_a_config_that_cannot_be_read(folders, content: bytes, message: str):
