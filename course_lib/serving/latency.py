@@ -45,7 +45,7 @@ class Speed:
     def times(self, other: "Speed") -> float:
         """Return how many times as fast this engine is as `other`.
 
-        The value is the median over rounds of the other engine's time divided by this engine's. Both run in every round.
+        The value is the median, over rounds, of the other engine's time divided by this engine's.
         """
         return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
 
