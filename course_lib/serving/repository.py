@@ -79,7 +79,7 @@ def write(folder: Path, target: Path, backend: Backend = "python", weights: str 
         weights: path of the weights as the server sees it, for example in a container; default: their path now.
 
     Raises:
-        CourseError: if `folder` is not in our format.
+        CourseError: if `folder` is not a FasterTransformer folder.
         UsageError: if NVIDIA's backend would misread the number format, or `target` lies inside `folder`.
     """
     weights_folder, ranks = layout.find(folder)

@@ -1,9 +1,13 @@
 """Chooses the next token of each row from its logits.
 
 Bad words are banned, then repetition penalty and temperature are applied. The next token is the most likely one, or
-sampled as FasterTransformer does: The top_k tokens are sorted by probability. A random number from [0, 1) is
-multiplied by top_p. The first token whose cumulative probability reaches this product is chosen. Each row has its own
-random generator, so its text does not depend on the other rows of the batch.
+it is sampled as FasterTransformer does:
+
+1. The top_k tokens are sorted by probability.
+2. A random number from [0, 1) is multiplied by top_p.
+3. The first token whose cumulative probability reaches this product is chosen.
+
+Each row has its own random generator, so its text does not depend on the other rows of the batch.
 """
 
 import random
