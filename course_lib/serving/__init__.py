@@ -1,1 +1,1 @@
-"""Chapter 7: FasterTransformer weights, read back, and served by Triton."""
+"""Chapter 7: export to FasterTransformer, reading the exported folder, and serving it with Triton."""

@@ -1,4 +1,7 @@
-"""Beam search as FasterTransformer's GPT-NeoX does it: a finished text keeps its place among the beams until a better one takes it."""
+"""Beam search as in FasterTransformer's GPT-NeoX.
+
+A finished text remains one of the hypotheses until a better hypothesis replaces it.
+"""
 
 import torch
 from torch import Tensor
@@ -7,9 +10,11 @@ from course_lib.serving.sampling import Text, adjust
 
 
 def step(logits: Tensor, rows: list[list[Text]]) -> tuple[list[list[Text]], list[list[int]]]:
-    """The next beams of each row, best first, and of which line of `logits` each goes on.
+    """Return the next hypotheses of each row, best first, and for each the index of its parent's line in `logits`.
 
-    `logits` [N, V] has a line for each text of `rows` in turn. A row begins with one text and has beam_width of them from then on.
+    Args:
+        logits: [N, V], one line for each text of `rows`, in order.
+        rows: the hypotheses of each row; a row starts with one text and has beam_width texts from then on.
     """
     log_probs = adjust(logits, [text for row in rows for text in row]).log_softmax(-1)
     grown: list[list[Text]] = []
@@ -24,22 +29,25 @@ def step(logits: Tensor, rows: list[list[Text]]) -> tuple[list[list[Text]], list
 
 
 def _best(log_probs: Tensor, texts: list[Text]) -> list[tuple[Text, int]]:
-    """The beam_width best continuations of one row's texts with their parents, by log probability and length."""
+    """Return the beam_width best continuations of one row's texts, each with the index of its parent text.
+
+    The score of a text is its log probability divided by its length to the power of `len_penalty`.
+    """
     width, penalty, vocabulary = texts[0].row.beam_width, texts[0].row.len_penalty, log_probs.shape[1]
     scores = torch.full_like(log_probs, -torch.inf)
-    found: list[tuple[float, Text, int]] = []
-    for place, text in enumerate(texts):
+    candidates: list[tuple[float, Text, int]] = []
+    for parent, text in enumerate(texts):
         if text.finished:
-            found.append((text.score / len(text.ids) ** penalty, text, place))
+            candidates.append((text.score / len(text.ids) ** penalty, text, parent))
         else:
-            scores[place] = (text.score + log_probs[place]) / (len(text.ids) + 1) ** penalty
+            scores[parent] = (text.score + log_probs[parent]) / (len(text.ids) + 1) ** penalty
     top = scores.flatten().topk(min(width, scores.numel()))
     for score, index in zip(top.values.tolist(), top.indices.tolist(), strict=True):
-        place, token = divmod(index, vocabulary)
-        if texts[place].finished:
+        parent, token = divmod(index, vocabulary)
+        if texts[parent].finished:
             continue
-        text = texts[place].branch()
-        text.add(token, log_probs[place, token].item())
-        found.append((score, text, place))
-    found.sort(key=lambda entry: -entry[0])
-    return [(text, place) for _, text, place in found[:width]]
+        text = texts[parent].branch()
+        text.add(token, log_probs[parent, token].item())
+        candidates.append((score, text, parent))
+    candidates.sort(key=lambda entry: -entry[0])
+    return [(text, parent) for _, text, parent in candidates[:width]]

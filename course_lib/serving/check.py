@@ -1,6 +1,7 @@
-"""Whether a FasterTransformer folder is what its config.ini says. The engine only warns, and runs with whatever memory held before.
+"""Checks whether a FasterTransformer folder matches its config.ini.
 
-Sizes are all that can be compared: the files have no header. `values` also reads the numbers.
+The engine only warns about a missing file or a wrong size, and then runs with uninitialized memory.
+The files have no header, so only their sizes can be compared. The option `values` also reads the numbers.
 """
 
 import re
@@ -25,10 +26,10 @@ LAYER = re.compile(r"model\.layers\.\d+\.")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong."""
+    """One problem found in a FasterTransformer folder."""
 
     kind: str  # config, missing, short, long, dtype, unexpected, heads, values
-    name: str  # of the file
+    name: str  # file name
     message: str
 
     def __str__(self) -> str:
@@ -37,24 +38,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class FileSize:
-    """A file that the config asks for, or that is there [bytes]; config.ini is one of them."""
+    """Expected and actual size of a file [bytes]: one that config.ini requires, or one in the folder."""
 
     name: str
-    expected: int | None  # None for config.ini, and for a file that it does not ask for
-    actual: int | None
+    expected: int | None  # None for config.ini, and for a file that config.ini does not require
+    actual: int | None  # None if the file is missing
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a folder says, what it holds, and what is wrong with it."""
+    """The configuration, the files and the problems of a folder."""
 
     folder: Path
-    config: FtConfig | None  # None if it cannot be read: then nothing else is known
+    config: FtConfig | None  # None if config.ini cannot be read; then `files` is empty
     files: list[FileSize]
     findings: list[Finding]
 
     def lines(self) -> Iterator[str]:
-        """For people: files of all layers that agree share a line."""
+        """Yield the lines of a printed report; files of several layers with equal sizes share a line."""
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
             yield f"{'expected':>15} {'actual':>15}  [bytes]"
@@ -65,41 +66,52 @@ class Inspection:
         for (name, expected, actual), count in rows.items():
             sizes = (" " * 14 + "-" if size is None else f"{size:15,}" for size in (expected, actual))
             yield f"{' '.join(sizes)}  {name}{f' × {count}' if count > 1 else ''}"
-        if there := [file.actual for file in self.files if file.actual is not None]:
-            yield f"{len(there)} files, {human_size(sum(there))} in {self.folder}"
+        if existing := [file.actual for file in self.files if file.actual is not None]:
+            yield f"{len(existing)} files, {human_size(sum(existing))} in {self.folder}"
         yield from map(str, self.findings)
 
 
 def inspect(folder: Path, values: bool = False) -> Inspection:
-    """Compares a folder (DIR or DIR/N-gpu) with its config. `values`: also looks for NaN and infinity in every file.
+    """Compare a FasterTransformer folder with its config.ini.
 
-    Raises CourseError only if there is no such folder.
+    Args:
+        folder: DIR or DIR/N-gpu.
+        values: also look for NaN and infinity in every file.
+
+    Raises:
+        CourseError: only if `folder` is missing or does not hold exactly one FasterTransformer folder;
+            every other problem is a finding.
     """
-    place, ranks = layout.find(folder)
+    weights_folder, ranks = layout.find(folder)
     try:
-        config, doubts = ini.read(place, ranks)
+        config, doubts = ini.read(weights_folder, ranks)
     except CourseError as error:
-        return Inspection(place, None, [], [Finding("config", CONFIG, str(error).removeprefix(f"{place / CONFIG}: "))])
+        return Inspection(
+            weights_folder,
+            None,
+            [],
+            [Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))],
+        )
     findings = [Finding("config", CONFIG, doubt) for doubt in doubts]
     if refused := layout.uneven(config):
-        return Inspection(place, config, [], [*findings, Finding("heads", CONFIG, refused)])
+        return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
     try:
-        read_conversion(place.resolve().parent / CONVERSION)
+        read_conversion(weights_folder.resolve().parent / CONVERSION)
     except CourseError as error:
         findings.append(Finding("config", CONVERSION, str(error)))
     specs = {name: spec for spec in layout.tensors(config) for name in spec.files(ranks)}
-    files = list(_sizes(place, specs, config))
+    files = list(_sizes(weights_folder, specs, config))
     findings += _compare(files, specs, config)
     if values:
-        findings += _values(place, files, config)
-    return Inspection(place, config, files, findings)
+        findings += _values(weights_folder, files, config)
+    return Inspection(weights_folder, config, files, findings)
 
 
-def _sizes(place: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[FileSize]:
+def _sizes(folder: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[FileSize]:
     for name, spec in specs.items():
-        path = place / name
+        path = folder / name
         yield FileSize(name, spec.size(config), path.stat().st_size if path.is_file() else None)
-    for path in sorted(place.iterdir()):
+    for path in sorted(folder.iterdir()):
         if path.name not in specs:
             yield FileSize(path.name, None, path.stat().st_size)
 
@@ -112,31 +124,31 @@ def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConf
         sizes = (file.actual or 0, file.expected or 0)
         return min(sizes) > 0 and sizes[0] * (1 if twice else 2) == sizes[1] * (2 if twice else 1)
 
-    there = [file for file in files if file.expected is not None and file.actual is not None]
-    all_mistyped = bool(there) and all(map(mistyped, there))
+    existing = [file for file in files if file.expected is not None and file.actual is not None]
+    all_mistyped = bool(existing) and all(map(mistyped, existing))
     if all_mistyped:
         yield Finding("dtype", CONFIG, f"every file has {other}, but config.ini says {config.dtype}")
     for file in files:
         if file.name == CONFIG:
             continue
         if file.expected is None:
-            yield Finding("unexpected", file.name, "config.ini asks for no such file")
+            yield Finding("unexpected", file.name, "config.ini does not require this file")
         elif file.actual is None:
             yield Finding("missing", file.name, f"expected {file.expected:,} bytes")
         elif file.actual != file.expected and not all_mistyped:
             kind = "dtype" if mistyped(file) else "short" if file.actual < file.expected else "long"
             shape = list(specs[file.name].part(config.ranks))
-            said = f"{file.actual:,} bytes, expected {file.expected:,} ({shape} of {config.dtype})"
-            yield Finding(kind, file.name, f"{said}: {other}?" if kind == "dtype" else said)
+            message = f"{file.actual:,} bytes, expected {file.expected:,} ({shape} of {config.dtype})"
+            yield Finding(kind, file.name, f"{message}: {other}?" if kind == "dtype" else message)
 
 
-def _values(place: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
+def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
     whole = {
         file.name: file.actual or 0 for file in files if file.expected is not None and file.actual == file.expected
     }
     with progress(sum(whole.values()), "B", "values") as bar:
         for name in whole:
-            numbers = _read(place / name, config)
+            numbers = _read(folder / name, config)
             bar.update(numbers.nbytes)
             if not all(map(torch.isfinite, torch.aminmax(numbers))):
                 count = int((~torch.isfinite(numbers)).sum())
@@ -144,7 +156,7 @@ def _values(place: Path, files: list[FileSize], config: FtConfig) -> Iterator[Fi
     for layer in range(config.layers if config.parallel_residual else 0):
         names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
         if whole.keys() >= set(names):
-            total, attention, mlp = (_read(place / name, config) for name in names)
+            total, attention, mlp = (_read(folder / name, config) for name in names)
             if not torch.equal(total, attention + mlp):
                 yield Finding("values", names[0], f"is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
 

@@ -1,6 +1,7 @@
-"""A client of the served model: tensors over gRPC or HTTP, and texts in, texts out. It needs tritonclient and a tokenizer, no torch.
+"""A client of the served model: requests as tensors over gRPC or HTTP, or texts in and texts out.
 
-It works with any server that has the FasterTransformer backend's tensors, the original included. A batch is one request.
+It needs tritonclient and a tokenizer, but not torch. It works with every server that takes the tensors of
+NVIDIA's fastertransformer_backend, that backend included. A batch of prompts is sent as one request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,8 @@ from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
 
-if TYPE_CHECKING:  # it brings transformers with it
+# TextCodec would import transformers
+if TYPE_CHECKING:
     from course_lib.pretrain.text_codec import TextCodec
 
 Wire = Literal["grpc", "http"]
@@ -27,32 +29,38 @@ PROBABILITIES = ("cum_log_probs", "output_log_probs")
 
 
 class Answering(Protocol):
-    """A Client, or local.py's stand-in for one."""
+    """The interface that `ask` needs: `Client`, or its in-process replacement in in_process_client.py."""
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """The answer to one request."""
+        """Return the output tensors of one request."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A prompt and how it goes on: one text, or beam_width of them, best first."""
+    """A prompt and its continuations: one, or beam_width of them, best first."""
 
     prompt: str
     continuations: list[str]
 
     @property
     def text(self) -> str:
-        """Prompt and best continuation."""
+        """The prompt followed by the best continuation."""
         return self.prompt + self.continuations[0]
 
 
 class Client:
-    """A connection to a server, to be used by one thread."""
+    """A connection to a server. Use each connection from one thread only."""
 
     def __init__(self, url: str | None = None, protocol: Wire = "grpc", timeout: float = 600) -> None:
-        """`url` is host:port; default: this machine and Triton's own port. `timeout` [s] holds for each request.
+        """Open a connection.
 
-        Raises CourseError if tritonclient is not installed.
+        Args:
+            url: host:port; default: this machine and Triton's default port, 8001 for gRPC and 8000 for HTTP.
+            protocol: grpc or http.
+            timeout: limit for each request [s].
+
+        Raises:
+            CourseError: if tritonclient is not installed.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
         self.protocol, self.timeout = protocol, timeout
@@ -67,13 +75,18 @@ class Client:
             self._client = self._triton.InferenceServerClient(self.url, **limits)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._client.close()
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """The answer to one request: [B, …] per input by name, outputs by name; a number stands for one that all rows share.
+        """Send one request and return the output tensors by name.
 
-        Raises CourseError if there is no server, it does not serve the model, or it refuses the request.
+        Args:
+            tensors: the input tensors [B, …] by name; a single number applies to all rows.
+
+        Raises:
+            CourseError: if no server answers, the server does not serve the model, or the server refuses the request.
+            UsageError: if a number does not fit the data type of its tensor.
         """
         dtypes = {tensor.name: tensor.dtype for tensor in INPUTS}
         rows = len(tensors["input_ids"])
@@ -82,7 +95,7 @@ class Client:
             try:
                 array: NDArray[Any] = np.asarray(values, DTYPES[dtypes[name]])
             except OverflowError as error:
-                raise UsageError(f"{name}: {values} is not allowed; allowed: what {dtypes[name]} holds") from error
+                raise UsageError(f"{name}: {values} is not allowed; allowed: values of type {dtypes[name]}") from error
             array = np.full((rows, 1), array) if array.ndim == 0 else array
             inputs.append(self._triton.InferInput(name, array.shape, dtypes[name]))
             inputs[-1].set_data_from_numpy(array)
@@ -92,8 +105,8 @@ class Client:
         outputs = [self._triton.InferRequestedOutput(name) for name in wanted]
         limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
         with self._errors():
-            found = self._client.infer(MODEL, inputs, outputs=outputs, **limit)
-        return {name: found.as_numpy(name) for name in wanted}
+            response = self._client.infer(MODEL, inputs, outputs=outputs, **limit)
+        return {name: response.as_numpy(name) for name in wanted}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -102,17 +115,18 @@ class Client:
         try:
             yield
         except InferenceServerException as error:
-            said, status = str(error.message()), str(error.status())
-            if "UNAVAILABLE" in status and "connect" in said:
+            message, status = str(error.message()), str(error.status())
+            if "UNAVAILABLE" in status and "connect" in message:
                 raise self._nobody() from error
             if "DEADLINE" in status:
                 raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
-            raise CourseError(f"{self.url}: {' '.join(said.split())}") from error
+            raise CourseError(f"{self.url}: {' '.join(message.split())}") from error
         except TimeoutError as error:
             raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
         except OSError as error:
             raise self._nobody() from error
-        except ValueError as error:  # of the HTTP parser: whoever answers there does not speak it
+        # The HTTP parser raises ValueError if the server at this port speaks another protocol
+        except ValueError as error:
             raise CourseError(
                 f"{self.url}: does not answer over {self.protocol}: {' '.join(str(error).split())[:200]}"
             ) from error
@@ -124,17 +138,27 @@ class Client:
 def ask(
     client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
-    """Lets the served model continue texts, all in one request, with the prefix of a task or none. Raises CourseError as `infer` does.
+    """Return the served model's continuations of `prompts`, which are sent in one request.
 
     The continuations stop before the tokenizer's end token.
+
+    Args:
+        client: the connection.
+        codec: encodes the prompts and decodes the continuations.
+        prompts: raw texts.
+        settings: how to continue them.
+        task: number of the prefix to use; None for the bare model.
+
+    Raises:
+        CourseError: as `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
-    found = client.infer(tensors(rows, codec, settings, task))
+    response = client.infer(tensors(rows, codec, settings, task))
     replies, end = [], codec.tokenizer.eos_token_id
-    for place, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
-        lengths = found["sequence_length"][place].tolist()
+    for index, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
+        lengths = response["sequence_length"][index].tolist()
         news = [
-            ids[len(row) : length].tolist() for ids, length in zip(found["output_ids"][place], lengths, strict=True)
+            ids[len(row) : length].tolist() for ids, length in zip(response["output_ids"][index], lengths, strict=True)
         ]
         texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
         replies.append(Reply(codec.shown(prompt), texts))
@@ -142,9 +166,16 @@ def ask(
 
 
 def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
-    """The request for a batch of prompts; inputs are padded on the right, as the backend wants them."""
+    """Return the request tensors for a batch of prompts.
+
+    Args:
+        ids: token ids of each prompt; padded on the right, as the backend requires.
+        codec: encodes the bad words and stop words.
+        settings: how to continue the prompts.
+        task: number of the prefix to use; None for the bare model.
+    """
     longest = max(map(len, ids))
-    found: dict[str, Any] = {
+    request: dict[str, Any] = {
         "input_ids": [[*row, *[0] * (longest - len(row))] for row in ids],
         "input_lengths": [[len(row)] for row in ids],
         "request_output_len": settings.output_length,
@@ -158,18 +189,22 @@ def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfi
     }
     for name, words in (("bad_words_list", settings.bad_words), ("stop_words_list", settings.stop_words)):
         if words:
-            found[name] = word_list([[tuple(codec.encode(word)) for word in words]] * len(ids))
+            request[name] = word_list([[tuple(codec.encode(word)) for word in words]] * len(ids))
     if task is not None:
-        found["prompt_learning_task_name_ids"] = task
-    return found
+        request["prompt_learning_task_name_ids"] = task
+    return request
 
 
 def word_list(lists: Sequence[Sequence[Word]]) -> NDArray[np.int32]:
-    """[B, 2, n] of the words of each row: token ids one word after the other, and where each word ends, -1 behind the last."""
+    """Return the word lists of a batch as one tensor [B, 2, n].
+
+    For each row, [0] holds the token ids of all its words, one after the other. [1] holds the index at which each word
+    ends, followed by -1.
+    """
     flat = [[token for word in words for token in word] for words in lists]
     table = np.zeros((len(lists), 2, max(1, *map(len, flat))), np.int32)
     table[:, 1] = -1
-    for place, (ids, words) in enumerate(zip(flat, lists, strict=True)):
-        table[place, 0, : len(ids)] = ids
-        table[place, 1, : len(words)] = np.cumsum([len(word) for word in words])
+    for index, (ids, words) in enumerate(zip(flat, lists, strict=True)):
+        table[index, 0, : len(ids)] = ids
+        table[index, 1, : len(words)] = np.cumsum([len(word) for word in words])
     return table

@@ -1,4 +1,4 @@
-"""What a profile says of chapter 7."""
+"""Settings of chapter 7 in a profile."""
 
 from typing import Literal
 
@@ -9,10 +9,10 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """How the profile's base and prefixes are written for serving."""
+    """How the profile's base model and prefixes are exported for serving."""
 
-    tensor_parallel: int = setting(1, "ranks the weights are split for: GPUs of the engine", ge=1, le=1024)
+    tensor_parallel: int = setting(1, "number of ranks (GPUs of the engine) that share the weights", ge=1, le=1024)
     dtype: Literal["fp32", "fp16", "bf16"] = setting(
-        "fp32", "number format of the folder; the engine's own: fp32, fp16"
+        "fp32", "number format of the weights; FasterTransformer's converters write fp32 and fp16 only"
     )
-    name: str | None = setting(None, "model_name in config.ini; unset: that of the base's folder")
+    name: str | None = setting(None, "model_name in config.ini; unset: the name of the base model's folder")

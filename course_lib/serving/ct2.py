@@ -1,12 +1,14 @@
-"""GPT-2 and GPT-NeoX in the format of CTranslate2, an engine that is fast on CPUs; ct2_generate.py lets it write.
+"""Exports GPT-2 and GPT-NeoX to the format of CTranslate2, an inference engine that is fast on CPUs.
 
-CTranslate2's own converter does the work. Added here is what it lacks for models of transformers 5: the names of GPT-NeoX's rotary fraction
-and output layer, the base of the rotation, LayerNorm's epsilon, and a vocabulary with fewer entries than the model has rows.
+ct2_generate.py generates text from such a folder. CTranslate2's own converter does the work. This module adds what
+the converter lacks for models of transformers 5: the names of GPT-NeoX's rotary fraction and output layer, the base
+of the rotary embedding, LayerNorm's epsilon, and a vocabulary with fewer entries than the embedding has rows.
 
-No prefixes: CTranslate2 takes no past keys and values. Each `Generator.generate_batch` begins with an empty state, and the only other one it
-can begin with is that of a `static_prompt`, which it computes from tokens (`DecoderReplica::run_generation`, src/models/language_model.cc
-of CTranslate2 4.8; its maintainer says the same in https://github.com/OpenNMT/CTranslate2/issues/1409). No tokens have a prefix for their
-state: models with prefixes are run by reader.py and engine.py.
+Prefixes are not supported, because CTranslate2 accepts no past keys and values. Each `Generator.generate_batch`
+starts with an empty state or with that of a `static_prompt`, which CTranslate2 computes from tokens
+(`DecoderReplica::run_generation`, src/models/language_model.cc of CTranslate2 4.8; its maintainer says the same in
+https://github.com/OpenNMT/CTranslate2/issues/1409). No sequence of tokens has a trained prefix as its state, so
+models with prefixes are run by reader.py and engine.py.
 """
 
 import json
@@ -29,30 +31,41 @@ from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
 
 MARK = "conversion.json"
-NEVER = -65504.0  # logit of a row that is no token: the lowest number of float16
+# Added to the logit of an embedding row without a token: the lowest finite number of float16
+NEVER = -65504.0
 
 
 @dataclass(frozen=True)
 class Ct2Report:
-    """What was exported."""
+    """Summary of an export to CTranslate2."""
 
     folder: Path
     family: str
     parameters: int
     quantization: str
     size: int  # of the weights [bytes]
-    unused: int  # rows of the vocabulary that are no token
+    unused: int  # embedding rows without a token
 
     def summary(self) -> str:
-        """One line."""
-        unused = f"; {self.unused} rows that are no token are never chosen" if self.unused else ""
-        return f"{self.family}, {self.parameters:,} parameters in {self.quantization}, {human_size(self.size)}{unused} → {self.folder}"
+        """Return a one-line summary."""
+        unused = f"; {self.unused} embedding rows without a token are never chosen" if self.unused else ""
+        model = f"{self.family}, {self.parameters:,} parameters in {self.quantization}"
+        return f"{model}, {human_size(self.size)}{unused} → {self.folder}"
 
 
 def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Report:
-    """Writes the model of a Hugging Face folder, with its tokenizer, to the folder `target`, which appears whole or not at all.
+    """Export the model of a Hugging Face folder, with its tokenizer, to the format of CTranslate2.
 
-    The weights are in memory about twice. Raises CourseError for a model that CTranslate2 cannot compute, and UsageError.
+    Memory holds about twice the size of the weights.
+
+    Args:
+        source: Hugging Face folder of a GPT-2 or GPT-NeoX.
+        target: folder to write; it appears whole or not at all.
+        quantization: number format of the weights.
+
+    Raises:
+        CourseError: if CTranslate2 cannot compute this model.
+        UsageError: if `quantization` is unknown, or `target` holds other files, holds the source or lies inside it.
     """
     if quantization not in get_args(Quantization):
         raise UsageError(
@@ -68,7 +81,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         names = _names(tokenizer, config.vocab_size)
         if len(names) > config.vocab_size:
             raise CourseError(
-                f"{source}: token {len(names) - 1} of the tokenizer, but the model has {config.vocab_size} rows"
+                f"{source}: the tokenizer has token {len(names) - 1}, "
+                f"but the model has {config.vocab_size} embedding rows"
             )
         spec = _spec(model, tokenizer, names, source)
         spec.validate()
@@ -86,7 +100,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
-            # Its name, no place of this machine: the folder may be published.
+            # Only the folder's name: the export may be published, so it must not show paths of this machine
             "source": source.resolve().name,
             "sha256_of_weights": base.digest(source),
         }
@@ -95,27 +109,30 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
 
 
 def _impossible(config: Any) -> str | None:
-    """What a model of transformers can be and one of CTranslate2 cannot; None if this one has nothing of the kind."""
+    """Return the first feature of the model that CTranslate2 lacks; None if it supports all."""
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
-        found = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
+        unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
                  f"{rotated} rotated dimensions": rotated == 0 or rotated % 2}  # fmt: skip
     else:
         activation = config.activation_function
-        found = {"scale_attn_weights: false": not config.scale_attn_weights,
+        unsupported = {"scale_attn_weights: false": not config.scale_attn_weights,
                  "scale_attn_by_inverse_layer_idx: true": config.scale_attn_by_inverse_layer_idx}  # fmt: skip
-    found[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
-    return next((what for what, wrong in found.items() if wrong), None)
+    unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
+    return next((what for what, wrong in unsupported.items() if wrong), None)
 
 
 def _names(tokenizer: Any, rows: int) -> list[str | None]:
-    """The token of each row, None for a row that is no token; longer than `rows` if the tokenizer has more."""
+    """Return the token of each embedding row, None for a row without a token.
+
+    The list is longer than `rows` if the tokenizer has more tokens.
+    """
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     return [tokens.get(number) for number in range(max(rows, max(tokens) + 1))]
 
 
 def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> Any:
-    """The model as CTranslate2 stores it, not yet quantized."""
+    """Return the model as a CTranslate2 specification, not yet quantized."""
     config = model.config
     with torch.no_grad():
         if config.model_type == "gpt_neox":
@@ -133,12 +150,16 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> 
     for kind in ("bos_token", "unk_token"):
         token = getattr(tokenizer, kind)
         setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
-    spec.config.add_attribute("model_type", config.model_type)  # by which AutoTokenizer knows a folder's tokenizer
+    # AutoTokenizer chooses the tokenizer class by model_type
+    spec.config.add_attribute("model_type", config.model_type)
     return spec
 
 
 def _older(model: Any) -> Any:
-    """A GPT-NeoX of transformers 5 under the names of transformers 4, which CTranslate2 4.8 reads."""
+    """Return a GPT-NeoX of transformers 5 with the attribute names of transformers 4, which CTranslate2 4.8 reads.
+
+    If the model's attention has no biases, zero biases are added to `model` itself.
+    """
     for layer in model.gpt_neox.layers:
         linear = layer.attention.query_key_value
         if linear.bias is None:  # attention_bias: false
@@ -149,12 +170,12 @@ def _older(model: Any) -> Any:
 
 
 def _rotated(config: Any) -> int:
-    """Rotated dimensions of a head."""
+    """Return how many dimensions of each head the rotary embedding rotates."""
     return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
 
 
 def _end(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> str:
-    """The token that ends a text, as `course generate` takes it. Raises CourseError if there is none."""
+    """Return the end-of-text token that `course generate` uses. Raises CourseError if the model has none."""
     end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
     token = names[end] if end is not None and 0 <= end < len(names) else None
     if token is None:

@@ -1,4 +1,4 @@
-"""Verbs of chapter 7: `course ct2 …`."""
+"""Registers the verbs `course ct2 …` of chapter 7."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,21 +13,22 @@ from course_lib.serving.ct2_config import Quantization
 
 
 def register_ct2(app: typer.Typer) -> None:
-    """Adds these verbs to the `course` command."""
-    group = options.group("CTranslate2: a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
+    """Add `ct2 export` and `ct2 generate` to the `course` command."""
+    group = options.group("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
     group.command("export")(export)
     group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
     app.add_typer(group, name="ct2")
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face folder of a GPT-2 or GPT-NeoX")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Hugging Face folder of a GPT-2 or GPT-NeoX")],
     output: options.Output,
     quantization: Annotated[
-        Quantization, typer.Option("--quantization", help="of the weights; float32 writes the same text as MODEL")
+        Quantization,
+        typer.Option("--quantization", help="number format of the weights; float32 generates the same text as MODEL"),
     ] = "float32",
 ) -> None:
-    """Write a model, with its tokenizer, in the format of CTranslate2."""
+    """Export a model, with its tokenizer, to the format of CTranslate2."""
     _require_installed()
     from course_lib.serving import ct2
 
@@ -35,20 +36,25 @@ def export(
 
 
 def generate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="written by `course ct2 export`")],
-    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese texts: one batch")],
-    threads: Annotated[int, typer.Option("--threads", min=0, help="of the batch; 0: CTranslate2's choice")] = 0,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `course ct2 export`")],
+    prompts: Annotated[
+        list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese texts, processed as one batch")
+    ],
+    threads: Annotated[int, typer.Option("--threads", min=0, help="threads per batch; 0: CTranslate2's choice")] = 0,
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Continue texts with CTranslate2: the settings of `course generate`, less strategy=beam and the two against repetition."""
+    """Continue texts with CTranslate2.
+
+    Takes the settings of `course generate`, except strategy=beam, repetition_penalty and no_repeat_ngram_size.
+    """
     _require_installed()
     from course_lib.serving.ct2_generate import Ct2Generator
 
     settings = options.given(GenerateConfig, config, overrides)
-    for texts in Ct2Generator(folder, threads).generate(prompts, settings):
-        for found in texts:
-            print(found.text)
+    for continuations in Ct2Generator(folder, threads).generate(prompts, settings):
+        for continuation in continuations:
+            print(continuation.text)
 
 
 def _require_installed() -> None:

@@ -1,4 +1,7 @@
-"""Text from a folder of ct2.py, as `course generate` writes it from a Hugging Face folder: raw Japanese in, raw Japanese out."""
+"""Generates text from a folder written by ct2.py: raw Japanese in, raw Japanese out.
+
+The texts are those that `course generate` produces from the Hugging Face folder.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,12 +22,19 @@ ANY_SEED = (1 << 32) - 1  # CTranslate2's value for "no seed"
 
 
 class Ct2Generator:
-    """A model loaded once."""
+    """A CTranslate2 model that is loaded once and generates many batches."""
 
     def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
-        """`threads` of a batch; 0: CTranslate2's choice. `compute`: how to compute, such as int8 or float32; default: as stored.
+        """Load a folder of `course ct2 export`.
 
-        Raises CourseError for a folder that `course ct2 export` did not write.
+        Args:
+            folder: the exported folder.
+            threads: threads per batch; 0: CTranslate2's choice.
+            compute: number format of the computation, such as int8 or float32; default: as stored.
+            device: cpu or cuda.
+
+        Raises:
+            CourseError: if `course ct2 export` did not write the folder.
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
@@ -36,7 +46,8 @@ class Ct2Generator:
         self.positions = int(self.codec.tokenizer.model_max_length)
         self.options = {"device": device, "compute_type": compute, "intra_threads": threads}
         self._engine = self._open()
-        self._drawn = False  # whether the engine has its seed
+        # Whether the engine has sampled, and so read its seed
+        self._drawn = False
 
     def _open(self) -> Any:
         try:
@@ -47,32 +58,37 @@ class Ct2Generator:
             ) from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
-        """`num_return_sequences` texts for every prompt; an empty prompt begins a document.
+        """Return `num_return_sequences` texts for every prompt; an empty prompt begins a document.
 
-        Strategies are greedy and sampling. Raises UsageError for other settings, and where a text does not fit the model's positions.
+        Args:
+            prompts: raw texts.
+            settings: the strategy must be greedy or sampling.
+
+        Raises:
+            UsageError: for other settings, and for a text that exceeds the model's positions.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
-        found = self.continue_ids([row or [self.end] for row in ids], settings)
+        continuations = self.continue_ids([row or [self.end] for row in ids], settings)
         return [
             [Generated(self.codec.shown(prompt), self.codec.continuation(row, new)) for new in texts]
-            for prompt, row, texts in zip(prompts, ids, found, strict=True)
+            for prompt, row, texts in zip(prompts, ids, continuations, strict=True)
         ]
 
     def continue_ids(
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
     ) -> list[list[list[int]]]:
-        """New ids for each row of ids, as often as `num_return_sequences` says; without the end of text."""
+        """Return `num_return_sequences` lists of new ids for each row of ids, without the end-of-text token."""
         settings = settings or GenerateConfig()
         _require_possible(settings)
-        # A row of one id would make CTranslate2 repeat the prompts of all others of its batch
+        # Rows of one id get batches of their own: in a mixed batch, CTranslate2 repeats the prompts of all other rows
         key = [(self._room(len(row), settings), len(row) == 1) for row in rows]
-        found: list[list[list[int]]] = [[]] * len(rows)
+        continuations: list[list[list[int]]] = [[]] * len(rows)
         with self._seeded(settings):
             for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
                 numbers = list(batch)
                 for number, texts in zip(numbers, self._batch([rows[n] for n in numbers], room, settings), strict=True):
-                    found[number] = texts
-        return found
+                    continuations[number] = texts
+        return continuations
 
     def _batch(self, rows: Sequence[Sequence[int]], room: int, settings: GenerateConfig) -> list[list[list[int]]]:
         sampling = settings.strategy == "sampling"
@@ -91,18 +107,25 @@ class Ct2Generator:
         return [result.sequences_ids for result in results]
 
     def _room(self, prompt: int, settings: GenerateConfig) -> int:
-        """Tokens of the longest continuation of a prompt of so many."""
+        """Return the maximum number of new tokens for a prompt of `prompt` tokens.
+
+        Raises UsageError if prompt and new tokens exceed the model's positions.
+        """
         left = self.positions - prompt
         wanted = max(settings.max_new_tokens or 1, settings.min_new_tokens)
         if wanted > left:
             raise UsageError(
-                f"prompt: {prompt} tokens and {wanted} new ones are not allowed: the model has {self.positions} positions"
+                f"prompt: {prompt} tokens and {wanted} new ones are not allowed: "
+                f"the model has {self.positions} positions"
             )
         return settings.max_new_tokens or min(max(MAX_NEW_TOKENS, settings.min_new_tokens), left)
 
     @contextmanager
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:
-        """Same seed, same texts. CTranslate2 reads the seed when a thread first draws, so later seeds take a model opened anew."""
+        """Set CTranslate2's seed while the block runs, so that the same seed gives the same texts.
+
+        CTranslate2 reads the seed when a thread first samples. Each later seed therefore needs a newly opened model.
+        """
         if settings.strategy != "sampling":
             yield
             return
@@ -117,11 +140,12 @@ class Ct2Generator:
 
 
 def _require_possible(settings: GenerateConfig) -> None:
-    """Raises UsageError for settings that CTranslate2 lacks, or understands otherwise than transformers."""
+    """Raise UsageError for settings that CTranslate2 lacks or interprets differently from transformers."""
     wrong = {
         "strategy": settings.strategy == "beam",
-        "repetition_penalty": settings.repetition_penalty != 1,  # there of the new tokens only
+        # CTranslate2 applies it to the new tokens only
+        "repetition_penalty": settings.repetition_penalty != 1,
         "no_repeat_ngram_size": settings.no_repeat_ngram_size,
     }
-    for name in (name for name, said in wrong.items() if said):
+    for name in (name for name, refused in wrong.items() if refused):
         raise UsageError(f"{name}: {getattr(settings, name)} is not allowed here; `course generate` takes it")

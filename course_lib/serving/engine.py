@@ -1,7 +1,7 @@
-"""Runs an exported folder as FasterTransformer's backend would: rows of any length, task and sampling in one batch.
+"""Runs an exported folder as FasterTransformer's backend would.
 
-A row is checked before anything runs: what is wrong with it is one line, and no other row suffers. Prefixes are those of the folder; this
-module knows nothing of files or of Triton.
+One batch may mix rows of any length, task and sampling settings. Every row is checked before any row runs, and the
+error for an invalid row is one line. The prefixes come from the folder. This module uses neither files nor Triton.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,19 @@ from course_lib.serving.forward import Forward
 from course_lib.serving.request import MAX_BEAMS, Answer, Row
 from course_lib.serving.sampling import Text
 
-ROWS = 64  # most texts in one pass
+ROWS = 64  # maximum number of texts in one forward pass
 
 
 class Engine:
-    """The model and prefixes of a folder, ready to answer."""
+    """The model and the prefixes of an exported folder, ready to generate."""
 
     def __init__(self, loaded: Any, max_length: int | None = None) -> None:
-        """`loaded` is what reader.load gives; `max_length` [tokens, prefix included] replaces a GPT-NeoX's limit and may lower a GPT-2's."""
+        """Create an engine for a loaded folder.
+
+        Args:
+            loaded: the result of reader.load.
+            max_length: maximum length [tokens, prefix included]; replaces a GPT-NeoX's limit and may lower a GPT-2's.
+        """
         self.model = loaded.model
         self.prefixes = list(loaded.prefixes)
         self.start_id, self.end_id = loaded.config.start_id, loaded.config.end_id
@@ -34,24 +39,32 @@ class Engine:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
-        """The answers in the rows' order. Raises UsageError for the first row that cannot be run, before running any."""
+        """Return the answers to `rows`, in the same order.
+
+        Args:
+            rows: the texts to continue.
+            log_probs: also return the log probability of each new token.
+
+        Raises:
+            UsageError: for the first invalid row, before any row runs.
+        """
         for row in rows:
             self.check(row)
         answers: list[Answer] = [Answer([])] * len(rows)
-        for places in _batches(rows):
-            batch = [rows[place] for place in places]
-            texts = self._beams(batch) if batch[0].beam_width > 1 else self._sample(batch, log_probs)
-            for place, found in zip(places, texts, strict=True):
-                answers[place] = Answer([text.beam() for text in found])
+        for indices in _batches(rows):
+            batch = [rows[index] for index in indices]
+            results = self._beams(batch) if batch[0].beam_width > 1 else self._sample(batch, log_probs)
+            for index, row_texts in zip(indices, results, strict=True):
+                answers[index] = Answer([text.beam() for text in row_texts])
         return answers
 
     def check(self, row: Row) -> None:
-        """Raises UsageError, naming the tensor of a request, for a row that cannot be run."""
+        """Raise UsageError for an invalid row; the message names the tensor of the request."""
         for name, value, allowed in self._wrong(row):
             raise UsageError(f"{name}: {value} is not allowed; {allowed}")
 
     def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
-        """(tensor, value, what is allowed) for each thing wrong with a row."""
+        """Yield (tensor name, value, what is allowed) for each problem of a row."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
             there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
             yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
@@ -63,10 +76,10 @@ class Engine:
             yield "request_output_len", row.output_length, "allowed: 1 or more"
         front, tokens = 0 if prefix is None else len(prefix), len(self._input(row))
         if front + tokens + row.output_length > self.positions:
-            behind = f" behind a prefix of {front}" if front else ""
+            behind = f" after a prefix of {front}" if front else ""
             yield (
                 "input_lengths",
-                f"{tokens} with {row.output_length} to write{behind}",
+                f"{tokens} with {row.output_length} new tokens{behind}",
                 f"the model has {self.positions} positions",
             )
         for name, ids in (
@@ -85,7 +98,10 @@ class Engine:
             ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "above 0, up to 1"),
             ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "above 0, up to 1"),
             ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
-            ("beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0, "0: the original adds it by a candidate's place in memory"),
+            (
+                "beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0,
+                "0: FasterTransformer adds it according to a candidate's index in memory",
+            ),
         ):  # fmt: skip
             if not good:
                 yield name, value, f"allowed: {allowed}"
@@ -107,43 +123,44 @@ class Engine:
         going = texts
         while True:
             sampling.write(forward.logits(), going, log_probs)
-            stay = [place for place, text in enumerate(going) if not text.finished]
-            if not stay:
+            unfinished = [index for index, text in enumerate(going) if not text.finished]
+            if not unfinished:
                 return [[text] for text in texts]
-            if len(stay) <= len(going) // 2:  # what has ended is not worth computing any more
-                forward.select(stay)
-                going = [going[place] for place in stay]
+            # Drop finished texts once they are at least half of the batch, to save their computation
+            if len(unfinished) <= len(going) // 2:
+                forward.select(unfinished)
+                going = [going[index] for index in unfinished]
             forward.add([text.ids[-1] for text in going])
 
     def _beams(self, rows: list[Row]) -> list[list[Text]]:
         forward, texts = self._begin(rows)
         beams = [[text] for text in texts]
-        going = list(range(len(rows)))  # rows with a beam that has not ended
+        going = list(range(len(rows)))  # rows with an unfinished hypothesis
         while True:
-            grown, parents = beam.step(forward.logits(), [beams[place] for place in going])
+            grown, parents = beam.step(forward.logits(), [beams[index] for index in going])
             kept: list[list[int]] = []
-            for place, found, lines in zip(going, grown, parents, strict=True):
-                beams[place] = found
-                if not all(text.finished for text in found):
+            for index, hypotheses, lines in zip(going, grown, parents, strict=True):
+                beams[index] = hypotheses
+                if not all(text.finished for text in hypotheses):
                     kept.append(lines)
-            going = [place for place in going if not all(text.finished for text in beams[place])]
+            going = [index for index in going if not all(text.finished for text in beams[index])]
             if not going:
                 return beams
             forward.select([line for lines in kept for line in lines])
-            forward.add([text.ids[-1] for place in going for text in beams[place]])
+            forward.add([text.ids[-1] for index in going for text in beams[index]])
 
 
 def _batches(rows: Sequence[Row]) -> Iterator[list[int]]:
-    """Places of rows that run together: one beam width, at most ROWS texts, similar lengths."""
+    """Yield the indices of rows that run together: equal beam width, at most ROWS texts, similar lengths."""
     order = sorted(
-        range(len(rows)), key=lambda place: (rows[place].beam_width, len(rows[place].ids), rows[place].output_length)
+        range(len(rows)), key=lambda index: (rows[index].beam_width, len(rows[index].ids), rows[index].output_length)
     )
     batch: list[int] = []
-    for place in order:
-        width = rows[place].beam_width
+    for index in order:
+        width = rows[index].beam_width
         if batch and (rows[batch[0]].beam_width != width or (len(batch) + 1) * width > ROWS):
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch

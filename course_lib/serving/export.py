@@ -1,10 +1,11 @@
-"""A Hugging Face folder of a GPT-NeoX or GPT-2, and prefixes, into a FasterTransformer folder for N ranks.
+"""Exports a Hugging Face GPT-NeoX or GPT-2, with prefixes, to a FasterTransformer folder for N ranks.
 
-    DIR/N-gpu/            the weights, as FasterTransformer's own converters write them
-    DIR/conversion.json   where it comes from, what was corrected, and what the format has no place for
-    DIR/tokenizer/        of the model
+    DIR/N-gpu/            the weights, in the format of FasterTransformer's own converters
+    DIR/conversion.json   the source, the corrections, and the settings that the format cannot store
+    DIR/tokenizer/        the model's tokenizer
 
-One tensor at a time: memory holds a few of them, however large the model is. Nothing runs the weights here.
+The exporter processes one tensor at a time, so memory holds a few tensors, however large the model is.
+It never runs the model.
 """
 
 import json
@@ -34,16 +35,17 @@ from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, Dty
 from course_lib.serving.tasks import NamedPrefix
 from course_lib.serving.weight_map import TORCH, Piece
 
-CHUNK = 1 << 19  # numbers of a weight that goes through unchanged
-PIECE = 1 << 16  # bytes written at a time: for more, Linux looks for large stretches of free memory, often far slower
+CHUNK = 1 << 19  # numbers per chunk of a weight that is copied unchanged
+# Bytes per write. For larger writes Linux searches for large blocks of free memory, which is often far slower
+PIECE = 1 << 16
 THREADS = 2  # one writes while the other reads and transposes
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written."""
+    """Summary of an export."""
 
-    folder: Path  # the one that the engine reads
+    folder: Path  # DIR/N-gpu, which the engine reads
     config: FtConfig
     files: int
     size: int  # bytes
@@ -51,7 +53,7 @@ class Report:
     notes: list[str]
 
     def summary(self) -> str:
-        """One line, then one for each thing to know."""
+        """Return one line, then one line for each correction and each note."""
         ranks = f"{self.config.ranks} rank" + "s" * (self.config.ranks > 1)
         names = f", tasks {', '.join(task.name for task in self.config.tasks)}" if self.config.tasks else ""
         first = f"{self.files} files, {human_size(self.size)} in {self.config.dtype} for {ranks}{names} → {self.folder}"
@@ -69,10 +71,20 @@ def export(
     corrections: Corrections = Corrections(),  # noqa: B008  # frozen
     name: str | None = None,
 ) -> Report:
-    """Writes the model to the folder `target`, which appears whole or not at all.
+    """Export a model to the folder `target`, which appears whole or not at all.
 
-    `name` is config.ini's model_name (default: the model folder's). Raises CourseError for a model that is damaged or that the format cannot
-    hold, and for prefixes of another width; UsageError for names that are not allowed and heads that N does not divide.
+    Args:
+        model: Hugging Face folder of a GPT-NeoX or GPT-2.
+        target: folder to write.
+        tensor_parallel: N, the number of ranks that share the weights.
+        dtype: number format of the weights.
+        prefixes: the tasks, numbered from 0 in this order.
+        corrections: which defects of FasterTransformer's converters are corrected.
+        name: model_name in config.ini; default: the name of the model's folder.
+
+    Raises:
+        CourseError: for a damaged model, a model that the format cannot store, and prefixes of another width.
+        UsageError: for a name that is not allowed, and if N does not divide the number of heads.
     """
     require_other(model, target)
     origin = describe(model, tensor_parallel, dtype, name, corrections)
@@ -80,18 +92,18 @@ def export(
     config = replace(origin.config, tasks=tuple(Task(name, len(rows)) for name, rows in values.items()))
     digest = tasks.same_base(prefixes, model)
     with atomic_folder(target) as folder:
-        place = folder / f"{tensor_parallel}-gpu"
-        place.mkdir()
-        _Writer(place, replace(origin, config=config)).write(model, values)
+        weights_folder = folder / f"{tensor_parallel}-gpu"
+        weights_folder.mkdir()
+        _Writer(weights_folder, replace(origin, config=config)).write(model, values)
         written = config if corrections.ini or config.family != "gpt" else replace(config, inter_size=4 * config.hidden)
-        (place / CONFIG).write_text(ini.text(written), encoding="utf8")
+        (weights_folder / CONFIG).write_text(ini.text(written), encoding="utf8")
         if has_tokenizer(model):
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         content = {
-            # Its name, no place of this machine: the folder may be published.
+            # Only the folder's name: the export may be published, so it must not show paths of this machine
             "source": model.resolve().name,
             "sha256_of_weights": digest,
             "tensor_parallel": tensor_parallel,
@@ -102,35 +114,37 @@ def export(
             "notes": origin.notes,
         }
         (folder / CONVERSION).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
-        sizes = [file.stat().st_size for file in place.iterdir()]
-    return Report(target / place.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
+        sizes = [file.stat().st_size for file in weights_folder.iterdir()]
+    return Report(target / weights_folder.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
 
 
 class _Writer:
-    """Writes the tensors of a model into a folder of weights."""
+    """Writes the tensors of one model to a folder of weights."""
 
     def __init__(self, folder: Path, origin: Origin) -> None:
         self.folder, self.origin, self.config = folder, origin, origin.config
         self.dtype = TORCH[self.config.dtype]
         self.pieces = weight_map.pieces(self.config)
-        # as the model itself does, an export heeds no output layer where the embedding is it
+        # Name of an output layer that is not read from the model's files. If the embedding serves as output layer,
+        # a stored lm_head is ignored, as transformers does
         self.tied = "lm_head.weight" if origin.tied or not self.config.head else None
         self.memory = _Memory()
-        self.biases: dict[str, Tensor] = {}  # that parallel residual adds up
+        # The biases that are summed for parallel residual
+        self.biases: dict[str, Tensor] = {}
 
     def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
-        """Every file. Raises CourseError if the weights are not those of the configuration."""
+        """Write all files. Raises CourseError if the weights do not match the model's configuration."""
         files = weight_files.files(model)
         names: set[str] = set()
         total = sum(len(spec.files(self.config.ranks)) * spec.size(self.config) for spec in layout.tensors(self.config))
         with progress(total, "B", "export") as bar, ThreadPoolExecutor(THREADS) as pool:
             for path in files:
-                found = self._wanted(path, names)
-                for size in pool.map(self._weight, found):
+                weights = self._wanted(path, names)
+                for size in pool.map(self._weight, weights):
                     bar.update(size)
         for name in self.pieces.keys() - names - {self.tied}:
             if not (self.origin.zero_biases and name.endswith(("query_key_value.bias", "attention.dense.bias"))):
-                raise CourseError(f"{model}: lacks {name}, which its configuration asks for")
+                raise CourseError(f"{model}: lacks {name}, which its configuration requires")
             self._weight(_zeros(name, self.pieces[name], self.config))
         self._sums()
         for task, values in prefixes.items():
@@ -139,25 +153,25 @@ class _Writer:
                 self._files(spec, self._cast(weight_map.prefix_stored(values, self.config), spec.name))
 
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
-        """The weights of a file that belong to the model; their short names are added to `names`."""
-        found = []
+        """Return the model's weights in one file, under their short names, and add these names to `names`."""
+        wanted = []
         for weight in weight_files.weights(path):
             name = weight_map.short(weight.name)
             if name is None or name == self.tied:
                 continue
             weight_files.require_float(path, weight)
             if name not in self.pieces:
-                raise CourseError(f"{path}: {weight.name} is no weight that the format has a place for")
+                raise CourseError(f"{path}: {weight.name} is no weight that the format can store")
             if weight.shape != (shape := weight_map.shape(self.pieces[name], self.config)):
-                raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, its configuration says {shape}")
+                raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, the configuration requires {shape}")
             if name in names:
-                raise CourseError(f"{path}: {weight.name} is there twice")
+                raise CourseError(f"{path}: {weight.name} occurs twice")
             names.add(name)
-            found.append(replace(weight, name=name))
-        return found
+            wanted.append(replace(weight, name=name))
+        return wanted
 
     def _weight(self, weight: Weight) -> int:
-        """Writes one weight; returns the bytes."""
+        """Write one weight and return its number of bytes."""
         specs = [self.pieces[weight.name].spec]
         if weight.name == "embed_in.weight" and self.tied:
             specs.append(self.pieces[self.tied].spec)
@@ -166,7 +180,7 @@ class _Writer:
         return self._rearranged(weight, self.pieces[weight.name])
 
     def _through(self, weight: Weight, path: Path) -> int:
-        """Writes a weight that is stored as it is: nothing but a chunk is in memory."""
+        """Write a weight that needs no rearrangement and return its bytes; only one chunk is in memory."""
         with open(path, "wb") as file:
             for chunk in weight.in_turn(CHUNK):
                 _write(file, self._cast(chunk, weight.name))
@@ -179,7 +193,8 @@ class _Writer:
         slots = weight_map.slots(whole, piece, self.config)
         for slot, chunk in zip(slots, weight.chunks([slot.numel() for slot in slots]), strict=True):
             rows = self._cast(chunk, weight.name).view(slot.shape)
-            if slot.dim() == 2 and slot.stride(0) == 1:  # transposed in the cache first: up to twice as fast
+            # For a transposed weight, transposing the rows in the processor's cache first is up to twice as fast
+            if slot.dim() == 2 and slot.stride(0) == 1:
                 slot.t().copy_(rows.t().contiguous())
             else:
                 slot.copy_(rows)
@@ -190,7 +205,7 @@ class _Writer:
         return size
 
     def _cast(self, tensor: Tensor, name: str) -> Tensor:
-        """In the folder's number format. Raises CourseError for what does not fit."""
+        """Convert a tensor to the folder's number format. Raises CourseError if a number is too large for fp16."""
         if tensor.dtype == self.dtype:
             return tensor
         tensor = tensor.to(self.dtype)
@@ -207,7 +222,7 @@ class _Writer:
                 _to_disk(file)
 
     def _sums(self) -> None:
-        """What the engine reads with parallel residual, as stored: the sum of the two biases."""
+        """Write the sum of the two biases of each layer, which the engine reads with parallel residual."""
         for layer in range(self.config.layers if self.config.parallel_residual else 0):
             attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in SUMMED)
             self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
@@ -220,22 +235,29 @@ def _write(file: BinaryIO, tensor: Tensor) -> None:
 
 
 def _to_disk(file: BinaryIO) -> None:
-    """Lets the disk begin with what was written, while the processor goes on. Where this cannot be asked for, it begins later."""
+    """Let the kernel start writing to disk now, while the processor continues.
+
+    Without `posix_fadvise`, the kernel starts later.
+    """
     file.flush()
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class _Memory(local):
-    """Memory of a thread that is used again: fresh memory costs a page fault every 4 kB, as much time as copying."""
+    """Buffer of one thread that is reused for every tensor.
+
+    Fresh memory costs a page fault every 4 kB, which takes as long as the copying itself.
+    """
 
     def __init__(self) -> None:
         self.bytes = torch.empty(0, dtype=torch.uint8)
 
     def room(self, size: int) -> Tensor:
-        """So many bytes, whatever is in them."""
+        """Return `size` bytes of the buffer, with undefined content."""
         if len(self.bytes) < size:
-            self.bytes = torch.from_numpy(np.empty(size, np.uint8))  # NumPy asks for large pages, torch does not
+            # NumPy requests large pages, torch does not
+            self.bytes = torch.from_numpy(np.empty(size, np.uint8))
         return self.bytes[:size]
 
 

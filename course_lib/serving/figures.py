@@ -8,7 +8,10 @@ from course_lib.serving.latency import Speed
 
 
 def latency(speeds: Sequence[Speed]) -> Any:
-    """Tokens a second of each engine, a panel per batch size; behind each bar how many times as fast as the first engine."""
+    """Return a bar chart of the tokens per second of each engine, with one panel per batch size.
+
+    Each bar is labelled with its tokens per second and their ratio to the first engine's.
+    """
     batches = list(dict.fromkeys(speed.batch for speed in speeds))
     names = list(dict.fromkeys(speed.engine for speed in speeds))
     figure, axes = subplots(len(batches), 1.1 + 0.4 * len(names), 9.5, sharey=True)

@@ -1,4 +1,4 @@
-"""The model's passes over a batch of rows with prefixes and inputs of different lengths, its cache kept."""
+"""Forward passes of the model over a batch of rows with different prefixes, with a key/value cache."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,22 @@ from course_lib.prefix.cache import Shape, past, positions
 
 
 class Forward:
-    """A batch under way. Columns of the cache: prefixes, then inputs, both padded on the left, then what is written."""
+    """A batch that is being generated.
+
+    The columns of the cache are the prefixes, then the inputs, both padded on the left, then the new tokens.
+    """
 
     def __init__(
         self, model: Any, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None], room: int
     ) -> None:
-        """`room` is the most tokens that will be written behind an input."""
+        """Prepare the cache, the attention mask and the position ids of a batch, without a forward pass.
+
+        Args:
+            model: a GPT-2 or GPT-NeoX of transformers.
+            inputs: token ids of each row.
+            prefixes: [P, L·2·H] of each row, or None.
+            room: maximum number of new tokens per row.
+        """
         self.model = model
         self.device = model.device
         self.cache, front = past(prefixes, Shape.of(model.config), model.dtype, self.device)
@@ -30,7 +40,7 @@ class Forward:
         self.columns = front.shape[1] + longest
 
     def logits(self) -> Tensor:
-        """[N, V] behind the last token of each row."""
+        """Return the logits [N, V] after the last token of each row."""
         output = self.model(
             self.ids,
             attention_mask=self.mask[:, : self.columns] if self.padded else None,
@@ -39,17 +49,17 @@ class Forward:
             use_cache=True,
             logits_to_keep=1,
         )
-        found: Tensor = output.logits[:, -1]
-        return found
+        last: Tensor = output.logits[:, -1]
+        return last
 
     def add(self, tokens: list[int]) -> None:
-        """Sets the next token of each row."""
+        """Set the next input token of each row, one id per row."""
         self.ids = torch.tensor(tokens, device=self.device)[:, None]
         self.positions = self.positions[:, -1:] + 1
         self.columns += 1
 
     def select(self, rows: list[int]) -> None:
-        """Keeps these rows, in this order, one or several times; before `add`."""
+        """Keep only `rows`, in this order; an index may repeat. Call this method before `add`."""
         if rows == list(range(len(self.mask))):
             return
         index = torch.tensor(rows, device=self.device)

@@ -1,4 +1,4 @@
-"""Verbs of chapter 7 for FasterTransformer folders: `course ft …`."""
+"""Registers the verbs `course ft …` of chapter 7."""
 
 import json
 from dataclasses import asdict
@@ -12,8 +12,8 @@ from course_lib.errors import CourseError
 
 
 def register_ft(app: typer.Typer) -> None:
-    """Adds these verbs to the `course` command."""
-    group = options.group("FasterTransformer weights: write them, check them.")
+    """Add `ft export` and `ft inspect` to the `course` command."""
+    group = options.group("FasterTransformer weights: export them and check them.")
     group.command("export")(export)
     group.command("inspect")(inspect)
     app.add_typer(group, name="ft")
@@ -22,15 +22,44 @@ def register_ft(app: typer.Typer) -> None:
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2")],
     output: options.Output,
-    tensor_parallel: Annotated[int, typer.Option("--tensor-parallel", metavar="N", min=1, help="ranks (GPUs) that will share the model")] = 1,
-    dtype: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option("--dtype", help="bf16: the engine reads it, the original's converters do not write it")] = "fp32",
-    prefix: Annotated[list[str] | None, typer.Option("--prefix", metavar="[NAME=]FILE", help="a task, numbered from 0 as given; `none=`: one without a prefix; repeatable")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="model_name in config.ini; default: the folder's")] = None,
-    upstream_bias_scaling: Annotated[bool, typer.Option("--upstream-bias-scaling", help="divide GPT-NeoX's biases by N also where the engine adds them once")] = False,
-    upstream_ini: Annotated[bool, typer.Option("--upstream-ini", help="GPT-2: leave layernorm_eps and activation_type out of config.ini")] = False,
-    upstream_head: Annotated[bool, typer.Option("--upstream-head", help="GPT-2: leave out an output layer that is not the embedding")] = False,
-) -> None:  # fmt: skip
-    """Write a model, and prefixes as its tasks, as a FasterTransformer folder, corrected where the original's converters err."""
+    tensor_parallel: Annotated[
+        int, typer.Option("--tensor-parallel", metavar="N", min=1, help="number of ranks (GPUs) that share the model")
+    ] = 1,
+    dtype: Annotated[
+        Literal["fp32", "fp16", "bf16"],
+        typer.Option(
+            "--dtype",
+            help="number format of the weights; FasterTransformer's engine reads bf16, its converters do not write it",
+        ),
+    ] = "fp32",
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prefix",
+            metavar="[NAME=]FILE",
+            help="a task; repeatable, numbered from 0 in the order given; NAME= without FILE: a task without a prefix",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="model_name in config.ini; default: the name of MODEL's folder")
+    ] = None,
+    upstream_bias_scaling: Annotated[
+        bool,
+        typer.Option(
+            "--upstream-bias-scaling", help="GPT-NeoX: divide biases by N even if the engine adds them only once"
+        ),
+    ] = False,
+    upstream_ini: Annotated[
+        bool, typer.Option("--upstream-ini", help="GPT-2: omit layernorm_eps and activation_type from config.ini")
+    ] = False,
+    upstream_head: Annotated[
+        bool, typer.Option("--upstream-head", help="GPT-2: omit an output layer that is not the embedding")
+    ] = False,
+) -> None:
+    """Export a model, with prefixes as its tasks, to a FasterTransformer folder.
+
+    Corrects three errors of FasterTransformer's converters; the --upstream options keep them.
+    """
     from course_lib.files import require_other
     from course_lib.serving import tasks
     from course_lib.serving.export import export as write
@@ -45,18 +74,22 @@ def export(
 
 
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a FasterTransformer folder, or the one around it")],
-    values: Annotated[bool, typer.Option("--values", help="also read every number, for NaN and infinity")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable, every file by itself")] = False,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="FasterTransformer folder N-gpu, or the folder that holds it")
+    ],
+    values: Annotated[bool, typer.Option("--values", help="also check every number for NaN and infinity")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, with one entry per file")] = False,
 ) -> None:
     """Compare a FasterTransformer folder with its config.ini, file by file; exit code 1 if anything is wrong."""
     from course_lib.serving.check import inspect as examine
 
-    found = examine(folder, values)
+    inspection = examine(folder, values)
     if as_json:
-        content: dict[str, Any] = asdict(found) | {"folder": str(found.folder)}
+        content: dict[str, Any] = asdict(inspection) | {"folder": str(inspection.folder)}
         print(json.dumps(content, ensure_ascii=False, indent=1))
     else:
-        print("\n".join(found.lines()))
-    if found.findings:
-        raise CourseError(f"{folder}: {len(found.findings)} wrong, as listed; the engine would run all the same")
+        print("\n".join(inspection.lines()))
+    if inspection.findings:
+        raise CourseError(
+            f"{folder}: {len(inspection.findings)} problems, listed above; the engine would run nevertheless"
+        )

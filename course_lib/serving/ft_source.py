@@ -1,4 +1,7 @@
-"""What the configuration of a Hugging Face model means to FasterTransformer: its config, what the format has no place for, what is refused."""
+"""Translates the configuration of a Hugging Face model to that of FasterTransformer.
+
+Collects what the format cannot store, and refuses what the engine cannot compute.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -13,33 +16,46 @@ from course_lib.serving.layout import Dtype, FtConfig
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0  # written into the engine's GPT-NeoX
+# Constants in the code of the engine's GPT-NeoX
+ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """Which defects of the original's converters are corrected; all False gives what they write, to the byte."""
+    """Which defects of FasterTransformer's converters are corrected. All False: the converters' exact bytes."""
 
-    bias_scaling: bool = True  # GPT-NeoX without parallel residual: biases that are added once are not divided by N
+    bias_scaling: bool = True  # GPT-NeoX without parallel residual: biases are not divided by N
     ini: bool = True  # GPT-2: layernorm_eps, activation_type and the true inter_size are written
-    head: bool = True  # GPT-2: an output layer of its own is written, not forgotten
+    head: bool = True  # GPT-2: an output layer that is not the embedding is written
 
 
 @dataclass
 class Origin:
-    """A model as FasterTransformer sees it."""
+    """A source model as FasterTransformer sees it."""
 
     config: FtConfig  # without tasks
-    lacks: dict[str, Any]  # what only our reader heeds
+    lacks: dict[str, Any]  # settings that the format cannot store; only this course's reader uses them
     biases_divided_by: int = 1
-    zero_biases: bool = False  # the attention has none: zeros are written
+    zero_biases: bool = False  # the attention has no biases: zeros are written
     tied: bool = False  # the output layer is the embedding
     corrected: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, corrections: Corrections) -> Origin:
-    """The model in a folder, for N ranks. Raises CourseError for what the format or the engine cannot hold."""
+    """Return the FasterTransformer configuration of a Hugging Face model for N ranks.
+
+    Args:
+        folder: Hugging Face folder.
+        ranks: N.
+        dtype: number format of the weights.
+        name: model_name in config.ini; None: the folder's name.
+        corrections: which defects of FasterTransformer's converters are corrected.
+
+    Raises:
+        CourseError: for a model that the format cannot store or the engine cannot compute.
+        UsageError: for a name that is not allowed, and if N does not fit the model.
+    """
     hf = read_config(folder)
     start, end = _ids(folder, hf)
     name = name or folder.resolve().name
@@ -69,12 +85,10 @@ def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, correctio
 
 
 def _ids(folder: Path, hf: Any) -> tuple[int, int]:
-    """The start and end ids; a model without a start begins behind an end."""
+    """Return the start and end ids. A model without a start id starts after an end id."""
     end = end_id(folder, hf.eos_token_id)
     if end is None:
-        raise CourseError(
-            f"{folder / 'config.json'}: eos_token_id is not set; the engine needs to know where a text ends"
-        )
+        raise CourseError(f"{folder / 'config.json'}: eos_token_id is not set; the engine needs an end-of-text token")
     start = end if hf.bos_token_id is None else hf.bos_token_id
     for key, number in (("bos_token_id", start), ("eos_token_id", end)):
         if not 0 <= number < hf.vocab_size:
@@ -96,7 +110,9 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
         family="gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common
     )
     if rotary % 2:
-        raise CourseError(f"{folder}: {rotary} dimensions of a head are turned; the engine turns pairs")
+        raise CourseError(
+            f"{folder}: {rotary} dimensions of a head are rotated; allowed: an even number, the engine rotates pairs"
+        )
     lacks = {
         "hidden_act": hf.hidden_act,
         "layer_norm_eps": hf.layer_norm_eps,
@@ -109,19 +125,23 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
         both = "attention.dense.bias and mlp.dense_4h_to_h.bias"
         if corrections.bias_scaling:
             origin.corrected.append(
-                f"{both} are not divided by {ranks}: the engine adds them once (--upstream-bias-scaling divides, as the original's converter)"
+                f"{both} are not divided by {ranks}: the engine adds them once "
+                "(--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
             )
         else:
-            origin.notes.append(f"{both} are divided by {ranks} as upstream: the engine's answers will be wrong")
+            origin.notes.append(
+                f"{both} are divided by {ranks}, as FasterTransformer's converter does: "
+                "the engine's output will be wrong"
+            )
     if hf.hidden_act not in TANH_GELU:
-        small = "small differences" if hf.hidden_act == "gelu" else "other answers"
+        small = "small differences" if hf.hidden_act == "gelu" else "different output"
         origin.notes.append(f"hidden_act is {hf.hidden_act}; the engine computes GELU by tanh: {small}")
     if hf.layer_norm_eps != ENGINE_EPS:
         origin.notes.append(
-            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine takes {ENGINE_EPS:g}: small differences"
+            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine uses {ENGINE_EPS:g}: small differences"
         )
     if rope["rope_theta"] != ENGINE_THETA:
-        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine takes {ENGINE_THETA:g}: other answers")
+        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine uses {ENGINE_THETA:g}: different output")
     return origin
 
 
@@ -150,15 +170,18 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
         more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
         more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
         origin.corrected.append(
-            f"config.ini says {', '.join(more)}; the original's converter does not (--upstream-ini)"
+            f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
         )
     if not hf.tie_word_embeddings:
         if corrections.head:
-            origin.corrected.append("lm_head is written; the original's converter forgets it (--upstream-head)")
+            origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
         else:
-            origin.notes.append("lm_head is left out as upstream: the embedding takes its place, answers will be wrong")
+            origin.notes.append(
+                "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
+                "its output will be wrong"
+            )
     if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
-        small = "small differences" if hf.activation_function == "gelu" else "other answers"
+        small = "small differences" if hf.activation_function == "gelu" else "different output"
         origin.notes.append(
             f"activation_function is {hf.activation_function}; the engine computes GELU by tanh: {small}"
         )

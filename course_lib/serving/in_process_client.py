@@ -1,4 +1,4 @@
-"""The reader in this process, asked with the same tensors as a server: for machines without Triton."""
+"""A client that runs the engine in this process, for machines without Triton."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,20 +14,20 @@ from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
 
 
 class Local:
-    """Stands where a Client stands."""
+    """Drop-in replacement for `Client` that calls the engine in this process."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises CourseError as reader.load does."""
+        """Load an exported folder. Raises CourseError as reader.load does."""
         self.engine = Engine(reader.load(folder))
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """As Client.infer. Raises UsageError for a request that the engine cannot run."""
+        """Return the output tensors of one request, as Client.infer. Raises UsageError for an invalid request."""
         rows = len(tensors["input_ids"])
-        found = {}
+        tensors_by_name = {}
         for name, values in tensors.items():
             array = np.asarray(values)
-            found[name] = torch.from_numpy(np.full((rows, 1), array) if array.ndim == 0 else array)
-        asked = rows_of(found)
-        answers = self.engine.run(asked, wants_log_probs(found))
-        made = outputs(found, asked, answers, self.engine.end_id)
+            tensors_by_name[name] = torch.from_numpy(np.full((rows, 1), array) if array.ndim == 0 else array)
+        asked = rows_of(tensors_by_name)
+        answers = self.engine.run(asked, wants_log_probs(tensors_by_name))
+        made = outputs(tensors_by_name, asked, answers, self.engine.end_id)
         return {name: tensor.numpy() for name, tensor in made.items()}

@@ -1,6 +1,7 @@
-"""config.ini of a FasterTransformer folder: written as the converters write it, read as the engine reads it.
+"""Writes config.ini of a FasterTransformer folder as its converters do, and reads it as the engine does.
 
-Where a key is missing or odd the engine takes a default, or drops a task, without a word. Each of these is told as a doubt.
+If a key is missing or unknown, the engine uses a default or drops a task without an error message.
+Each such key is reported as a warning.
 """
 
 import configparser
@@ -13,20 +14,23 @@ from course_lib.files import require_file
 from course_lib.serving.layout import BYTES, CONFIG, MOST_LAYERS, Dtype, Family, FtConfig, Task
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
-PREFIX = 2  # prompt_learning_type: keys and values in front of the text
-ENGINE_EPS = 1e-6  # of a [gpt] that does not say
-PLAIN = {  # switches of the engine that this course leaves where they are
+PREFIX = 2  # prompt_learning_type of prefixes: keys and values before the text
+ENGINE_EPS = 1e-6  # the engine's default for [gpt] without layernorm_eps
+# Settings of the engine for which this course supports one value only
+PLAIN = {
     "layernorm_type": "pre_layernorm", "has_positional_encoding": "true", "has_pre_decoder_layernorm": "false",
     "has_post_decoder_layernorm": "true", "use_attention_linear_bias": "false", "has_adapters": "false",
 }  # fmt: skip
 TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
-NAME = re.compile(r"\w[\w.+-]*")  # part of a file's name, and a value that every parser of config.ini takes as it is
-MOST = 2**31 - 1  # the engine reads 32 bits
-NAME_BYTES = 100  # the engine reads 199 bytes of a line, a file's name has 255
+# Task names become part of a file name; they must also pass every parser of config.ini unchanged
+NAME = re.compile(r"\w[\w.+-]*")
+MOST = 2**31 - 1  # the engine reads signed 32-bit numbers
+# The engine reads at most 199 bytes of a line, and a file name has at most 255
+NAME_BYTES = 100
 
 
 def text(config: FtConfig) -> str:
-    """The file, keys in the converters' order."""
+    """Return the content of config.ini, with the keys in the order of FasterTransformer's converters."""
     same = {"head_num": config.heads, "size_per_head": config.head_size, "inter_size": config.inter_size}
     ids = {"vocab_size": config.vocab_size, "start_id": config.start_id, "end_id": config.end_id}
     own: dict[str, object]
@@ -50,9 +54,15 @@ def text(config: FtConfig) -> str:
 
 
 def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
-    """The config of a folder of weights for N ranks, and the doubts.
+    """Return the configuration of a folder of weights, and the warnings.
 
-    Raises CourseError where the engine would stop, where a value cannot be, and for variants that this course does not know.
+    Args:
+        folder: the folder that holds config.ini.
+        ranks: N, the number of ranks that the weights are stored for.
+
+    Raises:
+        CourseError: where the engine would stop, for an impossible value, and for variants that this course does not
+            support.
     """
     ini = _Ini(folder / CONFIG)
     family, doubts = ini.family, ini.doubts
@@ -62,7 +72,7 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         if ini.number("tensor_para_size", default=ranks) != ranks:
             doubts.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
     elif ini.get("use_gptj_residual") is None:
-        doubts.append("use_gptj_residual is missing: the engine takes 1, parallel residual")
+        doubts.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
     config = FtConfig(
         family=family,
         model_name=ini.text("model_name"),
@@ -94,7 +104,7 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
 
 
 class _Ini:
-    """The parsed file, and its values by key with one clear line for what they cannot be."""
+    """The parsed config.ini: returns its values by key, and raises a one-line CourseError for impossible ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -106,11 +116,11 @@ class _Ini:
             raise CourseError(f"{path}: byte {error.start} is not UTF-8") from error
         except configparser.Error as error:
             raise CourseError(f"{path}: not readable: {' '.join(error.message.split())}") from error
-        found = [family for family in FAMILIES if self.parser.has_section(family)]
-        if len(found) != 1:
+        families = [family for family in FAMILIES if self.parser.has_section(family)]
+        if len(families) != 1:
             sections = ", ".join(self.parser.sections()) or "none"
             raise CourseError(f"{path}: expected one section [gptneox] or [gpt], found: {sections}")
-        self.family: Family = found[0]
+        self.family: Family = families[0]
 
     def get(self, key: str, section: str | None = None) -> str | None:
         return self.parser.get(section or self.family, key, fallback=None)
@@ -143,13 +153,13 @@ class _Ini:
         for dtype in BYTES:
             if dtype in value:
                 return dtype
-        self.doubts.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine takes fp32")
+        self.doubts.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine uses fp32")
         return "fp32"
 
     def eps(self) -> float | None:
         value = self.get("layernorm_eps")
         if value is None:
-            self.doubts.append(f"layernorm_eps is missing: the engine takes {ENGINE_EPS:g}, GPT-2 has 1e-05")
+            self.doubts.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
             return None
         try:
             eps = float(value)
@@ -163,7 +173,9 @@ class _Ini:
         for key, plain in PLAIN.items():
             value = (self.get(key) or plain).lower()
             if TRUTH.get(value, value) != plain:
-                raise CourseError(f"{self.path}: [gpt] {key} = {value}: a variant that is no GPT-2; allowed: {plain}")
+                raise CourseError(
+                    f"{self.path}: [gpt] {key} = {value}: this variant of GPT-2 is not supported; allowed: {plain}"
+                )
 
     def tasks(self) -> tuple[Task, ...]:
         count, kind = self.number("num_tasks", 0, 0), self.number("prompt_learning_type", 0, 0)
@@ -172,14 +184,14 @@ class _Ini:
         if (count > 0) != (kind == PREFIX):
             self.doubts.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
             return ()
-        found = []
+        tasks = []
         for index in range(count):
             name = self.text("task_name", f"task_{index}")
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
-            found.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
+            tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
         named: dict[str, int] = {}
-        for index, task in enumerate(found):
+        for index, task in enumerate(tasks):
             if (first := named.setdefault(task.name, index)) < index:
                 self.doubts.append(f"task_{first} and task_{index} are both named {task.name}: the engine drops one")
-        return tuple(found)
+        return tuple(tasks)

@@ -1,7 +1,7 @@
-"""How fast engines write: the same model, the same prompts, as many greedy tokens each, by turns on one thread.
+"""Measures the speed of several engines with the same model, prompts and number of greedy tokens.
 
-A writer takes rows of ids and a number of tokens and returns so many new ids for each row; an end of text is never chosen. Times are of
-the whole call, prompt included.
+The engines take turns on one thread. A writer is a function that takes rows of ids and a number of tokens, and
+returns that many new ids for each row; it never chooses the end of text. Times are of the whole call, prompt included.
 """
 
 import statistics
@@ -25,7 +25,7 @@ Writer = Callable[[Rows, int], list[list[int]]]
 
 @dataclass(frozen=True)
 class Speed:
-    """An engine's times for one batch size."""
+    """The times of one engine for one batch size."""
 
     engine: str
     batch: int  # rows
@@ -34,16 +34,19 @@ class Speed:
 
     @property
     def latency(self) -> float:
-        """Median seconds from a prompt to the end of its text."""
+        """Median time of a call, from the prompts to the end of their texts [s]."""
         return statistics.median(self.seconds)
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all rows together."""
+        """Tokens per second of all rows together, at the median time."""
         return self.batch * self.new / self.latency
 
     def times(self, other: "Speed") -> float:
-        """How many times as fast as another: the median over rounds, in each of which both ran."""
+        """Return how many times as fast this engine is as `other`.
+
+        The value is the median, over rounds, of the other engine's time divided by this engine's.
+        """
         return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
 
 
@@ -55,9 +58,20 @@ def measure(
     rounds: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Speed]:
-    """Times of every writer for the first prompts of each batch size, after one warm-up; PyTorch keeps to one thread meanwhile.
+    """Measure every writer with the first prompts of each batch size, after one warm-up round.
 
-    On a busy machine `time.process_time` as `clock` counts what the process itself computed. Raises CourseError if a writer writes fewer tokens than it was asked for.
+    PyTorch is limited to one thread during the measurement.
+
+    Args:
+        writers: the writers by name.
+        prompts: rows of ids; at least as many as the largest batch.
+        batches: batch sizes [rows].
+        new: tokens that each row must get.
+        rounds: measured calls per writer and batch size.
+        clock: source of the time [s]. On a busy machine, `time.process_time` counts only what this process computed.
+
+    Raises:
+        CourseError: if a writer returns another number of tokens than `new`.
     """
     speeds = list[Speed]()
     with _one_thread():
@@ -75,7 +89,7 @@ def measure(
 
 
 def hugging_face(model: Any) -> Writer:
-    """`generate` of transformers."""
+    """Return a writer that calls `generate` of transformers."""
 
     def write(rows: Rows, new: int) -> list[list[int]]:
         longest = max(map(len, rows))
@@ -86,14 +100,14 @@ def hugging_face(model: Any) -> Writer:
             do_sample=False, max_new_tokens=new, min_new_tokens=new, eos_token_id=end, pad_token_id=end
         )
         with torch.inference_mode(), quiet():
-            found: list[list[int]] = model.generate(padded, attention_mask=mask, generation_config=settings).tolist()
-        return [row[longest:] for row in found]
+            texts: list[list[int]] = model.generate(padded, attention_mask=mask, generation_config=settings).tolist()
+        return [row[longest:] for row in texts]
 
     return write
 
 
 def ct2(folder: Path) -> Writer:
-    """A folder of `course ct2 export`."""
+    """Return a writer for a folder of `course ct2 export`."""
     from course_lib.serving.ct2_generate import Ct2Generator
 
     generator = Ct2Generator(folder, threads=1)
@@ -106,7 +120,7 @@ def ct2(folder: Path) -> Writer:
 
 
 def reader(loaded: Any, task: int | None = None) -> Writer:
-    """What reader.load gave, run by engine.py, with the prefix of a task or without."""
+    """Return a writer that runs the result of reader.load with engine.py, with a task's prefix or with none."""
     from course_lib.serving.engine import Engine
     from course_lib.serving.request import Row
 

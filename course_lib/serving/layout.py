@@ -1,7 +1,8 @@
-"""What a FasterTransformer folder holds, from its config alone: which files, of which shape, cut where.
+"""Lists the files of a FasterTransformer folder from its configuration: names, shapes, and axes split between ranks.
 
-Each file is bare numbers: row by row, little-endian, no header. So this list is all that is known of them, and export, inspect and
-reader work from it. Symbols: V vocabulary, H hidden, I inner, L layers, n heads, d = H/n, N ranks, P prefix length.
+Each file holds numbers only: row-major, little-endian, without a header. Export, inspect and reader therefore all
+work from this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks,
+P prefix length.
 """
 
 import re
@@ -17,23 +18,25 @@ Family = Literal["gptneox", "gpt"]  # the section of config.ini
 Dtype = Literal["fp32", "fp16", "bf16"]
 BYTES: dict[Dtype, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
-SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")  # what row-parallel products add, once or on every rank
-MOST_LAYERS, MOST_RANKS = 1024, 256  # more is a typing error; each layer has files of its own for every rank
+# The biases of row-parallel products, which the engine adds once or on every rank
+SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
+# Larger numbers are typing errors. They would also make the list of files very long: each layer has files per rank
+MOST_LAYERS, MOST_RANKS = 1024, 256
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A prefix: its number in the list of tasks is what a request names."""
+    """A prefix. A request names it by its index in the list of tasks."""
 
     name: str
-    length: int  # P [positions]; 0 for rows without a prefix
+    length: int  # P [positions]; 0 for a task without a prefix
 
 
 @dataclass(frozen=True)
 class FtConfig:
-    """config.ini, and N, which is in the folder's name."""
+    """The settings of config.ini, and N, which is part of the folder's name."""
 
     family: Family
     model_name: str
@@ -46,56 +49,56 @@ class FtConfig:
     end_id: int
     dtype: Dtype
     ranks: int  # N
-    rotary: int = 0  # turned dimensions of a head; GPT-NeoX
+    rotary: int = 0  # GPT-NeoX: rotated dimensions of a head
     parallel_residual: bool = False  # GPT-NeoX
     positions: int = 0  # GPT-2
-    layernorm_eps: float | None = None  # GPT-2; None if config.ini does not say
-    activation: str | None = None  # GPT-2; None if config.ini does not say
-    head: bool = True  # has an lm_head of its own
+    layernorm_eps: float | None = None  # GPT-2; None if config.ini lacks it
+    activation: str | None = None  # GPT-2; None if config.ini lacks it
+    head: bool = True  # whether the folder has an lm_head
     tasks: tuple[Task, ...] = ()
 
     @property
     def hidden(self) -> int:
-        """H."""
+        """H, the hidden size."""
         return self.heads * self.head_size
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor: a single file, or one file per rank."""
+    """Name, shape and split axis of one tensor: a single file, or one file per rank."""
 
-    name: str  # of its file, without rank and `.bin`
-    shape: tuple[int, ...]  # of the whole, as it is written
-    axis: int | None = None  # that is cut into N parts
+    name: str  # file name without rank and `.bin`
+    shape: tuple[int, ...]  # of the whole tensor, as stored
+    axis: int | None = None  # the axis split into N parts; None: one file for all ranks
 
     def files(self, ranks: int) -> list[str]:
-        """Its files, in the order of ranks."""
+        """Return the names of the tensor's files, in the order of ranks."""
         return [f"{self.name}.bin"] if self.axis is None else [f"{self.name}.{rank}.bin" for rank in range(ranks)]
 
     def part(self, ranks: int) -> tuple[int, ...]:
-        """Shape of what one file holds."""
+        """Return the shape of the part of the tensor in one file."""
         if self.axis is None:
             return self.shape
         return tuple(size // ranks if axis == self.axis else size for axis, size in enumerate(self.shape))
 
     def size(self, config: FtConfig) -> int:
-        """Bytes of one file."""
+        """Return the number of bytes of one of the tensor's files."""
         return prod(self.part(config.ranks)) * BYTES[config.dtype]
 
 
 def tensors(config: FtConfig) -> list[TensorSpec]:
-    """All tensors of a folder."""
+    """Return the specifications of all tensors of a folder."""
     hidden = config.hidden
-    found = [TensorSpec("model.wte", (config.vocab_size, hidden))]
+    specs = [TensorSpec("model.wte", (config.vocab_size, hidden))]
     if config.family == "gpt":
-        found.append(TensorSpec("model.wpe", (config.positions, hidden)))
-    found += [TensorSpec(f"model.final_layernorm.{part}", (hidden,)) for part in ("weight", "bias")]
+        specs.append(TensorSpec("model.wpe", (config.positions, hidden)))
+    specs += [TensorSpec(f"model.final_layernorm.{part}", (hidden,)) for part in ("weight", "bias")]
     if config.head:
-        found.append(TensorSpec("model.lm_head.weight", (config.vocab_size, hidden)))
+        specs.append(TensorSpec("model.lm_head.weight", (config.vocab_size, hidden)))
     for layer in range(config.layers):
-        found += _layer(f"model.layers.{layer}", config)
-    found += [prefix(config, task) for task in config.tasks if task.length]
-    return found
+        specs += _layer(f"model.layers.{layer}", config)
+    specs += [prefix(config, task) for task in config.tasks if task.length]
+    return specs
 
 
 def _layer(name: str, config: FtConfig) -> Iterator[TensorSpec]:
@@ -116,13 +119,16 @@ def _layer(name: str, config: FtConfig) -> Iterator[TensorSpec]:
 
 
 def prefix(config: FtConfig, task: Task) -> TensorSpec:
-    """The keys and values of a task: layer, k/v, head, position, number within the head."""
+    """Return the specification of a task's prefix.
+
+    The axes are layer, key/value, head, position, and dimension within the head.
+    """
     shape = (config.layers, 2, config.heads, task.length, config.head_size)
     return TensorSpec(f"model.prefix_prompt.{task.name}.weight", shape, 2)
 
 
 def uneven(config: FtConfig) -> str | None:
-    """What N does not divide, or that N is too large; None if N fits."""
+    """Return why the weights cannot be split between N ranks, None if they can."""
     if config.ranks > MOST_RANKS:
         return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     for what, size in (("heads", config.heads), ("inner width", config.inter_size)):
@@ -132,15 +138,24 @@ def uneven(config: FtConfig) -> str | None:
 
 
 def find(path: Path) -> tuple[Path, int]:
-    """The folder of weights and its N, for the folder itself or the one above. Raises CourseError if there is none, or several."""
+    """Return the folder of weights and its number of ranks N.
+
+    Args:
+        path: the folder of weights itself (DIR/N-gpu), or the folder that holds it.
+
+    Raises:
+        CourseError: if there is no folder of weights, or several.
+    """
     if not path.is_dir():
         raise CourseError(f"{path}: no such folder")
-    found = [path] if FOLDER.fullmatch(path.name) or (path / CONFIG).exists() else []
-    found = found or [place for place in sorted(path.iterdir()) if place.is_dir() and FOLDER.fullmatch(place.name)]
-    if not found:
+    folders = [path] if FOLDER.fullmatch(path.name) or (path / CONFIG).exists() else []
+    folders = folders or [
+        folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name)
+    ]
+    if not folders:
         raise CourseError(f"{path}: no FasterTransformer folder: neither {CONFIG} nor a folder N-gpu in it")
-    if len(found) > 1:
-        raise CourseError(f"{path}: holds {', '.join(place.name for place in found)}; name one of them")
-    named = FOLDER.fullmatch(found[0].resolve().name)
-    ranks = int(named[1]) if named else sum(1 for file in found[0].iterdir() if RANK.fullmatch(file.name))
-    return found[0], max(1, ranks)
+    if len(folders) > 1:
+        raise CourseError(f"{path}: holds {', '.join(folder.name for folder in folders)}; name one of them")
+    named = FOLDER.fullmatch(folders[0].resolve().name)
+    ranks = int(named[1]) if named else sum(1 for file in folders[0].iterdir() if RANK.fullmatch(file.name))
+    return folders[0], max(1, ranks)

@@ -1,6 +1,7 @@
-"""Starts a program that ends when the process that started it ends, even by SIGKILL: `python lifeline.py PARENT PROGRAM ARGUMENT…`.
+"""Starts a program that ends when the process that started it ends, even by SIGKILL.
 
-Run as a file: it stands between `subprocess.Popen` and the program, which takes its place and its process id.
+Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` starts this file, which then replaces itself
+by the program. The program keeps the process id.
 """
 
 import ctypes
@@ -8,13 +9,18 @@ import os
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1  # of prctl(2): the signal that the kernel sends when the parent dies
+# Option of prctl(2) that sets the signal that the kernel sends when the parent dies
+PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Replaces this process by the program."""
+    """Replace this process by `program`, which gets SIGTERM when the process `parent` ends.
+
+    Returns without starting the program if `parent` has already ended.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() == parent:  # else it died before the line above
+    # Otherwise the parent died before prctl was called
+    if os.getppid() == parent:
         os.execv(program[0], program)
 
 

@@ -1,4 +1,4 @@
-"""The product of chapter 7: the profile's base and prefixes as a FasterTransformer folder."""
+"""The product of chapter 7: the profile's base model and prefixes as a FasterTransformer folder."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,10 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 
 
 def products() -> list[Product]:
-    """weights (a folder that `course serve` takes); its tasks are the profile's prefixes in their order."""
+    """Return the product serving/weights, a folder that `course serve` takes.
+
+    Its tasks are the profile's prefixes, in their order.
+    """
     recipe = config.section("serving.recipe", RecipeConfig)
     tasks = tuple(f"prefix/{name}" for name in task_settings())
     return [Product("serving/weights", partial(_export, recipe), recipe, (BASE, *tasks), CODE)]

@@ -1,7 +1,8 @@
-"""A FasterTransformer folder as a Hugging Face model and its prefixes, for any number of ranks, from nothing but the folder.
+"""Reads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
 
-The parts of all ranks are merged. What the format has no place for (activation, epsilon, base of the rotation) is in conversion.json; a
-folder of the original's converters has none, and is read with the family's defaults. What was read otherwise than it stands is in `notes`.
+The reader merges the parts of all ranks. Settings that the format cannot store (activation, epsilon, base of the
+rotary embedding) are in conversion.json. FasterTransformer's own converters write no conversion.json; the reader then
+uses the defaults of the model family. `Loaded.notes` reports where the model may differ from the source.
 """
 
 import json
@@ -22,7 +23,8 @@ from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, T
 from course_lib.serving.weight_map import TORCH
 
 Reading = Callable[[TensorSpec], list[Tensor]]
-LACKS: dict[Family, dict[str, Any]] = {  # what the format has no place for, and the family's default
+# Settings that the format cannot store, with the defaults of the family
+LACKS: dict[Family, dict[str, Any]] = {
     "gptneox": {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 2048},
     "gpt": {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5},
 }
@@ -30,27 +32,36 @@ LACKS: dict[Family, dict[str, Any]] = {  # what the format has no place for, and
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model and what belongs to it."""
+    """A model, its prefixes, its configuration and its tokenizer."""
 
     model: Any  # GPTNeoXForCausalLM or GPT2LMHeadModel, frozen, in eval mode
-    prefixes: list[Tensor | None]  # [P, L·2·H] per task, in the order of tasks; None for one without a prefix
+    prefixes: list[Tensor | None]  # [P, L·2·H] per task, in the order of tasks; None for a task without a prefix
     config: FtConfig
     tokenizer: Path | None  # folder
     notes: list[str]
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Loaded:
-    """The model and the prefixes of a folder, in `dtype` (default: as stored). Raises CourseError for a damaged folder."""
-    place, ranks = layout.find(folder)
-    config, notes = ini.read(place, ranks)
+    """Return the model and the prefixes of a FasterTransformer folder.
+
+    Args:
+        folder: DIR or DIR/N-gpu.
+        dtype: number format of the model; default: as stored.
+        device: where the model is placed.
+
+    Raises:
+        CourseError: for a damaged folder.
+    """
+    weights_folder, ranks = layout.find(folder)
+    config, notes = ini.read(weights_folder, ranks)
     if refused := layout.uneven(config):
-        raise CourseError(f"{place}: {refused}")
-    outside = place.resolve().parent
-    conversion = read_conversion(outside / CONVERSION)
+        raise CourseError(f"{weights_folder}: {refused}")
+    parent = weights_folder.resolve().parent
+    conversion = read_conversion(parent / CONVERSION)
     wanted = dtype or TORCH[config.dtype]
 
     def read(spec: TensorSpec) -> list[Tensor]:
-        return [part.to(device, wanted) for part in read_parts(place, spec, config)]
+        return [part.to(device, wanted) for part in read_parts(weights_folder, spec, config)]
 
     weights = {
         name: weight_map.restored(read(piece.spec), piece, config) for name, piece in weight_map.pieces(config).items()
@@ -61,28 +72,29 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         notes.append(f"no {CONVERSION}: read with {', '.join(f'{key} {value}' for key, value in lacks.items())}")
     try:
         model = _build(config, lacks, weights, device)
-    except (KeyError, TypeError, ValueError) as error:  # what conversion.json says is no setting of such a model
-        raise CourseError(f"{outside / CONVERSION}: {' '.join(str(error).split())[:300]}") from error
+    # conversion.json lacks a setting of this model family or has an invalid value
+    except (KeyError, TypeError, ValueError) as error:
+        raise CourseError(f"{parent / CONVERSION}: {' '.join(str(error).split())[:300]}") from error
     prefixes = [
         weight_map.prefix_values(read(layout.prefix(config, task))) if task.length else None for task in config.tasks
     ]
-    tokenizer = outside / TOKENIZER
+    tokenizer = parent / TOKENIZER
     return Loaded(model, prefixes, config, tokenizer if tokenizer.is_dir() else None, notes)
 
 
 def _in_the_ini(config: FtConfig) -> dict[str, Any]:
-    """What config.ini of a GPT-2 says where the family has a default."""
+    """Return the settings in a GPT-2's config.ini that replace the defaults of the family."""
     names = {"gelu": "gelu_new", "relu": "relu"}
-    found: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
+    settings: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
     if config.activation is not None:
         if config.activation.lower() not in names:
             raise CourseError(f"config.ini: activation_type = {config.activation}: allowed: Gelu, Relu")
-        found["activation_function"] = names[config.activation.lower()]
-    return found
+        settings["activation_function"] = names[config.activation.lower()]
+    return settings
 
 
 def read_conversion(path: Path) -> dict[str, Any]:
-    """conversion.json, empty if there is none. Raises CourseError for one that is damaged."""
+    """Return the content of conversion.json, empty if there is no such file. Raises CourseError if it is damaged."""
     if not path.is_file():
         return {}
     try:
@@ -96,8 +108,11 @@ def read_conversion(path: Path) -> dict[str, Any]:
 
 
 def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]:
-    """What the files of a tensor hold. Raises CourseError for one that is missing or has another size."""
-    shape, found = spec.part(config.ranks), []
+    """Return the parts of a tensor, one per file.
+
+    Raises CourseError for a file that is missing or has another size.
+    """
+    shape, parts = spec.part(config.ranks), []
     for name in spec.files(config.ranks):
         path = folder / name
         if not path.is_file():
@@ -106,15 +121,22 @@ def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]
             raise CourseError(
                 f"{path}: {size:,} bytes, expected {spec.size(config):,} ({list(shape)} of {config.dtype})"
             )
-        found.append(torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[config.dtype]).view(shape))
-    return found
+        parts.append(torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[config.dtype]).view(shape))
+    return parts
 
 
 def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | None, read: Reading) -> list[str]:
-    """Puts in the two biases behind each row-parallel product as the engine adds them; returns what is to be said.
+    """Set the two biases of row-parallel products to what the engine adds in total; return notes for the user.
 
-    With parallel residual every rank adds their sum, so the whole is N times the file. Without, it is added once, as it is: but the
-    original's converter has divided by N there too. `divided` is what conversion.json says it was divided by.
+    With parallel residual, every rank adds the sum of both biases, so the total is N times the stored sum. The reader
+    puts this total into the second bias and sets the first to zero. Otherwise the engine adds each bias once as stored,
+    although FasterTransformer's converter divides them by N there too.
+
+    Args:
+        weights: the model's weights by short name; changed in place.
+        config: the folder's configuration.
+        divided: the divisor that conversion.json reports; None if it reports none.
+        read: returns the parts of a tensor.
     """
     for layer in range(config.layers):
         attention, mlp = (f"layers.{layer}.{name}.bias" for name in ("attention.dense", "mlp.dense_4h_to_h"))
@@ -126,13 +148,14 @@ def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | N
             weights[mlp] *= divided
     if config.family == "gptneox" and not config.parallel_residual and config.ranks > 1 and divided is None:
         return [
-            f"the original's converter divides attention.dense.bias and mlp.dense_4h_to_h.bias by N = {config.ranks}, the engine adds them as they are: so does this model"
+            "FasterTransformer's converter divides attention.dense.bias and mlp.dense_4h_to_h.bias "
+            f"by N = {config.ranks}; the engine adds them as stored, and so does this model"
         ]
     return []
 
 
 def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], device: torch.device | str) -> Any:
-    """The model with these weights, which are not copied."""
+    """Return the model with these weights, which are not copied."""
     with torch.device("meta"):
         model = (
             GPT2LMHeadModel(_gpt2(config, lacks))
@@ -143,7 +166,8 @@ def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], 
     named = {name if name.startswith("lm_head") else f"{base}.{name}": tensor for name, tensor in weights.items()}
     model.load_state_dict(named, assign=True, strict=config.head)
     model.tie_weights()
-    if config.family == "gptneox":  # angles are no weight: they are computed anew, in fp32
+    # The rotary frequencies are not stored as weights: compute them again, in fp32
+    if config.family == "gptneox":
         model.gpt_neox.rotary_emb = type(model.gpt_neox.rotary_emb)(model.config).to(device)
     return model.requires_grad_(False).eval()
 

@@ -1,7 +1,8 @@
-"""Triton model repositories: for our reader under Triton's Python backend, and for the original FasterTransformer backend.
+"""Writes Triton model repositories, for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
 
-The tensors are those of the fastertransformer_backend's GPT-NeoX model, so that its clients need not change. Its GPT model names more
-(embeddings of the context, prompts in the request); these are left to the original, which serves without them being listed.
+The tensors are those of fastertransformer_backend's GPT-NeoX model, so its clients need no change. Its GPT model has
+further tensors (embeddings of the context, prompts in the request). They are not listed here; NVIDIA's backend also
+serves models whose configuration does not list them.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from course_lib.serving.layout import FtConfig
 Backend = Literal["python", "fastertransformer"]
 MODEL = "fastertransformer"  # the model's name in requests
 MAX_BATCH = 1024
-FOLDER = "model_checkpoint_path"  # parameter: where the server finds the weights
+FOLDER = "model_checkpoint_path"  # the parameter that holds the path of the weights
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
 from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
@@ -25,7 +26,7 @@ from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a request or answer, as config.pbtxt says it; `dims` are without the batch."""
+    """A tensor of a request or an answer as declared in config.pbtxt; `dims` excludes the batch dimension."""
 
     name: str
     dtype: str
@@ -34,7 +35,7 @@ class Tensor:
 
     @property
     def scalar(self) -> bool:
-        """One number a row: sent as [B, 1], seen by the backend as [B]."""
+        """Whether each row has one number: clients send [B, 1], the backend receives [B]."""
         return self.dims == (1,)
 
 
@@ -69,15 +70,22 @@ OUTPUTS = (
 
 
 def write(folder: Path, target: Path, backend: Backend = "python", weights: str | None = None) -> Path:
-    """Writes a repository that serves `folder`, and returns the model's folder in it.
+    """Write a model repository that serves `folder`, and return the model's folder in it.
 
-    `weights` is the folder's path as the server will see it (in a container), else where it is now. Raises CourseError for a folder that
-    is not of our format, and UsageError for a data type that the original backend does not read as what it is, or a `target` inside `folder`.
+    Args:
+        folder: a FasterTransformer folder.
+        target: the repository to write.
+        backend: python for this course's reader, fastertransformer for NVIDIA's backend.
+        weights: path of the weights as the server sees it, for example in a container; default: their path now.
+
+    Raises:
+        CourseError: if `folder` is not a FasterTransformer folder.
+        UsageError: if NVIDIA's backend would misread the number format, or `target` lies inside `folder`.
     """
-    place, ranks = layout.find(folder)
-    config, _ = ini.read(place, ranks)
+    weights_folder, ranks = layout.find(folder)
+    config, _ = ini.read(weights_folder, ranks)
     require_other(folder, target)
-    text = pbtxt(config, backend, weights or str(place.resolve()))
+    text = pbtxt(config, backend, weights or str(weights_folder.resolve()))
     with atomic_folder(target) as inside:
         version = inside / MODEL / "1"
         version.mkdir(parents=True)
@@ -85,13 +93,14 @@ def write(folder: Path, target: Path, backend: Backend = "python", weights: str 
         if backend == "python":
             (version / "model.py").write_text(MODEL_PY)
         else:
-            (version / ".keep").touch()  # Triton wants a version, the original reads its weights elsewhere
+            # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
+            (version / ".keep").touch()
         (inside / "manifest.json").write_text("{}\n")
     return target / MODEL
 
 
 def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
-    """config.pbtxt of the model."""
+    """Return the content of config.pbtxt for the model."""
     ours = backend == "python"
     parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts.append(f'default_model_filename: "{"model.py" if ours else "weights"}"')
@@ -110,15 +119,17 @@ def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
 
 
 def _original(config: FtConfig, weights: str) -> dict[str, str]:
-    """Parameters of the FasterTransformer backend."""
+    """Return the parameters of NVIDIA's FasterTransformer backend."""
     if config.dtype == "bf16":
         raise UsageError(
-            "--backend fastertransformer: weights in bf16 are not allowed: for data_type the backend knows fp16, and runs everything else in fp32"
+            "--backend fastertransformer: weights in bf16 are not allowed; "
+            "the backend runs data_type fp16 in fp16 and every other data_type in fp32"
         )
     return {
         "tensor_para_size": str(config.ranks),
         "pipeline_para_size": "1",
-        "data_type": config.dtype,  # anything but fp16 means fp32 there
+        # The backend treats every value except fp16 as fp32
+        "data_type": config.dtype,
         "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
         FOLDER: weights,
         "enable_custom_all_reduce": "0",
@@ -132,12 +143,13 @@ def _tensor(kind: str, tensor: Tensor, ragged: bool = False) -> str:
         f"dims: [ {', '.join(map(str, tensor.dims))} ]",
     ]
     lines += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional
-    lines += ["allow_ragged_batch: true"] * ragged  # requests of different lengths may come together
+    # Triton may put requests of different lengths into one batch
+    lines += ["allow_ragged_batch: true"] * ragged
     return f"{kind} [ {{ {', '.join(lines)} }} ]"
 
 
 def _quoted(value: str) -> str:
-    """A string of the protobuf text format."""
+    """Return `value` as a string of the protobuf text format."""
     return (
         '"'
         + "".join(

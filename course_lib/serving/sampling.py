@@ -1,7 +1,13 @@
-"""From logits to the next token of each row: bans, repetition penalty, temperature, then the likeliest or a draw.
+"""Chooses the next token of each row from its logits.
 
-Drawing as FasterTransformer does it: the top_k tokens in order of probability, a random number times top_p, and the token at which the
-summed probability passes it. Each row has random numbers of its own, so its text does not depend on the rows beside it.
+Bad words are banned, then repetition penalty and temperature are applied. The next token is the most likely one, or
+it is sampled as FasterTransformer does:
+
+1. The top_k tokens are sorted by probability.
+2. A random number from [0, 1) is multiplied by top_p.
+3. The first token whose cumulative probability reaches this product is chosen.
+
+Each row has its own random generator, so its text does not depend on the other rows of the batch.
 """
 
 import random
@@ -13,27 +19,30 @@ from course_lib.serving.request import Beam, Row
 
 
 class Text:
-    """A row that is being written."""
+    """A row that is being generated, with its tokens so far."""
 
     def __init__(self, row: Row, end: int) -> None:
         self.row = row
         self.end = end
         self.ids = list(row.ids)
         self.log_probs: list[float] = []
-        self.score = 0.0  # their sum
-        self.left = row.output_length
+        self.score = 0.0  # sum of log_probs
+        self.left = row.output_length  # tokens still allowed
         self.finished = False
         self.rng = random.Random(row.seed)
         self.top_p = row.top_p or 1.0
 
     def branch(self) -> "Text":
-        """A copy that goes on by itself; for beam search, which draws nothing."""
+        """Return a copy that continues independently, for beam search.
+
+        Both texts share the random generator, which beam search does not use.
+        """
         other = Text.__new__(Text)
         other.__dict__.update(self.__dict__, ids=self.ids.copy(), log_probs=self.log_probs.copy())
         return other
 
     def add(self, token: int, log_prob: float | None = None) -> None:
-        """Writes a token, unless the text has ended."""
+        """Append a token, unless the text has ended."""
         if self.finished:
             return
         self.ids.append(token)
@@ -47,16 +56,16 @@ class Text:
             self.top_p = self.row.top_p if reset else max(self.top_p * self.row.top_p_decay, self.row.top_p_min)
 
     def ends_in(self, word: tuple[int, ...]) -> bool:
-        """Whether these are the last tokens, of input and output together."""
+        """Whether the text (input and new tokens) ends with the tokens of `word`."""
         return not word or tuple(self.ids[-len(word) :]) == word
 
     def beam(self) -> Beam:
-        """The text as it stands."""
+        """Return the text in its current state."""
         return Beam(self.ids, self.log_probs)
 
 
 def adjust(logits: Tensor, texts: list[Text]) -> Tensor:
-    """Logits [N, V] in float32 after what each row asks for: bad words, temperature, repetition penalty."""
+    """Return logits [N, V] in float32 after bad words, repetition penalty and temperature of each row."""
     scores = logits.float()
     for scored, text in zip(scores, texts, strict=True):
         for word in text.row.bad_words:
@@ -64,26 +73,34 @@ def adjust(logits: Tensor, texts: list[Text]) -> Tensor:
                 scored[word[-1]] = -torch.inf
         if text.row.repetition_penalty != 1:
             known = torch.tensor(sorted(set(text.ids)), device=scored.device)
-            found, penalty = scored[known], text.row.repetition_penalty
-            scored[known] = torch.where(found < 0, found * penalty, found / penalty)
+            seen_logits, penalty = scored[known], text.row.repetition_penalty
+            scored[known] = torch.where(seen_logits < 0, seen_logits * penalty, seen_logits / penalty)
     if any(text.row.temperature != 1 for text in texts):
         scores /= scores.new_tensor([text.row.temperature for text in texts])[:, None]
     return scores
 
 
 def write(logits: Tensor, texts: list[Text], log_probs: bool) -> None:
-    """Adds to each text its next token, of logits [N, V]."""
+    """Append the next token to each text.
+
+    Args:
+        logits: [N, V], one line per text.
+        texts: the N texts; changed in place.
+        log_probs: whether to store the log probability of each new token.
+    """
     scores = adjust(logits, texts)
     chosen = scores.argmax(-1)
-    if drawing := [place for place, text in enumerate(texts) if not text.row.greedy]:
-        chosen[drawing] = draw(scores[drawing], [texts[place] for place in drawing])
-    found = scores.log_softmax(-1).gather(-1, chosen[:, None])[:, 0].tolist() if log_probs else [None] * len(texts)
-    for text, token, log_prob in zip(texts, chosen.tolist(), found, strict=True):
+    if drawing := [index for index, text in enumerate(texts) if not text.row.greedy]:
+        chosen[drawing] = draw(scores[drawing], [texts[index] for index in drawing])
+    chosen_log_probs = (
+        scores.log_softmax(-1).gather(-1, chosen[:, None])[:, 0].tolist() if log_probs else [None] * len(texts)
+    )
+    for text, token, log_prob in zip(texts, chosen.tolist(), chosen_log_probs, strict=True):
         text.add(token, log_prob)
 
 
 def draw(scores: Tensor, texts: list[Text]) -> Tensor:
-    """A token for each row of scores [N, V], from its top_k and top_p."""
+    """Return a sampled token id for each row of scores [N, V], from the row's top_k and top_p."""
     width = scores.shape[1]
     kept = [min(text.row.top_k or width, width) for text in texts]
     best = scores.topk(max(kept))
@@ -91,5 +108,5 @@ def draw(scores: Tensor, texts: list[Text]) -> Tensor:
     outside = torch.arange(max(kept), device=scores.device) > last
     mass = best.values.masked_fill(outside, -torch.inf).softmax(-1).cumsum(-1)
     aim = scores.new_tensor([text.rng.random() * text.top_p for text in texts])[:, None]
-    place = (mass < aim).sum(-1, keepdim=True).minimum(last)
-    return best.indices.gather(-1, place)[:, 0]
+    index = (mass < aim).sum(-1, keepdim=True).minimum(last)
+    return best.indices.gather(-1, index)[:, 0]

@@ -1,6 +1,7 @@
-"""A real Triton server on this machine: the binary inside the nvidia-pytriton wheel, on loopback addresses, with nothing left behind.
+"""Runs Triton on this machine: the binary inside the nvidia-pytriton wheel, by default on the loopback address.
 
-`running(folder)` serves while a block runs; `serve(folder)` is the foreground of `course serve`. pytriton itself is not imported.
+`running(folder)` serves while a block runs and removes its files afterwards. `serve(folder)` implements
+`course serve` in the foreground. This module does not import pytriton.
 """
 
 import contextlib
@@ -30,17 +31,21 @@ from course_lib.serving import ini, layout, lifeline, repository
 
 LOOPBACK = "127.0.0.1"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
-SHARED = Path("/dev/shm")  # where Triton and the model's process meet
-GRACE = 10  # seconds for requests under way when the server is stopped
+SHARED = Path("/dev/shm")  # shared memory of Triton and the model's process
+GRACE = 10  # seconds that running requests get when the server is stopped
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
-LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")  # of an error in the log: date, time, process
+# Start of an error line in the log: date, time, process
+LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
 COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
-NEEDS = f"pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), or the container {IMAGE}: `course serve DIR --print`"
+NEEDS = (
+    "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
+    f"or the container {IMAGE}: `course serve DIR --print`"
+)
 
 
 @dataclass(frozen=True)
 class Installation:
-    """The parts of the wheel."""
+    """Paths of the wheel's parts."""
 
     binary: Path
     backend: Path  # libtriton_python.so and its helpers
@@ -49,7 +54,10 @@ class Installation:
 
 
 def find() -> Installation:
-    """The server of the nvidia-pytriton wheel. Raises CourseError if there is none for this interpreter."""
+    """Return the paths of the server in the nvidia-pytriton wheel.
+
+    Raises CourseError if the wheel is missing or has no part for this interpreter.
+    """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise CourseError(f"Triton is not installed: {NEEDS}")
@@ -57,20 +65,20 @@ def find() -> Installation:
     inside = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
-    found = Installation(
+    installation = Installation(
         inside / "bin" / "tritonserver", inside / "backends" / "python", stub, package.parent / "nvidia_pytriton.libs"
     )
-    for part in (found.binary, found.backend / "libtriton_python.so", found.stub):
+    for part in (installation.binary, installation.backend / "libtriton_python.so", installation.stub):
         if not part.is_file():
             raise CourseError(
                 f"the nvidia-pytriton wheel has no {part.name} for Python {version} on {sys.platform}: {NEEDS}"
             )
-    return found
+    return installation
 
 
 @dataclass
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     http: str  # host:port
     grpc: str
@@ -78,13 +86,13 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def require_alive(self) -> None:
-        """Raises CourseError with what the server said last if it has ended."""
+        """Raise CourseError with the last lines of the log if the server has ended."""
         code = self.process.poll()
         if code is not None:
             raise CourseError(f"Triton ended with code {code}: {tail(self.log)}")
 
     def ready(self) -> bool:
-        """Whether the model answers."""
+        """Whether the model is ready to answer."""
         try:
             return httpx.get(f"http://{self.http}/v2/health/ready", timeout=2, trust_env=False).status_code == 200
         except httpx.HTTPError:
@@ -101,11 +109,23 @@ def running(
     log: Path | None = None,
     threads: int | None = None,
 ) -> Iterator[Server]:
-    """Serves an exported folder while the block runs; ports that are not given are free ones. `threads` are the model's (default: cores).
+    """Serve an exported folder while the block runs.
 
-    The server ends with the block, and with this process or thread if that is killed (all that stays then is a folder of links and the log,
-    where temporary files are, until the next server starts). Raises CourseError if the wheel is not there, the
-    folder cannot be served, a port is taken, or the server is not ready within `timeout` seconds; its words are in the error.
+    The server ends with the block. It also ends if this process or thread is killed; then only a temporary folder with
+    links and the log remains, until the next server starts.
+
+    Args:
+        folder: a FasterTransformer folder.
+        http_port: None: a free port.
+        grpc_port: None: a free port.
+        address: address to listen on.
+        timeout: time limit for the start [s].
+        log: file for Triton's log; default: a temporary file.
+        threads: CPU threads of the model; default: the number of cores.
+
+    Raises:
+        CourseError: if the wheel is missing, the folder cannot be served, a port is in use, or the server is not ready
+            within `timeout`; the message includes the server's own.
     """
     installed = find()
     with temporary_folder("course-triton") as work:
@@ -114,9 +134,9 @@ def running(
         _link(installed, work / "backends" / "python")
         ports = [_port(address, port) for port in (http_port, grpc_port)]
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
-        words = log or work / "triton.log"
+        log_file = log or work / "triton.log"
         command = _command(installed.binary, models, work / "backends", address, ports, shared, timeout)
-        with open(words, "wb") as sink:
+        with open(log_file, "wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", lifeline.__file__, str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
@@ -125,7 +145,7 @@ def running(
                 env=_environment(installed, threads),
                 start_new_session=True,
             )
-        server = Server(f"{address}:{ports[0]}", f"{address}:{ports[1]}", words, process)
+        server = Server(f"{address}:{ports[0]}", f"{address}:{ports[1]}", log_file, process)
         try:
             _wait(server, timeout)
             yield server
@@ -133,8 +153,8 @@ def running(
             try:
                 _stop(process)
             finally:
-                for left in SHARED.glob(f"{shared}*"):
-                    left.unlink(missing_ok=True)
+                for leftover in SHARED.glob(f"{shared}*"):
+                    leftover.unlink(missing_ok=True)
 
 
 def serve(
@@ -147,7 +167,21 @@ def serve(
     threads: int | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serves until SIGINT or SIGTERM. Raises CourseError as `running` does, and if the server ends by itself."""
+    """Serve a folder until SIGINT or SIGTERM.
+
+    Args:
+        folder: a FasterTransformer folder.
+        http_port: the port for HTTP.
+        grpc_port: the port for gRPC.
+        address: address to listen on.
+        timeout: time limit for the start [s].
+        log: file for Triton's log; default: a temporary file.
+        threads: CPU threads of the model; default: the number of cores.
+        say: prints the messages.
+
+    Raises:
+        CourseError: as `running`, and if the server ends by itself.
+    """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with running(folder, http_port, grpc_port, address, timeout, log, threads) as server:
@@ -164,17 +198,23 @@ def serve(
 
 
 def container_command(folder: Path, models: Path) -> str:
-    """Two commands, for those without the wheel: one writes the repository, one serves it from NVIDIA's container."""
-    place, ranks = layout.find(folder)
-    # DIR is checked as the printed command will check it
-    ini.read(place, ranks)
+    """Return two shell commands for machines without the wheel.
+
+    The first command writes the model repository, the second serves it from NVIDIA's container.
+    """
+    weights_folder, ranks = layout.find(folder)
+    # Check DIR now, as the printed command would
+    ini.read(weights_folder, ranks)
     require_other(folder, models)
-    weights = f"/weights/{place.resolve().name}"
+    weights = f"/weights/{weights_folder.resolve().name}"
     write = ["course", "serve", str(folder), "-o", str(models), "--weights", weights]
     project = dict(line.split(", ", 1) for line in metadata.metadata("japanese-lm-course").get_all("Project-URL") or [])
-    inside = f"pip install torch transformers {project['Repository']}/archive/HEAD.tar.gz && tritonserver --model-repository=/models"
+    inside = (
+        f"pip install torch transformers {project['Repository']}/archive/HEAD.tar.gz "
+        "&& tritonserver --model-repository=/models"
+    )
     run = ["docker", "run", "--rm", "--shm-size=1g"]
-    for source, target in ((place.resolve().parent, "/weights"), (models.resolve(), "/models")):
+    for source, target in ((weights_folder.resolve().parent, "/weights"), (models.resolve(), "/models")):
         run += ["-v", f"{source}:{target}:ro"]
     for port in (8000, 8001):
         run += ["-p", f"{LOOPBACK}:{port}:{port}"]
@@ -182,12 +222,12 @@ def container_command(folder: Path, models: Path) -> str:
 
 
 def tail(log: Path) -> str:
-    """Why the server or the model gave up, in one line."""
-    said = log.read_text(errors="replace")
-    if found := MODEL_FAILED.search(said):
-        return found[1]
-    lines = [LINE_START.sub("", line).strip() for line in said.splitlines() if COMPLAINT.match(line)]
-    return " | ".join((lines or said.split("\n"))[-3:]).strip() or "it said nothing"
+    """Return the reason in the log why the server or the model failed, in one line."""
+    content = log.read_text(errors="replace")
+    if failure := MODEL_FAILED.search(content):
+        return failure[1]
+    lines = [LINE_START.sub("", line).strip() for line in content.splitlines() if COMPLAINT.match(line)]
+    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -195,7 +235,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _link(installed: Installation, target: Path) -> None:
-    """The backend's folder: its library, its helper and the stub side by side."""
+    """Create the backend's folder with links to its library, its helper and the stub."""
     target.mkdir(parents=True)
     for part in (
         installed.backend / "libtriton_python.so",
@@ -206,11 +246,14 @@ def _link(installed: Installation, target: Path) -> None:
 
 
 def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
-    """The interpreter inside the stub takes the environment whose python3 comes first on PATH."""
+    """Return the server's environment variables.
+
+    The interpreter inside the stub uses the Python environment whose python3 comes first on PATH.
+    """
     libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
-    found = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
-    return os.environ | found | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+    variables = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
+    return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
 def _command(
@@ -225,7 +268,7 @@ def _command(
 
 
 def _port(address: str, port: int | None) -> int:
-    """The port, or a free one. Raises CourseError if it cannot be had."""
+    """Return `port`, or a free port if it is None. Raises CourseError if the port cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -251,13 +294,14 @@ def _wait(server: Server, timeout: float) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the server and all it started: asked first, then killed."""
+    """Stop the server and all processes that it started: with SIGTERM first, then with SIGKILL."""
     try:
         if process.poll() is None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE + 5)
-    finally:  # also when another Ctrl-C cuts the wait short
+    # Also when another Ctrl-C interrupts the wait
+    finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -20,13 +20,17 @@ class NamedPrefix:
     """A task's name and its prefix."""
 
     name: str
-    values: Tensor | None  # [P, L·2·H]; None for the task of rows without a prefix
-    base: str = ""  # digest of the model it was trained on, if that is known
-    shape: Shape | None = None  # of that model, if it is known
+    values: Tensor | None  # [P, L·2·H]; None for a task without a prefix
+    base: str = ""  # digest of the model that the prefix was trained on; empty if unknown
+    shape: Shape | None = None  # of that model; None if unknown
 
 
 def named(argument: str) -> NamedPrefix:
-    """What `--prefix [NAME=]FILE` says; `NAME=` is the task of rows without a prefix. Without NAME the file's task, or its stem."""
+    """Return the prefix that `--prefix [NAME=]FILE` names.
+
+    `NAME=` without FILE is a task without a prefix. Without NAME, the name is the task stored in the file, or else the
+    file's stem.
+    """
     name, file = split(argument)
     if file is None:
         return NamedPrefix(name, None)
@@ -35,26 +39,37 @@ def named(argument: str) -> NamedPrefix:
 
 
 def split(argument: str) -> tuple[str, Path | None]:
-    """NAME and FILE of `--prefix [NAME=]FILE`; NAME is empty if there is none, FILE is None in `NAME=`."""
-    name, given, file = argument.partition("=")
-    if not given or Path(argument).exists():
+    """Return NAME and FILE of `--prefix [NAME=]FILE`.
+
+    NAME is empty if it is missing. FILE is None in `NAME=`.
+    """
+    name, equals, file = argument.partition("=")
+    if not equals or Path(argument).exists():
         return "", Path(argument)
     return name, Path(file) if file else None
 
 
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tensor]:
-    """The values by name, each [P, L·2·H]. Raises UsageError for a name, CourseError for values that do not fit."""
+    """Return the values of each prefix by name, each [P, L·2·H].
+
+    Raises:
+        UsageError: for a name that is not allowed or used twice.
+        CourseError: for values that do not fit the model.
+    """
     shape = Shape(config.layers, config.heads, config.head_size)
     width = shape.width
-    found: dict[str, Tensor] = {}
+    values_by_name: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.name
         if not NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES:
             raise UsageError(
-                f"--prefix {name!r}: cannot be part of a file's name; allowed: letters, digits and . _ + -, up to {NAME_BYTES} bytes"
+                f"--prefix {name!r}: cannot be part of a file's name; "
+                f"allowed: letters, digits and . _ + -, up to {NAME_BYTES} bytes"
             )
-        if same := [other for other in found if other.casefold() == name.casefold()]:
-            raise UsageError(f"--prefix {name}: named like {same[0]}, their files would be one; give another NAME=")
+        if same := [other for other in values_by_name if other.casefold() == name.casefold()]:
+            raise UsageError(
+                f"--prefix {name}: named like {same[0]}, so both would have the same file; give another NAME="
+            )
         values = torch.empty(0, width) if prefix.values is None else prefix.values
         if (
             values.numel() % width
@@ -63,22 +78,26 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
         ):
             theirs = f"{list(values.shape)} numbers" + (f" for {prefix.shape}" if prefix.shape else "")
             raise CourseError(f"prefix {name}: {theirs}; this model takes {width:,} per position, for {shape}")
-        found[name] = values.reshape(-1, width)
-        if config.positions and len(found[name]) >= config.positions:
+        values_by_name[name] = values.reshape(-1, width)
+        if config.positions and len(values_by_name[name]) >= config.positions:
             raise CourseError(
-                f"prefix {name}: {len(found[name])} positions leave none of the model's {config.positions}"
+                f"prefix {name}: {len(values_by_name[name])} positions leave none of the model's {config.positions}"
             )
-    return found
+    return values_by_name
 
 
 def same_base(prefixes: Sequence[NamedPrefix], model: Path) -> str | None:
-    """The digest of the model, if a prefix names its base. Raises CourseError for a prefix that was trained on other weights."""
+    """Return the digest of the model's weights if a prefix names its base model, else None.
+
+    Raises CourseError for a prefix that was trained on other weights.
+    """
     if not any(prefix.base for prefix in prefixes):
         return None
     own = digest(model)
     for prefix in prefixes:
         if prefix.base and prefix.base != own:
             raise CourseError(
-                f"prefix {prefix.name}: trained on the weights {prefix.base[:12]}, the model's are {own[:12]}; a prefix works with its own base only"
+                f"prefix {prefix.name}: trained on the weights {prefix.base[:12]}, the model's are {own[:12]}; "
+                "a prefix works only with the base model it was trained on"
             )
     return own

@@ -1,4 +1,4 @@
-"""Tensors of a request ⇄ rows of the engine. Tensors are torch's; nothing here knows of Triton."""
+"""Converts the tensors of a request to rows of the engine, and answers to tensors. Uses torch, but not Triton."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,19 +10,27 @@ from course_lib.errors import UsageError
 from course_lib.serving.repository import INPUTS, OUTPUTS
 from course_lib.serving.request import Answer, Row, Word
 
-# Request tensors of one number a row that are fields of a Row under another name
+# Request tensors with one number per row, and their fields in Row
 FIELDS = {
-    "start_id": "start_id", "end_id": "end_id", "runtime_top_k": "top_k", "runtime_top_p": "top_p", "temperature": "temperature",
-    "beam_search_diversity_rate": "diversity_rate", "len_penalty": "len_penalty", "repetition_penalty": "repetition_penalty",
-    "random_seed": "seed", "beam_width": "beam_width", "prompt_learning_task_name_ids": "task", "top_p_decay": "top_p_decay",
-    "top_p_min": "top_p_min", "top_p_reset_ids": "top_p_reset_id",
+    "start_id": "start_id", "end_id": "end_id", "runtime_top_k": "top_k", "runtime_top_p": "top_p",
+    "temperature": "temperature", "beam_search_diversity_rate": "diversity_rate", "len_penalty": "len_penalty",
+    "repetition_penalty": "repetition_penalty", "random_seed": "seed", "beam_width": "beam_width",
+    "prompt_learning_task_name_ids": "task", "top_p_decay": "top_p_decay", "top_p_min": "top_p_min",
+    "top_p_reset_ids": "top_p_reset_id",
 }  # fmt: skip
 NAMES = [tensor.name for tensor in INPUTS]
 LISTS = ("bad_words_list", "stop_words_list")
 
 
 def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
-    """The rows of a request; a tensor that was not sent is absent. Raises UsageError for tensors that do not fit together."""
+    """Return the rows of a request.
+
+    Args:
+        tensors: the tensors of the request by name; optional ones may be missing.
+
+    Raises:
+        UsageError: for tensors that do not fit together.
+    """
     ids: list[list[int]] = tensors["input_ids"].tolist()
     batch = len(ids)
     for name, tensor in tensors.items():
@@ -30,49 +38,60 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
             raise UsageError(f"{name}: {len(tensor)} rows are not allowed; input_ids has {batch}")
     numbers = {name: _numbers(name, tensor) for name, tensor in tensors.items() if name not in ("input_ids", *LISTS)}
     words = {name: _words(name, tensors[name]) if name in tensors else [()] * batch for name in LISTS}
-    found = []
-    for place, (row, length) in enumerate(zip(ids, numbers["input_lengths"], strict=True)):
+    requested = []
+    for index, (row, length) in enumerate(zip(ids, numbers["input_lengths"], strict=True)):
         if length > len(row):
             raise UsageError(f"input_lengths: {length} is not allowed; input_ids has {len(row)} columns")
-        own: dict[str, Any] = {FIELDS[name]: values[place] for name, values in numbers.items() if name in FIELDS}
-        own |= {"bad_words": words["bad_words_list"][place], "stop_words": words["stop_words_list"][place]}
-        found.append(Row(tuple(row[:length]), numbers["request_output_len"][place], **own))
-    if len({row.beam_width for row in found}) > 1:
-        raise UsageError("beam_width: different ones in a request are not allowed; its answer is one tensor")
-    return found
+        own: dict[str, Any] = {FIELDS[name]: values[index] for name, values in numbers.items() if name in FIELDS}
+        own |= {"bad_words": words["bad_words_list"][index], "stop_words": words["stop_words_list"][index]}
+        requested.append(Row(tuple(row[:length]), numbers["request_output_len"][index], **own))
+    if len({row.beam_width for row in requested}) > 1:
+        raise UsageError("beam_width: different values in one request are not allowed; the answer is one tensor")
+    return requested
 
 
 def wants_log_probs(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the request asks for probabilities; as in the original, its first row says so."""
+    """Whether the request asks for log probabilities. As in FasterTransformer, its first row decides."""
     asked = tensors.get("is_return_log_probs")
     return asked is not None and bool(asked.flatten()[0])
 
 
 def _numbers(name: str, tensor: Tensor) -> list[Any]:
-    """One number for each row, sent as [B] or [B, 1]."""
+    """Return one number for each row of a tensor [B] or [B, 1]."""
     if tensor.numel() != len(tensor):
         raise UsageError(f"{name}: shape {list(tensor.shape)} is not allowed; allowed: one number for each row")
     return list(tensor.flatten().tolist())
 
 
 def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
-    """The words of [B, 2, n]: token ids one word after the other, and where each word ends, -1 behind the last."""
+    """Return the words of each row of a tensor [B, 2, n].
+
+    [0] of a row holds the token ids of all its words, one after the other. [1] holds the index at which each word ends,
+    followed by -1.
+    """
     if tensor.dim() != 3 or tensor.shape[1] != 2:
         raise UsageError(f"{name}: shape {list(tensor.shape)} is not allowed; allowed: [B, 2, length]")
-    found = []
+    words = []
     for ids, ends in tensor.tolist():
         ends = [end for end in ends if end >= 0]
         starts = [0, *ends][: len(ends)]
         if any(not start < end <= len(ids) for start, end in zip(starts, ends, strict=True)):
-            raise UsageError(f"{name}: ends {ends} are not allowed; allowed: rising, from 1 to {len(ids)}")
-        found.append(tuple(tuple(ids[start:end]) for start, end in zip(starts, ends, strict=True)))
-    return found
+            raise UsageError(f"{name}: ends {ends} are not allowed; allowed: increasing numbers from 1 to {len(ids)}")
+        words.append(tuple(tuple(ids[start:end]) for start, end in zip(starts, ends, strict=True)))
+    return words
 
 
 def outputs(
     tensors: Mapping[str, Tensor], asked: Sequence[Row], answers: Sequence[Answer], end_id: int
 ) -> dict[str, Tensor]:
-    """The tensors of an answer: ids padded with the end token, probabilities only if the request wants them."""
+    """Return the tensors of an answer.
+
+    Args:
+        tensors: the tensors of the request.
+        asked: the rows of the request.
+        answers: the answers to these rows, in the same order.
+        end_id: default for the padding behind each text; a row's own end_id takes precedence.
+    """
     most = max(row.output_length for row in asked)
     width = tensors["input_ids"].shape[1] + most
     beams = asked[0].beam_width
@@ -80,17 +99,17 @@ def outputs(
     ids = torch.tensor(ends)[:, None, None].repeat(1, beams, width)
     lengths, sums = torch.zeros(len(asked), beams, dtype=torch.int64), torch.zeros(len(asked), beams)
     log_probs = torch.zeros(len(asked), beams, most)
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         for beam, text in enumerate(answer.beams):
-            ids[place, beam, : text.length] = torch.tensor(text.ids)
-            lengths[place, beam], sums[place, beam] = text.length, text.cum_log_prob
-            log_probs[place, beam, : len(text.log_probs)] = torch.tensor(text.log_probs)
-    found = {"output_ids": _unsigned(ids), "sequence_length": _unsigned(lengths)}
+            ids[index, beam, : text.length] = torch.tensor(text.ids)
+            lengths[index, beam], sums[index, beam] = text.length, text.cum_log_prob
+            log_probs[index, beam, : len(text.log_probs)] = torch.tensor(text.log_probs)
+    by_name = {"output_ids": _unsigned(ids), "sequence_length": _unsigned(lengths)}
     if wants_log_probs(tensors):
-        found |= {"cum_log_probs": sums, "output_log_probs": log_probs}
-    return {tensor.name: found[tensor.name] for tensor in OUTPUTS if tensor.name in found}
+        by_name |= {"cum_log_probs": sums, "output_log_probs": log_probs}
+    return {tensor.name: by_name[tensor.name] for tensor in OUTPUTS if tensor.name in by_name}
 
 
 def _unsigned(values: Tensor) -> Tensor:
-    """uint32, for which torch has few operators."""
+    """Convert to uint32. Call this last, because torch has few operators for uint32."""
     return values.to(torch.int32).contiguous().view(torch.uint32)

@@ -1,9 +1,10 @@
-"""The model that Triton's Python backend runs: an exported folder under our engine. Imported by the server only.
+"""The model that Triton's Python backend runs: an exported folder with this course's engine.
 
-Tensors cross by DLPack: with numpy 2, the backend's own numpy conversions give wrong values without an error.
+Only the server imports this module. Tensors are passed by DLPack: with NumPy 2, the backend's own NumPy conversions
+return wrong values without an error.
 
-Triton's batcher does not put requests with different optional tensors into one batch. So `execute` only takes requests in, and a thread runs
-all that have arrived meanwhile as one batch of the engine.
+Triton does not batch requests that have different optional tensors. `execute` therefore only queues the requests.
+A thread runs all queued requests as one batch of the engine.
 """
 
 import json
@@ -32,21 +33,21 @@ class Asked:
     """A request that waits for its answer."""
 
     sender: Any
-    outputs: frozenset[str]  # that the client wants
+    outputs: frozenset[str]  # names of the output tensors that the client requested
     tensors: Mapping[str, Tensor]
     rows: list[Row]
 
     def answer(self, tensors: Mapping[str, Tensor]) -> None:
-        """Sends the tensors that the client wants."""
+        """Send those of `tensors` that the client requested."""
         sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in tensors.items() if name in self.outputs]
         _send(self.sender, pb_utils.InferenceResponse(sent))
 
 
 class TritonPythonModel:
-    """What the backend calls."""
+    """The class that the backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Loads the folder that the model's config names."""
+        """Load the folder named in the model's configuration, and start the thread that answers."""
         folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
         try:
             self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
@@ -57,7 +58,7 @@ class TritonPythonModel:
         self.worker.start()
 
     def execute(self, arrived: Sequence[Any]) -> None:
-        """Takes requests in; what is wrong with one is answered at once."""
+        """Queue the requests; an invalid request is answered at once with its error."""
         for request in arrived:
             sender = request.get_response_sender()
             try:
@@ -66,12 +67,12 @@ class TritonPythonModel:
                 _fail(sender, error)
 
     def finalize(self) -> None:
-        """Answers what has arrived, and ends."""
+        """Answer the queued requests and stop the thread."""
         self.waiting.put(None)
         self.worker.join()
 
     def _read(self, request: Any, sender: Any) -> Asked:
-        """Raises UsageError for a request that cannot be run."""
+        """Return a checked request. Raises UsageError if the engine cannot run it."""
         tensors = {}
         for name in NAMES:
             tensor = pb_utils.get_input_tensor_by_name(request, name)
@@ -93,7 +94,9 @@ class TritonPythonModel:
                 batch.append(another)
             try:
                 answers = self._run(batch)
-            except Exception:  # such as too little memory for all: each by itself, so that none fails for another
+            # For example too little memory for the whole batch: run each request alone, so that none fails
+            # because of another
+            except Exception:
                 for one in batch:
                     try:
                         one.answer(self._run([one])[0])
@@ -103,11 +106,12 @@ class TritonPythonModel:
                 for one, tensors in zip(batch, answers, strict=True):
                     try:
                         one.answer(tensors)
-                    except Exception as error:  # such as no room in shared memory: the others still get theirs
+                    # For example no space in shared memory: the other requests still get their answers
+                    except Exception as error:
                         _fail(one.sender, error)
 
     def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
-        """The output tensors of each request."""
+        """Return the output tensors of each request."""
         log_probs = any(wants_log_probs(one.tensors) for one in batch)
         answers = iter(self.engine.run([row for one in batch for row in one.rows], log_probs))
         return [outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id) for one in batch]
@@ -118,7 +122,7 @@ def _send(sender: Any, response: Any) -> None:
 
 
 def _fail(sender: Any, error: Exception) -> None:
-    """Answers with the error; whatever happens, the thread that answers goes on."""
-    said = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
+    """Answer with the error. Suppress any exception, so that the answering thread continues."""
+    message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
     with suppress(Exception):
-        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(said)))
+        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message)))

@@ -1,7 +1,9 @@
-"""One weight of a Hugging Face model as it is stored for N ranks, and back. Knows names, order and shapes; files are others' work.
+"""Converts one weight between its Hugging Face layout and its FasterTransformer layout for N ranks.
 
-FasterTransformer multiplies from the left, so weights of GPT-NeoX are transposed to [in, out]; GPT-2 stores them so. Its fused query, key and
-value come in this order, then head; GPT-NeoX stores head by head. Ranks get equal pieces: whole heads, columns, or rows.
+This module covers names, order and shapes; reading and writing files is done elsewhere. FasterTransformer computes
+x·W, so GPT-NeoX's weights are transposed to [in, out]; GPT-2 already stores them this way. FasterTransformer's fused
+query/key/value weight is ordered by query, key, value, then by head; GPT-NeoX's by head first. Each rank gets an equal
+part: whole heads, columns, or rows.
 """
 
 import re
@@ -14,7 +16,7 @@ from course_lib.checkpoints.weight_files import is_leftover
 from course_lib.serving.layout import Dtype, Family, FtConfig, TensorSpec, tensors
 
 Kind = Literal["plain", "linear", "qkv"]
-ROWS = 128  # of a weight that are moved at a time: they fit in a processor's cache
+ROWS = 128  # rows of a weight that are copied at a time; they fit in a processor's cache
 
 TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 GLOBAL: dict[Family, dict[str, str]] = {
@@ -36,48 +38,60 @@ PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
 
 
 class Piece(NamedTuple):
-    """Where a weight goes."""
+    """The stored tensor of a weight, and how its layout differs from the Hugging Face model's."""
 
     spec: TensorSpec
     kind: Kind
 
 
 def short(name: str) -> str | None:
-    """A weight's name without the model's: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`; None for a leftover constant."""
+    """Return a weight's name without the model's prefix; None for a leftover constant.
+
+    Examples: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`.
+    """
     name = PREFIXES.sub("", name)
     return None if is_leftover(name) else name.replace("embed_out.", "lm_head.")
 
 
 def pieces(config: FtConfig) -> dict[str, Piece]:
-    """Every weight of the model, by its short name."""
+    """Return the stored tensor of every weight of the model, by the weight's short name."""
     specs = {spec.name: spec for spec in tensors(config)}
-    found = {}
+    pieces_by_name = {}
     for theirs, ours in GLOBAL[config.family].items():
         for part, name in (
             (".weight", f"model.{ours}"),
             (".weight", f"model.{ours}.weight"),
             (".bias", f"model.{ours}.bias"),
         ):
-            if name in specs:  # the tables of embeddings are named without `.weight`
-                found[theirs + part] = Piece(specs[name], "plain")
+            # FasterTransformer names the embedding tables without `.weight`
+            if name in specs:
+                pieces_by_name[theirs + part] = Piece(specs[name], "plain")
     for layer in range(config.layers):
         for theirs, ours in LAYER[config.family].items():
             kind: Kind = "plain" if "layernorm" in ours else "qkv" if "query" in ours else "linear"
             for part in ("weight", "bias"):
                 name = f"{BLOCKS[config.family]}.{layer}.{theirs}.{part}"
-                found[name] = Piece(specs[f"model.layers.{layer}.{ours}.{part}"], kind)
-    return found
+                pieces_by_name[name] = Piece(specs[f"model.layers.{layer}.{ours}.{part}"], kind)
+    return pieces_by_name
 
 
 def shape(piece: Piece, config: FtConfig) -> tuple[int, ...]:
-    """Of the weight in the Hugging Face model."""
+    """Return the shape of the weight in the Hugging Face model."""
     sizes = piece.spec.shape
     sizes = (*sizes[:-2], sizes[-2] * sizes[-1]) if piece.kind == "qkv" else sizes
     return sizes[::-1] if _transposed(piece, config) else sizes
 
 
 def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
-    """A stored tensor, not cut, as views in which the model's rows lie in their order: what is written there is stored in its place."""
+    """Return views of a stored tensor that list the Hugging Face model's rows in the model's order.
+
+    Copying the model's rows into these views, one view after the other, produces the stored layout.
+
+    Args:
+        whole: the stored tensor before it is split between ranks.
+        piece: the tensor's specification and kind.
+        config: the folder's configuration.
+    """
     rows = (
         whole.view(shape(piece, config)[::-1]).t() if _transposed(piece, config) else whole.view(shape(piece, config))
     )
@@ -88,18 +102,18 @@ def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
 
 
 def as_is(piece: Piece, config: FtConfig) -> bool:
-    """Whether a single file holds the weight as the model has it."""
+    """Whether a single file holds the weight in the layout of the Hugging Face model."""
     moved = _transposed(piece, config) or (config.family == "gptneox" and piece.kind == "qkv")
     return not moved and (piece.spec.axis is None or config.ranks == 1)
 
 
 def cut(whole: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
-    """What goes into each file: views, not all contiguous."""
+    """Return the part of a stored tensor for each file; the parts are views and may not be contiguous."""
     return (whole,) if spec.axis is None else whole.chunk(ranks, spec.axis)
 
 
 def restored(parts: list[Tensor], piece: Piece, config: FtConfig) -> Tensor:
-    """The weight again, of what its files hold."""
+    """Return the Hugging Face weight from the parts in its files."""
     whole = parts[0] if piece.spec.axis is None else torch.cat(parts, piece.spec.axis)
     return torch.cat(slots(whole, piece, config))
 
@@ -109,11 +123,11 @@ def _transposed(piece: Piece, config: FtConfig) -> bool:
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
-    """A prefix [P, L·2·H] as it is stored before it is cut: [L, 2, n, P, d]."""
+    """Return a prefix [P, L·2·H] in the stored layout [L, 2, n, P, d], before it is split between ranks."""
     return values.view(len(values), config.layers, 2, config.heads, config.head_size).permute(1, 2, 3, 0, 4)
 
 
 def prefix_values(parts: list[Tensor]) -> Tensor:
-    """The prefix [P, L·2·H] again."""
+    """Return the prefix [P, L·2·H] from the parts in its files."""
     whole = torch.cat(parts, 2).permute(3, 0, 1, 2, 4)
     return whole.reshape(len(whole), -1)

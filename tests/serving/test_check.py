@@ -81,7 +81,7 @@ def test_export_and_inspect_count_the_same_files(tmp_path: Path):
         (write(BIAS, lambda data: data * 2), [f"dtype: {BIAS}: 96 bytes, expected 48 ([3, 8] of fp16): twice the bytes: fp32?"]),
         (every_file(lambda data: data * 2), ["dtype: config.ini: every file has twice the bytes: fp32, but config.ini says fp16"]),
         (every_file(lambda data: data[: len(data) // 2]), None),
-        (lambda folder: (folder / "model.layers.2.x.bin").touch(), ["unexpected: model.layers.2.x.bin: config.ini asks for no such file"]),
+        (lambda folder: (folder / "model.layers.2.x.bin").touch(), ["unexpected: model.layers.2.x.bin: config.ini does not require this file"]),
         (replace("head_num = 4", "head_num = 3"), ["heads: config.ini: 3 (heads) is not divisible by 2 ranks"]),
         (replace("num_layer = 2", "num_layer = 999999999"), ["config: config.ini: [gptneox] num_layer = 999999999: allowed: a whole number from 1 to 1,024"]),
         (replace("task_name = plain", "task_name = smile"), None),
@@ -108,8 +108,8 @@ def test_what_the_engine_takes_without_a_word(folders):
     replace("= fp16", "= half")(folder)
     replace("task_name = plain", "task_name = smile")(folder)
     found = [str(finding) for finding in inspect(folder).findings]
-    assert "config: config.ini: use_gptj_residual is missing: the engine takes 1, parallel residual" in found
-    assert "config: config.ini: weight_data_type = half is unknown (fp32, fp16, bf16): the engine takes fp32" in found
+    assert "config: config.ini: use_gptj_residual is missing: the engine uses 1, parallel residual" in found
+    assert "config: config.ini: weight_data_type = half is unknown (fp32, fp16, bf16): the engine uses fp32" in found
     assert "config: config.ini: task_0 and task_1 are both named smile: the engine drops one" in found
     assert sum(finding.startswith("missing: model.layers.0.mlp.attention.bias.sum.bin") for finding in found) == 1
 
@@ -135,7 +135,7 @@ def test_gpt2_says_its_ranks_and_epsilon(folders):
     replace("layernorm_eps = 1e-05\n", "")(folder)
     assert [finding.message for finding in inspect(folder).findings] == [
         "tensor_para_size = 1, but the folder holds 2 ranks",
-        "layernorm_eps is missing: the engine takes 1e-06, GPT-2 has 1e-05",
+        "layernorm_eps is missing: the engine uses 1e-06, GPT-2 has 1e-05",
     ]
     renamed = folder.rename(folder.with_name("weights"))  # a folder of any name: N is the number of files
     assert inspect(renamed).config == inspect(renamed.rename(folder)).config
@@ -155,7 +155,10 @@ def test_gpt2_says_its_ranks_and_epsilon(folders):
             "[gptneox] head_num = four: allowed: a whole number from 1 on",
         ),
         (b"[gptneox]\nmodel_name = a\nhead_num = 0\n", "head_num = 0"),
-        (b"[gpt]\nmodel_name = a\nhas_adapters = 1\n", "[gpt] has_adapters = 1: a variant that is no GPT-2"),
+        (
+            b"[gpt]\nmodel_name = a\nhas_adapters = 1\n",
+            "[gpt] has_adapters = 1: this variant of GPT-2 is not supported",
+        ),
     ],
 )
 def test_a_config_that_cannot_be_read(folders, content: bytes, message: str):

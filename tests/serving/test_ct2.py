@@ -172,7 +172,7 @@ def test_ids_that_the_tokenizer_leaves_out(memorized: Path, tmp_path: Path) -> N
 def test_a_tokenizer_of_more_tokens_than_rows(words: Path, tmp_path: Path) -> None:
     source = random_model(words, tmp_path / "model", "gpt2")
     GPT2LMHeadModel(GPT2Config(vocab_size=100, n_positions=40, n_embd=8, n_layer=1, n_head=1)).save_pretrained(source)
-    with pytest.raises(CourseError, match=r"token 301 of the tokenizer, but the model has 100 rows"):
+    with pytest.raises(CourseError, match=r"the tokenizer has token 301, but the model has 100 embedding rows"):
         ct2.export(source, tmp_path / "out")
 
 

@@ -204,7 +204,7 @@ def test_what_the_engine_cannot_do_is_refused(tmp_path: Path, family: str, chang
     "changes, said",
     [
         ({}, "hidden_act is gelu; the engine computes GELU by tanh: small"),
-        ({"hidden_act": "relu"}, "hidden_act is relu; the engine computes GELU by tanh: other answers"),
+        ({"hidden_act": "relu"}, "hidden_act is relu; the engine computes GELU by tanh: different output"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps is 1e-06"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5e4, "partial_rotary_factor": 1.0}},

@@ -110,7 +110,7 @@ def test_a_folder_written_by_hand(tmp_path: Path):
         "start_id=2\nend_id=3\nweight_data_type=fp32\nnum_tasks=1\nprompt_learning_type=2\n[task_0]\ntask_name=smile\nprompt_length=3\n"
     )
     found = reader.load(folder)
-    assert found.notes[0] == "use_gptj_residual is missing: the engine takes 1, parallel residual"
+    assert found.notes[0] == "use_gptj_residual is missing: the engine uses 1, parallel residual"
     assert found.prefixes[0] is not None and torch.equal(found.prefixes[0], values)
     assert torch.allclose(
         logits(found.model, [values, values, None]), logits(model, [values, values, None]), rtol=0, atol=1e-5

@@ -150,7 +150,7 @@ def test_only_what_can_be_served_is_printed(tmp_path: Path, capsys: pytest.Captu
     folder = tiny.write(tmp_path / "tiny", "gpt")
     refused: list[dict[str, Any]] = [{"backend": "fastertransformer"}, {"weights": "/weights"}]
     for options in refused:
-        with pytest.raises(UsageError, match="without --print"):
+        with pytest.raises(UsageError, match="no --print"):
             serve(folder, output=tmp_path / "models", show=True, **options)
     (folder / "1-gpu" / "config.ini").write_text("[gpt]\nhead_num = many\n")
     with pytest.raises(CourseError, match="config.ini"):

@@ -130,7 +130,7 @@ def test_beams_come_best_first(asked: Client, engine: Engine) -> None:
     ("changed", "said"),
     [
         ({"prompt_learning_task_name_ids": 3}, "prompt_learning_task_name_ids: 3 is not allowed; allowed: 0 to 2"),
-        ({"request_output_len": 62}, "input_lengths: 3 with 62 to write is not allowed; the model has 64 positions"),
+        ({"request_output_len": 62}, "input_lengths: 3 with 62 new tokens is not allowed; the model has 64 positions"),
         ({"request_output_len": 0}, "request_output_len: 0 is not allowed"),
         ({"input_ids": [[5, 60, 7]]}, "input_ids: 60 is not allowed; allowed: 0 to 59"),
         ({"input_lengths": 4}, "input_lengths: 4 is not allowed; input_ids has 3 columns"),

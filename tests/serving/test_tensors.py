@@ -50,7 +50,7 @@ def test_a_word_list_has_the_layout_of_the_format() -> None:
         ({"input_lengths": [4, 1]}, "input_lengths: 4 is not allowed; input_ids has 3 columns"),
         ({"input_lengths": [3]}, "input_lengths: 1 rows are not allowed; input_ids has 2"),
         ({"request_output_len": [[4, 4], [2, 2]]}, r"request_output_len: shape \[2, 2\] is not allowed"),
-        ({"beam_width": [1, 2]}, "beam_width: different ones in a request are not allowed"),
+        ({"beam_width": [1, 2]}, "beam_width: different values in one request are not allowed"),
         ({"bad_words_list": [[[5], [9]], [[5], [1]]]}, r"bad_words_list: ends \[9\] are not allowed"),
         ({"stop_words_list": [[[5, 6], [2, 1]]] * 2}, r"stop_words_list: ends \[2, 1\] are not allowed"),
         ({"stop_words_list": [[5], [6]]}, r"stop_words_list: shape \[2, 1\] is not allowed"),
