@@ -32,7 +32,7 @@ def is_segmented(paths: Iterable[Path]) -> bool:
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
         raise CourseError(
-            f"inputs: the file names end in {', '.join(sorted(kinds)) or 'nothing'}; "
+            f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; "
             "allowed: all .jsonl (documents) or all .txt (segmented)"
         )
     return kinds == {".txt"}

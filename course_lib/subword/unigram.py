@@ -108,9 +108,9 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
     if high := re.search(r"value <= (\d+)", message):
         return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
     if low := re.search(r"Vocabulary size is smaller than required_chars\. (\d+) vs (\d+)", message):
-        possible = int(low[2]) + 1
         return (
-            f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; allowed: {possible} or more"
+            f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
+            f"allowed: {int(low[2]) + 1} or more"
         )
     if "sentences_.empty()" in message or "Input corpus is empty" in message or "!sentences" in message:
         return f"{names}: no text to train on"
