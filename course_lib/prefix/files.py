@@ -207,7 +207,8 @@ def _whole(path: Path, prefix: Prefix) -> Prefix:
         raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
     if prefix.shape and prefix.shape.width != values.shape[1]:
         raise CourseError(
-            f"{path}: {values.shape[1]} numbers per position, its stored shape needs {prefix.shape.width} ({prefix.shape})"
+            f"{path}: {values.shape[1]} numbers per position, "
+            f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
         )
     return replace(prefix, values=values)
 

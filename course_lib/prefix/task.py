@@ -64,7 +64,8 @@ class PrefixTask(Task):
         chosen = self.settings.data.begin
         if end is None:
             raise UsageError(
-                f"model.base: the tokenizer of {self.base} has no end-of-text token; give a base that has one (eos_token)"
+                f"model.base: the tokenizer of {self.base} has no end-of-text token (eos_token); "
+                "give a base whose tokenizer has one"
             )
         if begin is None and chosen != "without":
             raise UsageError(
@@ -97,7 +98,7 @@ class PrefixTask(Task):
                 raise CourseError(f"{where}: needs {positions} positions with the prefix, the base has {limit}")
             if max(ids) >= shape.vocab_size:
                 raise CourseError(
-                    f"{where}: the tokenizer gives the id {max(ids)}; the base has {shape.vocab_size} ids"
+                    f"{where}: the tokenizer gives ids that the base does not have; allowed: below {shape.vocab_size}"
                 )
 
     @override
