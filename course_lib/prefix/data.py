@@ -135,8 +135,8 @@ def _count(size: float, total: int) -> int:
 def _encode(codec: TextCodec, text: str) -> list[int]:
     """Return the ids of a text without end-of-text tokens at its end.
 
-    Such a token comes from the tokenizer or is spelled out in the text. Rows get one of their own, which it would
-    double.
+    Some tokenizers add such a token, and a text may spell one out. The rows add their own, so it must not be there
+    twice.
     """
     ids = codec.encode(text)
     while ids and ids[-1] == codec.tokenizer.eos_token_id:

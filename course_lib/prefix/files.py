@@ -93,7 +93,7 @@ def is_prefix(path: Path) -> bool:
 
 
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Write a prefix atomically: the output is complete, or it does not appear.
+    """Write a prefix atomically: if writing fails, an earlier output stays unchanged.
 
     Args:
         prefix: the prefix.

@@ -1,7 +1,7 @@
 """Generation with one frozen model and many prefixes: each row of a batch has its own prefix or none.
 
-The server of chapter 7 does the same. The `generate` of transformers does the work. Its arguments are the prefixes as
-the key/value cache, the attention mask of prefixes and texts, and the position ids of the texts.
+The server of chapter 7 works in the same way. Here, `generate` of transformers produces the text. It receives the
+prefixes as its key/value cache, the attention mask of prefixes and texts, and the position ids of the texts.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Memory and compute of a prefix-tuning run, for the memory planner of chapter 4.
 
-Parameters are exact; activations and logits are formulas. tests/prefix/test_memory.py checks both against PyTorch.
-Gradients flow through every block to its prefix, so a frozen base keeps activations too. But no block keeps tensors
-that only the gradients of its own weights would need.
+Parameter counts are exact; the sizes of activations and logits come from formulas. tests/prefix/test_memory.py checks
+both against PyTorch. Gradients flow through every block to its prefix, so a frozen base keeps activations too. But no
+block keeps tensors that only the gradients of its own weights would need.
 """
 
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def prefix_sizes(settings: Settings) -> Sizes:
 
 
 def _activations(settings: Settings, shape: Shape) -> tuple[int, int]:
-    """Return what the forward pass keeps, and what one block also needs in the backward pass [bytes].
+    """Return the bytes that the forward pass keeps, and the additional bytes that one block needs in the backward pass.
 
     A block keeps the inputs of its norms, the queries, keys and values, and the input of the GELU. The keys and values
     include those of the prefix, copied for each row. Fused attention also keeps its output, its mask and one number per

@@ -102,7 +102,7 @@ def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
 
 @contextmanager
 def _gathered(base: nn.Module) -> Iterator[None]:
-    """Let a base that ZeRO-3 has partitioned run forward passes inside the block.
+    """Open a context in which a base that ZeRO-3 has partitioned can run forward passes.
 
     The parameters of each module are gathered only for its own forward pass.
     """

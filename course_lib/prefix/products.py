@@ -35,8 +35,8 @@ FILE = "prefix.safetensors"
 def products() -> list[Product]:
     """Return the product of the base, and one product for each task, with the task's name.
 
-    The base is a Hugging Face folder. It is an existing one if recipe.checkpoint names one. Otherwise chapter 4's code
-    trains it, with a tokenizer and tokens that are products of their own.
+    The base is a Hugging Face folder. If recipe.checkpoint is set, it is that existing model. Otherwise chapter 4's
+    code trains the base; its tokenizer and its tokens are then products too.
     """
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:

@@ -50,7 +50,7 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def run_to_end(self, latest: Path | None) -> None:
-        """Train to the end. A new prefix first gets its warm start; a resumed one has already had it."""
+        """Train to the end. A new prefix first gets its warm start; a resumed prefix has already had it."""
         if latest is None:
             if self.settings.zero.stage < 3:
                 self.model.to(self.args.device)
@@ -66,7 +66,7 @@ class PrefixTrainer(RunTrainer):
     def on_weights_ready(self) -> None:
         """Record the digests of the frozen weights, and leave these weights out of checkpoints.
 
-        It is called when the weights are on their device in their number format.
+        This is called when the weights are on their device in the number format of the run.
         """
         self.frozen = digests(self.model)
         engine = self.model_wrapped

@@ -65,7 +65,7 @@ class Codec:
     def decode(self, ids: list[int]) -> str:
         """Return the text of `ids`. A lossless tokenizer restores the normalized text.
 
-        The first ids of a text decode to the beginning of that text: a mark that is cut in two is not shown.
+        Decoding only the first ids of a text gives the beginning of the text. A mark that is cut in two is not shown.
         """
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
@@ -107,14 +107,14 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
     """Return a decoder that restores the text before segmentation.
 
-    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. A ␛ without its
-    letter occurs where a text is cut or a model makes a mistake. The decoder drops it before ␛e becomes the ␛ of a
-    text.
+    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. A ␛ whose letter is
+    missing, because a text is cut or a model made a mistake, is dropped. This happens before ␛e is replaced by a
+    literal ␛.
 
     Args:
         byte_fallback: whether the vocabulary has byte tokens, which are joined to characters first.
-        word_mark: sentencepiece's ▁ if tokens contain it, else "". It stands for a space of the segmenter and is
-            removed.
+        word_mark: sentencepiece's ▁ if tokens contain it, else "". This symbol represents a space of the segmenter and
+            is removed.
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]

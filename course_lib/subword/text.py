@@ -27,7 +27,7 @@ SEPARATORS = "\x1c\x1d\x1e\x1f"
 def is_segmented(paths: Iterable[Path]) -> bool:
     """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl).
 
-    Raises CourseError for a mixture of both and for other file names.
+    Raises CourseError if the files are of both kinds, or have another file name extension.
     """
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):

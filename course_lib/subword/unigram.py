@@ -55,9 +55,9 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
 
 
 def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings: UnigramConfig) -> int:
-    """Write .model and .vocab, and return how many lines are too long for sentencepiece.
+    """Write .model and .vocab, and return how many lines are longer than max_sentence_length.
 
-    sentencepiece leaves such lines out without a message.
+    sentencepiece leaves these lines out without a message.
     """
     model = io.BytesIO()
     with text.as_lines(sources, segmented, work_folder) as files:
