@@ -1,1 +1,1 @@
-"""Chapter 6: prefix tuning. One frozen model, and for every task a small prefix of keys and values in front of each text."""
+"""Chapter 6: prefix tuning. The model stays frozen; each task trains a short prefix of keys and values for it."""

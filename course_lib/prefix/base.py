@@ -1,6 +1,7 @@
-"""The frozen model under a prefix: any Hugging Face folder of a GPT-2 or GPT-NeoX. It is only read.
+"""Loading of the base, the frozen model of prefix tuning: a Hugging Face folder with a GPT-2 or GPT-NeoX.
 
-Its digest goes into every prefix file: a prefix works with the weights it was trained on and no others.
+The folder is only read. Every prefix file records the digest of the base's weights, because a prefix works only with
+the weights it was trained on.
 """
 
 import hashlib
@@ -16,13 +17,18 @@ FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 
 def read_config(folder: Path) -> Any:
-    """The configuration of a GPT-2 or GPT-NeoX folder. Raises CourseError for anything else."""
+    """Return the configuration of a GPT-2 or GPT-NeoX folder.
+
+    Raises CourseError for another model family, for a hidden size that the heads do not divide, and for rotary
+    parameters that are not numbers.
+    """
     config = model_folder.read_config(folder)
     if config.model_type not in FAMILIES:
         raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(FAMILIES)}")
     if config.hidden_size % config.num_attention_heads:
         raise CourseError(
-            f"{folder}: {config.num_attention_heads} heads do not divide the hidden size {config.hidden_size} of its config.json"
+            f"{folder}: {config.num_attention_heads} heads do not divide "
+            f"the hidden size {config.hidden_size} of its config.json"
         )
     rope = getattr(config, "rope_parameters", None) or {}
     for key in ("rope_theta", "partial_rotary_factor"):
@@ -32,22 +38,29 @@ def read_config(folder: Path) -> Any:
 
 
 def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None = None) -> Any:
-    """The model, frozen and in eval mode, its weights in `dtype` at once ("auto": as stored).
+    """Load the model, frozen and in eval mode.
 
-    Raises CourseError for another family, an unreadable folder and one that lacks weights.
+    Args:
+        folder: Hugging Face folder of the model.
+        dtype: number format in which the weights are loaded; "auto": as stored.
+        attention: attention implementation of transformers; None: its default.
+
+    Raises:
+        CourseError: the model is of another family, or the folder is unreadable or lacks weights.
     """
     read_config(folder)
     return model_folder.load_model(folder, dtype, attention).requires_grad_(False)
 
 
 def digest(folder: Path) -> str:
-    """SHA-256, as hex, over all weights by name: name, number format, shape, bytes. A few megabytes at a time are in memory.
+    """Return the SHA-256 of all weights as hex: name, number format, shape and bytes of each, sorted by name.
 
-    Independent of how the weights are cut into files. Raises CourseError for a folder without weights or with a damaged file.
+    The digest does not depend on how the weights are split into files. Only a few megabytes are in memory at a time.
+    Raises CourseError for a folder without weights or with a damaged file.
     """
     total = hashlib.sha256()
-    found = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]
-    for weight in sorted(found, key=lambda weight: weight.name):
+    weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]
+    for weight in sorted(weights, key=lambda weight: weight.name):
         total.update(f"{weight.name} {weight.dtype} {list(weight.shape)}\n".encode())
         for chunk in weight.in_turn():
             total.update(chunk.contiguous().view(torch.uint8).numpy().data)

@@ -1,10 +1,11 @@
-"""Prefixes as the cache that GPT-2 and GPT-NeoX of transformers read before a text, and the positions of the text behind them.
+"""Prefixes as the key/value cache of GPT-2 and GPT-NeoX in transformers, and the position ids of the texts after them.
 
     cache, front = past(values, shape, dtype, device)
     model(ids, past_key_values=cache, attention_mask=torch.cat([front, mask], 1), position_ids=positions(lengths, mask))
 
-Token t of a row stands at position P + t in training and in generation alike: GPT-2 adds the learned vector of that position, GPT-NeoX turns
-queries and keys by its angle. The keys of a prefix are taken as they are.
+In training and in generation, token t of a row has position P + t, where P is the length of the row's prefix. GPT-2
+adds the learned embedding of that position; GPT-NeoX rotates queries and keys by its angle. The keys of a prefix are
+used unchanged, without a rotation.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from course_lib.errors import UsageError
 
 @dataclass(frozen=True)
 class Shape:
-    """What a prefix must agree on with its model."""
+    """The sizes that a prefix and its model must share."""
 
     layers: int
     heads: int
@@ -30,17 +31,17 @@ class Shape:
 
     def __post_init__(self) -> None:
         if not all(isinstance(size, int) and size > 0 for size in (self.layers, self.heads, self.head_size)):
-            raise ValueError(f"{self}: not a shape")
+            raise ValueError(f"{self}: not a shape; allowed: whole numbers above 0")
 
     @classmethod
     def of(cls, config: Any) -> "Shape":
-        """The shape of a GPT2Config or GPTNeoXConfig."""
+        """Return the shape of a GPT2Config or GPTNeoXConfig."""
         heads = config.num_attention_heads
         return cls(config.num_hidden_layers, heads, config.hidden_size // heads)
 
     @property
     def width(self) -> int:
-        """Numbers per position of a prefix."""
+        """Numbers per position of a prefix: keys and values of all layers."""
         return 2 * self.layers * self.heads * self.head_size
 
     def __str__(self) -> str:
@@ -48,7 +49,7 @@ class Shape:
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]
-    """A layer that shows its prefix to every forward pass and keeps nothing of it: a pass may run again."""
+    """A read-only cache layer, so that recomputation can run the forward pass twice."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         return torch.cat([self.keys, key_states], -2), torch.cat([self.values, value_states], -2)
@@ -61,29 +62,40 @@ def past(
     device: torch.device | str,
     grows: bool = True,
 ) -> tuple[DynamicCache, Tensor]:
-    """The cache of a batch whose row i has the prefix `values[i]` [P_i, width] or none, and the mask [B, Pmax] of its columns.
+    """Return the cache of a batch in which row i has the prefix `values[i]`, and the attention mask of the prefixes.
 
-    Shorter prefixes are padded on the left (mask 0). Gradients flow back into the values. A prefix that several rows share is given as the
-    same tensor object; one for all rows is not copied. With `grows` the cache keeps what the model adds, as generation needs it; without,
-    it stays as it is, so that a backward pass may compute blocks again (recompute).
+    Shorter prefixes are padded on the left (mask 0). Gradients flow back into `values`. Rows that share a prefix must
+    pass the same tensor object; a prefix that all rows share is not copied.
+
+    Args:
+        values: prefix of each row, [P_i, width]; None for a row without a prefix.
+        shape: shape of the model.
+        dtype: number format of the cache.
+        device: device of the cache and the mask.
+        grows: true: the cache stores the keys and values that the model adds, as generation needs; false: it stays
+            unchanged, so that a backward pass can recompute blocks.
+
+    Returns:
+        The cache, and the mask [batch, length of the longest prefix].
     """
     lengths = torch.tensor([0 if rows is None else len(rows) for rows in values], device=device)
     longest = int(lengths.max())
     mask = (torch.arange(longest, device=device) >= longest - lengths[:, None]).long()
     if longest == 0:
         return DynamicCache(), mask
-    different = list({id(rows): rows for rows in values}.values())
+    distinct = list({id(rows): rows for rows in values}.values())
     padded = [
         torch.zeros(longest, shape.width, dtype=dtype, device=device)
         if rows is None
         else functional.pad(rows.to(device, dtype), (0, 0, longest - len(rows), 0))
-        for rows in different
+        for rows in distinct
     ]
     stacked = torch.stack(padded).view(len(padded), longest, shape.layers, 2, shape.heads, shape.head_size)
-    layers = stacked.permute(2, 3, 0, 4, 1, 5)  # [layers, 2, different, heads, P, head size]
+    # [layers, key/value, distinct prefixes, heads, P, head size]
+    layers = stacked.permute(2, 3, 0, 4, 1, 5)
     if len(padded) > 1:
-        place = {id(rows): index for index, rows in enumerate(different)}
-        layers = layers[:, :, torch.tensor([place[id(rows)] for rows in values], device=device)]
+        index_of = {id(rows): index for index, rows in enumerate(distinct)}
+        layers = layers[:, :, torch.tensor([index_of[id(rows)] for rows in values], device=device)]
     layers = layers.expand(-1, -1, len(values), -1, -1, -1)
     cache = DynamicCache()
     cache.layers = [_layer(keys, vals, grows) for keys, vals in layers]
@@ -91,7 +103,7 @@ def past(
 
 
 def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
-    """A layer that holds these, without the copy that its own update would make."""
+    """Return a cache layer that holds these tensors, without the copy that its own `update` would make."""
     layer = DynamicLayer() if grows else _Fixed()
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
@@ -99,22 +111,33 @@ def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
 
 
 def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
-    """[B, T]: the t-th real token of a row at P_row + t, whichever side is padded; padding at a place that exists.
+    """Return position ids [batch, seq]: P + t for the t-th real token of a row with a prefix of P positions.
 
-    `prefix_lengths` [B], `attention_mask` [B, T] of the text alone.
+    This holds whichever side is padded. Padding gets a valid position id.
+
+    Args:
+        prefix_lengths: length of each row's prefix, [batch].
+        attention_mask: mask of the text without the prefix, [batch, seq].
     """
     return (attention_mask.cumsum(-1) - 1).clamp(min=0) + prefix_lengths[:, None]
 
 
 def learned_positions(config: Any) -> int | None:
-    """Positions that a GPT-2 has vectors for; None for GPT-NeoX, whose angles go on."""
+    """Return how many positions a GPT-2 has learned embeddings for; None for GPT-NeoX, which has no such limit."""
     return int(config.max_position_embeddings) if config.model_type == "gpt2" else None
 
 
 def require_room(config: Any, prefix: int, tokens: int) -> None:
-    """Raises UsageError if a prefix and a text of so many tokens do not fit a model of learned positions."""
+    """Raise UsageError if a prefix and a text together exceed a model's learned positions.
+
+    Args:
+        config: configuration of the model.
+        prefix: length of the prefix [positions].
+        tokens: length of the text [tokens].
+    """
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
         raise UsageError(
-            f"length: a prefix of {prefix} and a text of {tokens} tokens are not allowed: together {prefix + tokens}, the model has {limit} positions"
+            f"length: a prefix of {prefix} and a text of {tokens} tokens need {prefix + tokens} positions; "
+            f"the model has {limit} positions"
         )

@@ -1,4 +1,4 @@
-"""Verbs of chapter 6: `course prefix …`."""
+"""Command-line verbs of chapter 6: `course prefix …`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +13,12 @@ from course_lib.prefix.config import PrefixConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
-AnyBase = Annotated[bool, typer.Option("--any-base", help="take a prefix trained on other weights of the same shape")]
+AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
-    group = options.group("Prefix tuning: train, generate, convert and count small prefixes of a frozen model.")
+    """Add this chapter's verbs to the `course` command."""
+    group = options.group("Prefix tuning: train, export, convert and count prefixes of a frozen model, and generate.")
     group.command("train", epilog=options.epilog(PrefixConfig))(train)
     group.command("export")(export)
     group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
@@ -31,15 +31,16 @@ def train(
     config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="folder of the run (engine.output_dir)")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
 ) -> None:
     """Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder.
 
-    What a file leaves open (base, samples) is the profile's own base and the course's samples of task_name.
+    If model.base is unset, the profile's base is used; if data.input is unset, the course's samples of task_name.
     """
-    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
+    # Wrong settings are reported before the import of torch, which takes seconds.
+    settings = run_settings(config, overrides)
     from course_lib.prefix import launch
 
     if output:
@@ -49,7 +50,11 @@ def train(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig:
-    """The settings in -c FILE, else those of a profile's first task; then every --set; then the profile's products for what is open."""
+    """Return the settings of a run: those in -c FILE, or else those of the profile's first task.
+
+    Every --set override is applied next. Then an unset data.input becomes the course's samples of the task, and an
+    unset model.base the profile's base.
+    """
     from course_lib import workspace
     from course_lib.prefix import products
 
@@ -64,9 +69,14 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
     output: options.Output,
-    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="of the prefix file")] = "course",
+    form: Annotated[
+        Literal["course", "rinna", "peft"], typer.Option("--form", help="form of the prefix file")
+    ] = "course",
 ) -> None:
-    """Write the prefix of a run's latest whole checkpoint; of a run with method `full` the model as a Hugging Face folder."""
+    """Write the prefix of a run's latest complete checkpoint.
+
+    If the run's method is `full`, write the trained model as a Hugging Face folder instead.
+    """
     from course_lib.prefix import launch
 
     print(launch.export(run, output, form).summary())
@@ -77,34 +87,38 @@ def generate(
     prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="raw Japanese text")],
     prefixes: Annotated[
         list[Path] | None,
-        typer.Option("--prefix", metavar="FILE", help="of the course, of rinna's form, or a peft folder; repeatable"),
+        typer.Option(
+            "--prefix", metavar="FILE", help="a prefix file in course or rinna form, or a peft folder; repeatable"
+        ),
     ] = None,
     any_base: AnyBase = False,
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a model continue texts without a prefix and with each of some, side by side."""
+    """Continue texts with a model, without a prefix and with each given prefix, side by side."""
     from course_lib.prefix.files import read
     from course_lib.prefix.generate import side_by_side
 
     settings = options.given(GenerateConfig, config, overrides)
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
     for row in rows:
-        for found in row.texts:
-            print(f"[{row.task or 'no prefix'}] {found.text}" if prefixes else found.text)
+        for generated in row.texts:
+            print(f"[{row.task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
 
 
 def convert(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="a prefix file of any form, or a peft folder")],
     output: options.Output,
-    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="of the product")] = "course",
+    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="form of the output")] = "course",
     base: Annotated[
         Path | None,
-        typer.Option("--base", metavar="MODEL", help="the model it belongs to; checked, and named in the product"),
+        typer.Option(
+            "--base", metavar="MODEL", help="the model the prefix belongs to; checked, and recorded in the output"
+        ),
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="its name; default: as in the file")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="name of the task; default: as in the file")] = None,
 ) -> None:
-    """Write a prefix in another form: the numbers stay, their names change."""
+    """Write a prefix in another form. The numbers stay the same; their names change."""
     from course_lib.files import require_other
     from course_lib.prefix.files import read, write
 
@@ -121,10 +135,12 @@ def report(
     model: Model,
     length: Annotated[int, typer.Option("--length", min=1, help="positions of the prefix")] = 10,
     input_dim: Annotated[int, typer.Option("--input-dim", min=1, help="width of the encoder's embedding")] = 10,
-    hidden_dim: Annotated[int, typer.Option("--hidden-dim", min=1, help="width inside the encoder")] = 10,
-    embedding: Annotated[bool, typer.Option("--embedding", help="the prefix itself is trained, no MLP")] = False,
+    hidden_dim: Annotated[int, typer.Option("--hidden-dim", min=1, help="width of the encoder's hidden layer")] = 10,
+    embedding: Annotated[
+        bool, typer.Option("--embedding", help="the prefix itself is trained, without an MLP")
+    ] = False,
 ) -> None:
-    """Count the parameters of a prefix: trained, deployed, and their share of the base."""
+    """Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."""
     from course_lib.prefix import report as reporter
     from course_lib.prefix.base import read_config
     from course_lib.prefix.cache import Shape

@@ -1,6 +1,7 @@
-"""Settings of `course prefix train`: which frozen model, which prefix, which texts.
+"""Settings of `course prefix train`: the frozen model, the prefix and the texts.
 
-The sections batch, optimizer, precision, zero, engine and launch are chapter 4's; configs/README.md lists every key.
+The sections batch, optimizer, precision, zero, engine and launch are those of chapter 4. configs/README.md lists every
+key.
 """
 
 from dataclasses import field
@@ -19,55 +20,67 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """The base, and what is trained in front of it."""
+    """The base model, and the prefix that is trained for it."""
 
-    base: Path | None = setting(None, "folder of the GPT-2 or GPT-NeoX that stays as it is; unset: the profile's own")
+    base: Path | None = setting(
+        None, "folder of the base, a GPT-2 or GPT-NeoX, which is only read; unset: the profile's base"
+    )
     shape: str = setting(
         "gpt-neox-3.6b.yaml",
-        "run of chapter 4 whose model the planner takes while base is unset: a file under course_lib/configs, or a path",
+        "run of chapter 4 whose model the memory planner uses if base is unset: "
+        "a file under course_lib/configs, or a path",
     )
     method: Literal["mlp", "embedding", "full"] = setting(
         "mlp",
-        "what is trained: mlp: a small embedding and an MLP that give the prefix; embedding: the prefix itself; full: no prefix, the whole base",
+        "what is trained: mlp: a small embedding and an MLP that compute the prefix; "
+        "embedding: the prefix itself; full: the whole base, without a prefix",
     )
-    length: int = setting(10, "positions of the prefix", ge=1, le=1 << 16)
+    length: int = setting(10, "length of the prefix [positions]", ge=1, le=1 << 16)
     input_dim: int = setting(10, "mlp: width of the embedding", ge=1, le=1 << 16)
-    hidden_dim: int = setting(10, "mlp: width inside", ge=1, le=1 << 16)
-    dropout: float = setting(0.0, "mlp: dropout of the prefix", ge=0, lt=1)
+    hidden_dim: int = setting(10, "mlp: width of the hidden layer", ge=1, le=1 << 16)
+    dropout: float = setting(0.0, "mlp: dropout rate of the prefix", ge=0, lt=1)
     warm_start_steps: int = setting(
-        200, "steps that fit a new prefix to the base's own cache of the ids 0, 1, …; 0: it begins at random", ge=0
+        200,
+        "steps that fit a new prefix to the base's own key/value cache of the ids 0, 1, …; 0: random initialization",
+        ge=0,
     )
-    warm_start_lr: float = setting(1e-4, "rate of these steps", gt=0, le=1)
-    attention: Literal["eager", "sdpa"] = setting("sdpa", "attention kernel; sdpa takes the fused one of the device")
+    warm_start_lr: float = setting(1e-4, "learning rate of the warm start", gt=0, le=1)
+    attention: Literal["eager", "sdpa"] = setting(
+        "sdpa", "attention kernel; sdpa: the fused kernel that PyTorch has for the device"
+    )
     recompute: Literal["none", "full"] = setting(
-        "none", "what the backward pass computes again instead of keeping: nothing, or each block"
+        "none", "what the backward pass recomputes instead of storing it: none: nothing; full: each block"
     )
 
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """Which texts, and what becomes a sample."""
+    """The texts, and how they become samples."""
 
     input: Path | None = setting(
-        None, 'JSON lines with "text", for pairs with "prompt" and "target"; unset: a task of the course'
+        None, 'JSON lines with "text", or for pairs "prompt" and "target"; unset: the course\'s samples of task_name'
     )
     form: Literal["lines", "samples", "pairs"] = setting(
         "lines",
-        "lines: the lines of a text, each with the suffix, packed up to max_length; samples: each text as it is; pairs: the loss is on the target",
+        "lines: the lines of a text, each with the suffix, packed up to max_length; "
+        "samples: each text unchanged; pairs: prompt and target, with a loss on the target only",
     )
-    suffix: str = setting(" 😃", "lines: what ends each line")
+    suffix: str = setting(" 😃", "lines: text added at the end of each line")
     max_length: int = setting(
         64,
-        "lines: longest sample, begin and end not counted [tokens]; a longer line is one by itself; for the planner in any form",
+        "lines: longest sample, without begin and end tokens [tokens]; a longer line is a sample of its own; "
+        "the memory planner uses this length for every form",
         ge=1,
     )
     train_size: int | float | None = setting(
-        None, "samples for training, from the start of the file; a share if below 1; unset: all that is not held out"
+        None,
+        "training samples, taken from the start of the file; a share if below 1; unset: all that are not held out",
     )
-    dev_size: int | float = setting(0.1, "samples held out, from its end; a share if below 1")
+    dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(
         "both",
-        "a sample without prompt is a row with the begin-of-text token, one without, or both; batch sizes count rows",
+        "rows made of a sample without prompt: one with the begin-of-text token, one without it, or both; "
+        "batch sizes count rows",
     )
 
     @model_validator(mode="after")
@@ -82,7 +95,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class PrefixConfig(RunConfig):
-    """A whole run."""
+    """All settings of a run."""
 
     task_name: str = setting(
         "task",
@@ -100,12 +113,13 @@ class PrefixConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """What a profile says of this chapter."""
+    """The settings of this chapter in a profile."""
 
     checkpoint: str | None = setting(
-        None, "a ready base: a folder, or a name on the Hugging Face Hub; unset: one is trained, chapter 4's way"
+        None, "existing base: a folder, or a name on the Hugging Face Hub; unset: a base is trained as in chapter 4"
     )
     base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
     tasks: tuple[str, ...] = setting(
-        ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"), "runs that train a prefix each: likewise"
+        ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"),
+        "runs that each train one prefix: files under course_lib/configs, or paths",
     )

@@ -1,6 +1,7 @@
-"""From JSON lines to samples: the ids of a text, or of a prompt and its target. Rows and batches are samples.py's.
+"""Samples read from JSON lines: the ids of a text, or of a prompt and its target.
 
-The text reaches the tokenizer as the base was trained: normalized and segmented for a base of the course, as it stands for any other.
+samples.py turns samples into rows and batches. Each text is prepared as in the training of the base: normalized and
+segmented for a base of the course, unchanged for any other base.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,52 +22,64 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Ids without begin and end of text. The prompt is empty but for pairs; the loss is on the target."""
+    """Ids without begin-of-text and end-of-text tokens.
+
+    The prompt is empty except for pairs. The loss is on the target.
+    """
 
     prompt: list[int]
     target: list[int]
-    line: int  # of the file, from 1
+    line: int  # line number in the file, from 1
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The samples of a file in its order, cut into a part for training and one held out."""
+    """The samples of a file in file order, divided into training samples and held-out samples."""
 
     path: Path
     train: list[Sample]
     held_out: list[Sample]
-    overlong: int  # lines that alone exceed data.max_length; they are kept whole
+    overlong: int  # samples of a single line that exceeds data.max_length; they are not cut
     unknown: int  # samples with a character that the tokenizer does not know
 
     def summary(self) -> str:
-        """One line."""
-        said = [f"{self.path.name}: {len(self.train):,} samples, {len(self.held_out):,} held out"]
+        """Return the counts in one line."""
+        counts = [f"{self.path.name}: {len(self.train):,} samples, {len(self.held_out):,} held out"]
         if self.overlong:
-            said.append(f"{self.overlong:,} of a line longer than data.max_length, kept whole")
+            counts.append(f"{self.overlong:,} of a single line longer than data.max_length, not cut")
         if self.unknown:
-            said.append(f"{self.unknown:,} with characters that the tokenizer does not know")
-        return "; ".join(said)
+            counts.append(f"{self.unknown:,} with characters that the tokenizer does not know")
+        return "; ".join(counts)
 
 
 def load(settings: DataConfig, codec: TextCodec) -> TaskData:
-    """Reads data.input. Raises CourseError naming file and line of what is no sample, UsageError for sizes that the file does not have."""
+    """Read the samples of data.input and divide them into training and held-out samples.
+
+    Args:
+        settings: the data section of a run's settings.
+        codec: tokenizer of the base.
+
+    Raises:
+        CourseError: a line is not a sample; the message names file and line.
+        UsageError: data.input is unset, or the file has too few samples for train_size and dev_size.
+    """
     if settings.input is None:
-        raise UsageError('data.input: not set; give JSON lines with "text", for pairs with "prompt" and "target"')
+        raise UsageError('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"')
     path, encode = settings.input, partial(_encode, codec)
     samples: list[Sample] = []
     for number, document in _documents(path):
         if settings.form == "pairs":
             prompt, target = (_string(document, key, path, number) for key in ("prompt", "target"))
-            found = [Sample(encode(prompt) if prompt.strip() else [], encode(target), number)]
+            new_samples = [Sample(encode(prompt) if prompt.strip() else [], encode(target), number)]
         else:
             text = _string(document, "text", path, number)
             pieces = (
                 pack(text, settings.suffix, settings.max_length, encode) if settings.form == "lines" else [encode(text)]
             )
-            found = [Sample([], ids, number) for ids in pieces]
-        if not all(sample.target for sample in found) or not found:
+            new_samples = [Sample([], ids, number) for ids in pieces]
+        if not all(sample.target for sample in new_samples) or not new_samples:
             raise CourseError(f"{path}, line {number}: nothing to learn: the text is empty")
-        samples += found
+        samples += new_samples
     train, held_out = split(samples, settings)
     overlong = sum(len(sample.target) > settings.max_length for sample in samples) if settings.form == "lines" else 0
     strange = codec.tokenizer.unk_token_id
@@ -75,10 +88,17 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
 
 
 def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[int]]:
-    """Ids of pieces of at most `limit` tokens: as many lines as fit, each with the suffix, joined by line breaks; blank lines are left out.
+    """Yield the ids of pieces of a text; each piece has as many lines as fit into `limit` tokens.
 
-    Every line is in a piece, the last ones of a text too. A line that is too long by itself is a piece of its own, whole: cut, it would
-    teach the suffix in the middle of a sentence.
+    Each line is followed by the suffix; line breaks join the lines of a piece. Blank lines are left out. Every other
+    line is in a piece, the last lines of a text too. A line that exceeds `limit` is a piece of its own and is not cut.
+    A cut line would teach the model to write the suffix in the middle of a sentence.
+
+    Args:
+        text: a text of one or more lines.
+        suffix: text added to each line.
+        limit: longest piece [tokens].
+        encode: function that returns the ids of a text.
     """
     piece, ids = "", list[int]()
     for line in filter(str.strip, text.splitlines()):
@@ -94,12 +114,16 @@ def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[in
 
 
 def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], list[Sample]]:
-    """The first data.train_size samples and the last data.dev_size. Raises UsageError if there are fewer than both."""
+    """Return the first data.train_size samples and the last data.dev_size samples.
+
+    Raises UsageError if there are fewer samples than both together, or none to train on.
+    """
     held_out = _count(settings.dev_size, len(samples))
     train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
     if train < 1 or train + held_out > len(samples):
         raise UsageError(
-            f"data.train_size, data.dev_size: {settings.train_size}, {settings.dev_size} are not allowed: {settings.input} has {len(samples)} samples"
+            f"data.train_size, data.dev_size: {settings.train_size}, {settings.dev_size} are not allowed: "
+            f"{settings.input} has {len(samples)} samples"
         )
     return samples[:train], samples[len(samples) - held_out :]
 
@@ -109,7 +133,11 @@ def _count(size: float, total: int) -> int:
 
 
 def _encode(codec: TextCodec, text: str) -> list[int]:
-    """Ids of a text without an end: a tokenizer's own, or one that is written out in the text, would double ours."""
+    """Return the ids of a text without end-of-text tokens at its end.
+
+    Some tokenizers add such a token, and a text may spell one out. The rows add their own, so it must not be there
+    twice.
+    """
     ids = codec.encode(text)
     while ids and ids[-1] == codec.tokenizer.eos_token_id:
         ids.pop()
@@ -117,18 +145,21 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
 
 
 def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, object) of each line that is not blank. Raises CourseError naming the line that is no object."""
+    """Yield the line number and the JSON object of each line that is not blank.
+
+    Raises CourseError naming a line that is not a JSON object.
+    """
     for batch in read_batches(path):
         for number, line in batch.numbered():
             if line.isspace():
                 continue
             try:
-                found: Any = orjson.loads(line)
+                document: Any = orjson.loads(line)
             except orjson.JSONDecodeError as error:
                 raise CourseError(f"{path}, line {number}: not readable as JSON: {error}") from None
-            if not isinstance(found, dict):
+            if not isinstance(document, dict):
                 raise CourseError(f"{path}, line {number}: expected an object, found {line[:60]!r}")
-            yield number, found
+            yield number, document
 
 
 def _string(document: dict[str, Any], key: str, path: Path, number: int) -> str:

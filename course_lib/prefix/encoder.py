@@ -1,4 +1,4 @@
-"""What is trained in prefix tuning: it gives the keys and values of P positions that every text then finds in front of it.
+"""The module that prefix tuning trains: it computes the keys and values of P positions placed before every text.
 
 Names and shapes in the state dict are those of rinna's prefix-tuning-gpt (src/model/prompt/prefix_tuning.py).
 """
@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 
 class PrefixEncoder(nn.Module):
-    """P rows of `width` = 2·layers·heads·head size numbers; in a row {layer, key/value, head, d}, the last the fastest.
+    """Encoder that returns P rows of `width` = 2·layers·heads·head size numbers.
 
-    With `reparameterize` a small embedding goes through an MLP, which trains more steadily than the rows themselves (arXiv:2101.00190);
-    without it the embedding is the rows, and input_dim, hidden_dim and dropout play no part. Only the rows are deployed.
+    The order within a row is [layer, key/value, head, head size]; the last index changes fastest. With
+    `reparameterize`, a small embedding passes through an MLP, which trains more stably than the rows themselves (Li and
+    Liang 2021, arXiv:2101.00190). Without it, the embedding is the rows, and input_dim, hidden_dim and dropout have no
+    effect. Only the rows are deployed.
     """
 
     def __init__(
@@ -35,13 +37,13 @@ class PrefixEncoder(nn.Module):
             )
 
     def forward(self) -> Tensor:
-        """The deployed rows [P, width], differentiable."""
+        """Return the deployed rows [P, width], differentiable."""
         rows: Tensor = self.prefix_wte.weight
         return self.prefix_mlp(rows) if self.reparameterize else rows
 
     @torch.no_grad()
     def deployed(self) -> Tensor:
-        """The rows to write into a file: no dropout, fp32, on the CPU, a copy of their own."""
+        """Return a copy of the rows as they are written to a file: without dropout, in fp32, on the CPU."""
         training = self.training
         rows: Tensor = self.eval()().float().cpu().clone()
         self.train(training)

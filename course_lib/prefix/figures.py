@@ -8,10 +8,10 @@ from course_lib.prefix.single_process_trainer import Case
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
-    """The attention mask behind a prefix of `length` positions: what a token (row) sees (columns)."""
+    """Figure of the attention mask after a prefix of `length` positions: which columns each token (row) attends to."""
     from matplotlib.patches import Rectangle
 
-    names = [*(f"prefix {place}" for place in range(1, length + 1)), *tokens]
+    names = [*(f"prefix {position}" for position in range(1, length + 1)), *tokens]
     figure, axis = subplots(height=1.3 + 0.32 * len(tokens), width=2.2 + 0.32 * len(names))
     for row in range(len(tokens)):
         for column in range(length + row + 1):
@@ -26,7 +26,11 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
 
 
 def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """The loss [nats] of each task's run by its log: in training as a line, held out as points."""
+    """Plot of the loss [nats per token] of each task's run: training as a line, held-out as points.
+
+    Args:
+        logs: entries of each run's log, by task.
+    """
     figure, axis = subplots(height=3.0)
     for (task, entries), colour in zip(logs.items(), COLOURS, strict=False):
         for kind, style in (
@@ -41,7 +45,11 @@ def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
 
 
 def length_against_loss(cases: Mapping[int, Case]) -> Any:
-    """Held-out loss [nats] for each length of the prefix."""
+    """Plot of the held-out loss [nats per token] against the length of the prefix.
+
+    Args:
+        cases: one run for each prefix length [positions].
+    """
     figure, axis = subplots(height=3.0)
     axis.plot(list(cases), [case.held_out for case in cases.values()], color=AFTER, marker="o")
     axis.set_xscale("log", base=2)
@@ -51,30 +59,36 @@ def length_against_loss(cases: Mapping[int, Case]) -> Any:
 
 
 def methods(cases: Mapping[str, Case]) -> Any:
-    """Ways to train side by side, a bar each: trained parameters, held-out loss [nats], memory as planned [MB] by part."""
+    """Bar charts that compare training methods: trained parameters, held-out loss, and planned memory by part.
+
+    The loss is in nats per token, the memory in MB.
+
+    Args:
+        cases: one run for each method, by name.
+    """
     figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
-    places = range(len(cases))
+    rows = range(len(cases))
     trained = [case.trained for case in cases.values()]
     held_out = [case.held_out or 0.0 for case in cases.values()]
-    axes[0].barh(places, trained, color=AFTER)
+    axes[0].barh(rows, trained, color=AFTER)
     axes[0].set(
         xscale="log",
         xlim=(min(trained) / 4, max(trained) * 30),
         xlabel="trained parameters",
-        yticks=places,
+        yticks=rows,
         yticklabels=list(cases),
     )
-    axes[1].barh(places, held_out, color=AFTER)
+    axes[1].barh(rows, held_out, color=AFTER)
     axes[1].set(xlim=(0, 1.25 * max(held_out)), xlabel="held-out loss [nats per token]")
     left = [0.0] * len(cases)
     for part, colour in zip(next(iter(cases.values())).memory, COLOURS * 2, strict=False):
         sizes = [case.memory[part] / 1e6 for case in cases.values()]
-        axes[2].barh(places, sizes, left=left, color=colour, label=part)
+        axes[2].barh(rows, sizes, left=left, color=colour, label=part)
         left = [begin + size for begin, size in zip(left, sizes, strict=True)]
     axes[2].set(xlabel="memory [MB]")
     figure.legend(*axes[2].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=8)
     axes[0].invert_yaxis()
-    for place in places:
-        axes[0].text(trained[place], place, f" {trained[place]:,.0f}", va="center", fontsize=8)
-        axes[1].text(held_out[place], place, f" {held_out[place]:.2f}", va="center", fontsize=8)
+    for row in rows:
+        axes[0].text(trained[row], row, f" {trained[row]:,.0f}", va="center", fontsize=8)
+        axes[1].text(held_out[row], row, f" {held_out[row]:.2f}", va="center", fontsize=8)
     return figure

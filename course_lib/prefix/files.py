@@ -1,8 +1,13 @@
-"""Prefixes in files: the course's own, rinna's, and Hugging Face peft's. All three hold the same numbers in the same order.
+"""Prefix files in three forms, which all hold the same numbers in the same order.
 
-course: one safetensors file with the tensor `prefix` and, as JSON, task, digest of the base, shape and settings.
-rinna: torch.save of the bare tensor [P, width] (prefix-tuning-gpt; also what its FasterTransformer examples read). It names no base.
-peft: a folder with adapter_config.json and adapter_model.safetensors. It names no digest; ours lies beside them in conversion.json.
+course: a safetensors file with the tensor `prefix`; task, digest of the base, shape and settings are in its metadata as
+JSON.
+
+rinna: torch.save of the bare tensor [P, width]. prefix-tuning-gpt writes this form, and rinna's FasterTransformer
+examples read it. The file does not name its base.
+
+peft: a folder of Hugging Face peft with adapter_config.json and adapter_model.safetensors. peft stores no digest of the
+base; the course writes it to conversion.json in the same folder.
 """
 
 import json
@@ -24,14 +29,17 @@ from course_lib.prefix import base
 from course_lib.prefix.cache import Shape
 
 Form = Literal["course", "rinna", "peft"]
-TENSOR, ABOUT = "prefix", "course_prefix"  # in our safetensors: the name of the tensor, the key of what is known of it
-CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"  # peft's names
-OURS = "conversion.json"  # beside them: what peft has no place for
+# In a safetensors file of the course: the name of the tensor, and the metadata key of the JSON.
+TENSOR, ABOUT = "prefix", "course_prefix"
+# Names that peft uses for its files and its tensor.
+CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
+# File in a peft folder for what peft itself does not store.
+OURS = "conversion.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """What is deployed of a task. Where a file does not say, `base` is empty and `shape` None."""
+    """The trained prefix of a task. If a file does not state them, `base` is empty and `shape` is None."""
 
     values: Tensor  # fp32 [P, width]
     task: str
@@ -43,7 +51,12 @@ class Prefix:
         return len(self.values)
 
     def require(self, shape: Shape, base: str = "") -> None:
-        """Raises CourseError for a model of another shape, or another base where both are known."""
+        """Raise CourseError for a model of another shape, and for another base if both digests are known.
+
+        Args:
+            shape: shape of the model.
+            base: digest of the model's weights; empty if unknown.
+        """
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
             own = f" ({self.shape})" if self.shape else ""
@@ -58,9 +71,10 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """The prefix of a file of ours or of rinna's form, whatever its name, or of a peft folder. Nothing in a file is run.
+    """Return the prefix of a course or rinna file, whatever its name, or of a peft folder. No code in a file is run.
 
-    Raises CourseError for a file that is something else or cut short, and for values that are not finite numbers [P, width].
+    Raises CourseError for another kind of file, for a truncated file, and for values that are not finite numbers of
+    shape [P, width].
     """
     if path.is_dir():
         return _read_peft(path)
@@ -71,7 +85,7 @@ def read(path: Path) -> Prefix:
 
 
 def is_prefix(path: Path) -> bool:
-    """Whether a file or folder holds a prefix of any form."""
+    """Return whether a file or folder holds a prefix of any form."""
     try:
         return path.exists() and len(read(path)) > 0
     except CourseError:
@@ -79,9 +93,17 @@ def is_prefix(path: Path) -> bool:
 
 
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Writes a prefix, whole or not at all. `base_folder` is the model it belongs to: it must fit, and fills in what is not known.
+    """Write a prefix atomically: if writing fails, an earlier output stays unchanged.
 
-    Raises UsageError if the peft form lacks the shape, CourseError if the prefix does not fit the base.
+    Args:
+        prefix: the prefix.
+        path: file to write; for the peft form, a folder.
+        form: form of the output.
+        base_folder: model folder that the prefix belongs to. It must fit the prefix, and supplies its shape and digest.
+
+    Raises:
+        UsageError: the peft form is asked for, but the shape is unknown.
+        CourseError: the prefix does not fit the base.
     """
     if base_folder is not None:
         prefix = on_base(prefix, base_folder)
@@ -97,7 +119,7 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
 
 
 def on_base(prefix: Prefix, folder: Path) -> Prefix:
-    """The prefix with the shape and the digest of its base. Raises CourseError if they do not fit."""
+    """Return the prefix with the shape and the digest of its base. Raises CourseError if they do not fit."""
     shape, digest = Shape.of(base.read_config(folder)), base.digest(folder)
     prefix.require(shape, digest)
     return replace(prefix, shape=shape, base=digest)
@@ -114,7 +136,7 @@ def _read_course(path: Path) -> Prefix:
             about, names = (file.metadata() or {}).get(ABOUT), list(file.keys())
             if about is None or names != [TENSOR]:
                 hint = "; give the folder" if EMBEDDINGS in names else ""
-                raise CourseError(f"{path}: a safetensors file, but none of a prefix of the course{hint}")
+                raise CourseError(f"{path}: a safetensors file without a prefix of the course{hint}")
             values, known = file.get_tensor(TENSOR), json.loads(about)
         shape = Shape(**known["shape"]) if known["shape"] else None
         return _whole(path, Prefix(values, known["task"], known["base"], shape, known["settings"]))
@@ -125,13 +147,15 @@ def _read_course(path: Path) -> Prefix:
 def _read_rinna(path: Path) -> Prefix:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other pickle protocols
+            # torch.load warns about other pickle protocols.
+            warnings.simplefilter("ignore")
             values = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         asks = FORBIDDEN.search(str(error))
         why = f"not loaded, it asks for {asks[1]}, which could run code" if asks else "not a prefix file, or cut short"
         raise CourseError(f"{path}: {why}") from error
-    except Exception as error:  # a damaged file can end in any error of the zip reader or of the unpickler
+    # A damaged file can cause any exception of the zip reader or the unpickler.
+    except Exception as error:
         raise CourseError(f"{path}: not a prefix file, or cut short ({type(error).__name__})") from error
     if not isinstance(values, Tensor):
         raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
@@ -150,9 +174,11 @@ def _read_peft(folder: Path) -> Prefix:
         known = json.loads(ours.read_text(encoding="utf8")) if ours.is_file() else {}
         about = known.get("task") or folder.name, known.get("base", ""), known.get("settings", {})
     except (ValueError, KeyError, AttributeError, TypeError, ZeroDivisionError) as error:
-        raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix of peft") from error
+        raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix in peft form") from error
     if kind != ("PREFIX_TUNING", "CAUSAL_LM", 1):
-        raise CourseError(f"{folder}: a {kind[0]} of peft for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM")
+        raise CourseError(
+            f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
+        )
     file, old = folder / WEIGHTS, folder / "adapter_model.bin"
     try:
         if file.is_file() or not old.is_file():
@@ -167,7 +193,10 @@ def _read_peft(folder: Path) -> Prefix:
 
 
 def _whole(path: Path, prefix: Prefix) -> Prefix:
-    """The prefix in fp32, free of any graph. Raises CourseError for values that cannot be one."""
+    """Return the prefix in fp32, detached from any autograd graph.
+
+    Raises CourseError for values that cannot be a prefix.
+    """
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
         raise CourseError(
@@ -178,7 +207,8 @@ def _whole(path: Path, prefix: Prefix) -> Prefix:
         raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
     if prefix.shape and prefix.shape.width != values.shape[1]:
         raise CourseError(
-            f"{path}: {values.shape[1]} numbers per position, its own shape says {prefix.shape.width} ({prefix.shape})"
+            f"{path}: {values.shape[1]} numbers per position, "
+            f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
         )
     return replace(prefix, values=values)
 
@@ -187,10 +217,11 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
     shape = prefix.shape
     if shape is None:
         raise UsageError(
-            "--base: not set; the peft form names layers and heads, which the prefix does not: give its model's folder"
+            "--base: not set; the peft form needs layers and heads, which the prefix file does not state: "
+            "give the folder of its model"
         )
     config = {
-        # Its name, no place of this machine: the folder may be published.
+        # The name of the base's folder, not its path on this machine: the peft folder may be published.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
         "encoder_hidden_size": shape.heads * shape.head_size,
         "inference_mode": True,
@@ -203,8 +234,10 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
         "task_type": "CAUSAL_LM",
         "token_dim": shape.heads * shape.head_size,
     }
-    with atomic_folder(folder) as place:
+    with atomic_folder(folder) as work_folder:
         values = prefix.values.detach().float().cpu().contiguous()
-        (place / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
-        (place / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
-        (place / OURS).write_text(json.dumps(_about(prefix), ensure_ascii=False, indent=2) + "\n", encoding="utf8")
+        (work_folder / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
+        (work_folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
+        (work_folder / OURS).write_text(
+            json.dumps(_about(prefix), ensure_ascii=False, indent=2) + "\n", encoding="utf8"
+        )

@@ -1,6 +1,7 @@
-"""Text from one frozen model and many prefixes: every row of a batch has its own prefix or none, as the server of chapter 7 does.
+"""Generation with one frozen model and many prefixes: each row of a batch has its own prefix or none.
 
-Generating itself is `transformers`' own `generate`: it is given the prefixes as its cache, with the mask of both and the positions of the text.
+The server of chapter 7 works in the same way. Here, `generate` of transformers produces the text. It receives the
+prefixes as its key/value cache, the attention mask of prefixes and texts, and the position ids of the texts.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from course_lib.pretrain.generation import GenerateConfig
 
 @dataclass(frozen=True)
 class _Row:
-    """A prompt on its way: its place in the answer, its ids, and the longest continuation [tokens]."""
+    """A prompt in a batch: its index in the result, its ids, and its longest continuation [tokens]."""
 
     place: int
     prompt: str
@@ -32,27 +33,44 @@ class _Row:
 
 
 class PrefixGenerator(Generator):
-    """A GPT-2 or GPT-NeoX loaded once. Prefixes are looked at, never put into the model."""
+    """A GPT-2 or GPT-NeoX that is loaded once and generates with any prefixes. The model itself is not changed."""
 
     def __init__(self, folder: Path, any_base: bool = False) -> None:
-        """Raises CourseError for a folder of another model. `any_base` takes prefixes of the same shape that were trained on other weights."""
+        """Load the model.
+
+        Args:
+            folder: folder of the model.
+            any_base: whether prefixes of the same shape that were trained on other weights are accepted.
+
+        Raises:
+            CourseError: the folder holds another kind of model.
+        """
         self.shape = Shape.of(base.read_config(folder))
         super().__init__(folder)
         self.folder, self.any_base = folder, any_base
 
     @cached_property
     def digest(self) -> str:
-        """Of the model's weights; read once, and only if a prefix names its base."""
+        """Digest of the model's weights, computed once and only if a prefix names its base."""
         return base.digest(self.folder)
 
     def generate(  # type: ignore[override]
         self, prompts: Sequence[str], prefixes: Sequence[Prefix | None], settings: GenerateConfig | None = None
     ) -> list[list[Generated]]:
-        """For each prompt `num_return_sequences` texts behind its prefix, or behind none. An empty prompt begins a document.
+        """Return `num_return_sequences` texts for each prompt, generated with its prefix or without one.
 
-        Greedy and beam search give a row the text it would have alone; a sample depends on the rows beside it, which draw from the same
-        random numbers. Raises CourseError for a prefix of another model, UsageError if a row does not fit the model's positions: a GPT-2's
-        prefix takes some, a GPT-NeoX's none.
+        With greedy and beam search, a row gets the same text as if it were alone. A sampled text depends on the other
+        rows of the batch, because all rows draw from the same random generator.
+
+        Args:
+            prompts: raw texts; an empty prompt starts a new document.
+            prefixes: one for each prompt; None for a prompt without a prefix.
+            settings: generation settings; None: the defaults.
+
+        Raises:
+            CourseError: a prefix belongs to another model.
+            UsageError: a row exceeds the model's positions. A prefix takes up positions of a GPT-2, but none of a
+                GPT-NeoX.
         """
         settings = settings or GenerateConfig()
         if len(prompts) != len(prefixes):
@@ -65,7 +83,8 @@ class PrefixGenerator(Generator):
             self._row(place, prompt, prefix, settings)
             for place, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True))
         ]
-        # A row that ends early takes up positions until the last one ends, and these settings would look at the padding.
+        # Rows are grouped by room, because a row that ends early takes up positions until the last one ends. They are
+        # also grouped by length if a setting examines earlier tokens, because it would examine the padding too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
         batches: dict[tuple[int, int], list[_Row]] = {}
         for row in rows:
@@ -87,7 +106,7 @@ class PrefixGenerator(Generator):
         return _Row(place, prompt, ids, prefix, room)
 
     def _run(self, rows: list[_Row], settings: GenerateConfig) -> list[list[Generated]]:
-        """One batch, padded on the left."""
+        """Return the texts of one batch, which is padded on the left."""
         count = settings.num_return_sequences
         prompts = [row.ids or [self.begin] for row in rows]
         width = max(map(len, prompts))
@@ -100,12 +119,21 @@ class PrefixGenerator(Generator):
         )
         texts = [outputs[first : first + count, width:].tolist() for first in range(0, len(outputs), count)]
         return [
-            [Generated(self.codec.shown(row.prompt), self._continuation(row.ids, ids)) for ids in found]
-            for row, found in zip(rows, texts, strict=True)
+            [Generated(self.codec.shown(row.prompt), self._continuation(row.ids, ids)) for ids in sequences]
+            for row, sequences in zip(rows, texts, strict=True)
         ]
 
     def _before(self, rows: list[_Row], mask: torch.Tensor, copies: int) -> dict[str, Any]:
-        """The arguments that put each row behind its prefix: `generate` makes copies of a row for beams and samples, but not of its cache."""
+        """Return the arguments of `generate` that place each row after its prefix.
+
+        `generate` repeats each row for beams and samples, but not the cache. The cache is therefore made with the
+        copies.
+
+        Args:
+            rows: the rows of the batch.
+            mask: attention mask of the texts, [batch, seq].
+            copies: number of times that `generate` repeats each row.
+        """
         values = [row.prefix.values if row.prefix else None for row in rows]
         if all(value is None for value in values):
             return {"attention_mask": mask}
@@ -121,7 +149,7 @@ class PrefixGenerator(Generator):
 
 @dataclass(frozen=True)
 class Side:
-    """One prompt behind one prefix: the name of its task, empty for the bare model, and the texts."""
+    """The texts for one prompt with one prefix. `task` names the prefix and is empty for the model without a prefix."""
 
     prompt: str
     task: str
@@ -135,10 +163,11 @@ def side_by_side(
     settings: GenerateConfig | None = None,
     any_base: bool = False,
 ) -> list[Side]:
-    """Each prompt without a prefix, then with every one of them, all in one batch."""
+    """Return the texts for each prompt without a prefix and then with every prefix, generated in one call."""
     pairs = [(prompt, prefix) for prompt in prompts for prefix in (None, *prefixes)]
     generator = PrefixGenerator(model_folder, any_base)
-    found = generator.generate([prompt for prompt, _ in pairs], [prefix for _, prefix in pairs], settings)
+    results = generator.generate([prompt for prompt, _ in pairs], [prefix for _, prefix in pairs], settings)
     return [
-        Side(prompt, prefix.task if prefix else "", texts) for (prompt, prefix), texts in zip(pairs, found, strict=True)
+        Side(prompt, prefix.task if prefix else "", texts)
+        for (prompt, prefix), texts in zip(pairs, results, strict=True)
     ]

@@ -1,4 +1,7 @@
-"""Trains a prefix under DeepSpeed's launcher, and writes what came of it: a prefix file, or for method `full` a Hugging Face folder."""
+"""Training of a prefix with DeepSpeed's launcher, and export of the trained weights.
+
+The export is a prefix file, or for method `full` a Hugging Face folder.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,27 +23,29 @@ from course_lib.training.task import CONFIG
 if TYPE_CHECKING:
     from course_lib.prefix.files import Prefix
 
-PREFIX, MODEL = "prefix.safetensors", "model"  # what `course prefix train` writes into the folder of a run
-Form = Literal["course", "rinna", "peft"]  # of a prefix file, as files.py
+# The file or folder that `course prefix train` writes into the folder of a run.
+PREFIX, MODEL = "prefix.safetensors", "model"
+# Form of a prefix file, as in files.py.
+Form = Literal["course", "rinna", "peft"]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run wrote."""
+    """Description of what an export has written."""
 
     target: Path
-    step: int
-    what: str
-    loss: float | None  # last held-out loss up to this step [nats]
+    step: int  # training step of the weights
+    what: str  # "task …, … positions" or "the whole base"
+    loss: float | None  # last held-out loss up to this step [nats per token]
 
     def summary(self) -> str:
-        """One line."""
+        """Return the description in one line."""
         loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
         return f"step {self.step:,}, {self.what}{loss} → {self.target}"
 
 
 def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the prefix of the settings; see course_lib.training.launch.train."""
+    """Train the prefix of the settings; see course_lib.training.launch.train."""
     task = PrefixTask(absolute(settings))
     task.check()
     say(task.data.summary())
@@ -48,21 +53,29 @@ def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run
 
 
 def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
-    """Writes the prefix of a run's latest whole checkpoint: what the encoder gives, from the optimizer's fp32 weights.
+    """Write the prefix of a run's latest complete checkpoint: the encoder's output, from the optimizer's fp32 weights.
 
-    Method `full` has no prefix: then `target` is a folder with the trained base and its tokenizer. Unset, `target` is in the run's folder.
-    Raises CourseError for a run without a whole checkpoint.
+    Method `full` has no prefix. For it, `target` is a folder with the trained base and its tokenizer.
+
+    Args:
+        run: folder of the run.
+        target: file or folder to write; None: a name in the run's folder.
+        form: form of the prefix file.
+
+    Raises:
+        CourseError: the run has no complete checkpoint.
+        UsageError: the method is `full`, and `form` is not "course".
     """
     from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
 
-    found = checkpoint.whole_checkpoints(run)
-    if not found:
+    checkpoints = checkpoint.whole_checkpoints(run)
+    if not checkpoints:
         raise CourseError(f"{run}: the run has no whole checkpoint yet")
-    settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(found[0])
+    settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(checkpoints[0])
     losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
     held_out = losses[-1] if losses else None
-    tensors = {name: value.contiguous() for name, value in read_weights(found[0]).tensors.items()}
+    tensors = {name: value.contiguous() for name, value in read_weights(checkpoints[0]).tensors.items()}
     if settings.model.method == "full":
         if form != "course":
             raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
@@ -76,25 +89,25 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
 
 
 def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":
-    """The prefix that a trained encoder gives, with what the run knows of it."""
+    """Return the prefix that a trained encoder computes, with its task, base, shape and settings."""
     from course_lib.prefix.cache import Shape
     from course_lib.prefix.files import Prefix
     from course_lib.prefix.model import ENCODER, new_encoder
 
-    facts = orjson.loads((run / run_dir.DATA).read_bytes())
-    shape = Shape(**facts["shape"])
+    fingerprint = orjson.loads((run / run_dir.DATA).read_bytes())
+    shape = Shape(**fingerprint["shape"])
     encoder = new_encoder(settings.model, shape)
     encoder.load_state_dict({name.removeprefix(ENCODER): value.float() for name, value in tensors.items()})
     chosen = config.to_dict(settings)
     about |= {key: chosen[key] for key in ("data", "optimizer")}
-    # a prefix file is passed on: it names no folder of this machine
+    # Prefix files are given to others: only the file's name is stored, not its path on this machine.
     about["data"]["input"] = settings.data.input and settings.data.input.name
     about["model"] = {key: chosen["model"][key] for key in ("method", "length", "input_dim", "hidden_dim", "dropout")}
-    return Prefix(encoder.deployed(), settings.task_name, facts["base"], shape, about)
+    return Prefix(encoder.deployed(), settings.task_name, fingerprint["base"], shape, about)
 
 
 def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], target: Path) -> None:
-    """The trained base as a Hugging Face folder, in the format its weights were stored in."""
+    """Write the trained base as a Hugging Face folder, in the number format that its weights were stored in."""
     import shutil
 
     import torch

@@ -1,8 +1,8 @@
-"""What of a run of prefix tuning lies in memory and how much work it is, for the planner of chapter 4.
+"""Memory and compute of a prefix-tuning run, for the memory planner of chapter 4.
 
-Parameters are exact; activations
-and logits are formulas: tests/prefix/test_memory.py holds both against PyTorch. The gradients go through every block to its prefix, so that a
-frozen base keeps activations too; but no block keeps what only the gradients of its own weights would need.
+Parameter counts are exact; the sizes of activations and logits come from formulas. tests/prefix/test_memory.py checks
+both against PyTorch. Gradients flow through every block to its prefix, so a frozen base keeps activations too. But no
+block keeps tensors that only the gradients of its own weights would need.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,11 @@ from course_lib.models.config import ModelConfig as Shape
 from course_lib.models.memory import BYTES, LOGIT_BYTES, Sizes, gpt_sizes, tensors
 from course_lib.pretrain.config import PretrainConfig
 
-# A PrefixConfig, whose module imports this one.
+# A PrefixConfig. Its module imports this one, so it cannot be imported here.
 Settings: TypeAlias = Any
 
-FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.json: its architecture, and ours for its names
+# For each model_type of a config.json: the architecture, and the course's key for each key of the file.
+FAMILIES: dict[str, tuple[str, dict[str, str]]] = {
     "gpt2": (
         "gpt2",
         {"vocab_size": "vocab_size", "n_embd": "hidden_size", "n_layer": "num_layers", "n_head": "num_attention_heads",
@@ -37,7 +38,10 @@ FAMILIES: dict[str, tuple[str, dict[str, str]]] = {  # model_type of a config.js
 
 
 def shape_of(settings: Settings) -> Shape:
-    """The shape of model.base, else of the run model.shape. Raises CourseError for a folder that holds neither a GPT-2 nor a GPT-NeoX."""
+    """Return the shape of model.base or, if it is unset, of the run that model.shape names.
+
+    Raises CourseError for a base that is neither a GPT-2 nor a GPT-NeoX.
+    """
     folder = settings.model.base
     if folder is None:
         return config.load(PretrainConfig, settings.model.shape).model
@@ -52,7 +56,12 @@ def shape_of(settings: Settings) -> Shape:
 
 
 def encoder_tensors(model: Any, width: int) -> Iterator[tuple[int, bool]]:
-    """(elements, weight-decayed) of every parameter of the encoder in its order; `width`: numbers per position of the prefix."""
+    """Yield (elements, weight-decayed) for every parameter of the encoder in its order.
+
+    Args:
+        model: the model section of a run's settings.
+        width: numbers per position of the prefix.
+    """
     if model.method == "embedding":
         yield model.length * width, True
         return
@@ -62,12 +71,12 @@ def encoder_tensors(model: Any, width: int) -> Iterator[tuple[int, bool]]:
 
 
 def prefix_sizes(settings: Settings) -> Sizes:
-    """The sizes of a run, for the memory planner."""
+    """Return the sizes of a run for the memory planner."""
     model, length = settings.model, settings.data.max_length
     shape = replace(shape_of(settings), recompute=model.recompute, attention=model.attention)
     if model.method == "full":
-        places = min(length, shape.max_position_embeddings)
-        return gpt_sizes(shape, settings.batch.micro_size, places, settings.precision.dtype)
+        positions = min(length, shape.max_position_embeddings)
+        return gpt_sizes(shape, settings.batch.micro_size, positions, settings.precision.dtype)
     base = list(tensors(shape))
     kept, again = _activations(settings, shape)
     looked_up = shape.vocab_size * shape.hidden_size if shape.architecture == "gpt-neox" else 0
@@ -78,17 +87,18 @@ def prefix_sizes(settings: Settings) -> Sizes:
         activations=kept,
         logits=LOGIT_BYTES * settings.batch.micro_size * length * shape.vocab_size,
         block=again,
-        # a frozen weight costs no gradient of its own: 4, not 6
+        # 4 FLOPs per weight, not 6: a frozen weight has no gradient of its own.
         flops_per_token=4.0 * weights + 12.0 * shape.num_layers * shape.hidden_size * (length + model.length),
         length=length,
     )
 
 
 def _activations(settings: Settings, shape: Shape) -> tuple[int, int]:
-    """What the forward pass keeps, and what one block needs in the backward pass besides [bytes].
+    """Return the bytes that the forward pass keeps, and the additional bytes that one block needs in the backward pass.
 
-    A block keeps what its norms read, queries, keys and values (the prefix's too, copied for each row), what the GELU reads, and of the
-    attention its output, its mask and a number per row if fused, else its scores. A GPT-2's queries are a view that keeps all of QKV.
+    A block keeps the inputs of its norms, the queries, keys and values, and the input of the GELU. The keys and values
+    include those of the prefix, copied for each row. Fused attention also keeps its output, its mask and one number per
+    row; eager attention keeps its scores. The queries of a GPT-2 are a view that keeps the whole QKV tensor in memory.
     """
     width, neox = BYTES[settings.precision.dtype], shape.architecture == "gpt-neox"
     tokens = settings.batch.micro_size * settings.data.max_length
@@ -98,12 +108,13 @@ def _activations(settings: Settings, shape: Shape) -> tuple[int, int]:
     kept = (1 if shape.use_parallel_residual else 2) * stream + wide
     kept += 2 * stream * columns // settings.data.max_length
     if shape.attention == "eager":
-        core = rows * columns * (width + (4 if neox and width < 4 else 0))  # GPT-NeoX's softmax is in fp32
+        # The softmax of GPT-NeoX is in fp32.
+        core = rows * columns * (width + (4 if neox and width < 4 else 0))
         kept += stream + core
     else:
         core = width * tokens * columns + 4 * rows
         kept += (2 if neox else 4) * stream + core
-    # the prefix itself, and its gradients
+    # The prefix itself and its gradients.
     prefix = 2 * width * settings.model.length * 2 * shape.num_layers * shape.hidden_size
     if shape.recompute == "full":
         return shape.num_layers * stream + stream + prefix, kept - stream + max(2 * wide, core)

@@ -1,6 +1,6 @@
-"""The model that is trained: a frozen base behind a prefix that an encoder gives; or, for comparison, the base alone and whole.
+"""The model that is trained: a frozen base with an encoder's prefix or, for comparison, the whole base by itself.
 
-It works the same in this process (single_process_trainer.py) and under DeepSpeed (trainer.py).
+single_process_trainer.py trains this model in the current process, trainer.py under DeepSpeed.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,15 @@ from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-ENCODER = "encoder."  # begins the names of what is trained
+# The names of the trained parameters start with this.
+ENCODER = "encoder."
 
 
 class PrefixModel(nn.Module):
-    """Logits of a text behind the encoder's prefix. The base stays in eval mode; without an encoder it is trained itself."""
+    """Model that returns the logits of a text placed after the encoder's prefix.
+
+    The base stays in eval mode. Without an encoder, the base itself is trained.
+    """
 
     def __init__(self, base: Any, encoder: PrefixEncoder | None) -> None:
         super().__init__()
@@ -32,14 +36,17 @@ class PrefixModel(nn.Module):
         self.shape = Shape.of(base.config)
 
     def train(self, mode: bool = True) -> "PrefixModel":
-        """As of any module, but a frozen base has no dropout."""
+        """Set the training mode as in any module, but keep a frozen base in eval mode, without dropout."""
         super().train(mode)
         if self.encoder is not None:
             self.base.eval()
         return self
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """[B, T] → [B, T, V]. Nothing is padded on the left, so positions and mask are those that the base makes itself."""
+        """Return the logits [batch, seq, vocabulary size] of `input_ids` [batch, seq].
+
+        There is no padding on the left, so the position ids and attention mask that the base makes itself are correct.
+        """
         cache = None
         if self.encoder is not None:
             rows = self.encoder()
@@ -49,7 +56,7 @@ class PrefixModel(nn.Module):
 
 
 def build(settings: PrefixConfig) -> PrefixModel:
-    """The model of a run before its warm start: the base in the format of training, the encoder in fp32."""
+    """Return the model of a run before its warm start: the base in the run's number format, the encoder in fp32."""
     model = settings.model
     assert model.base
     base = bases.load(model.base, DTYPES[settings.precision.dtype], model.attention)
@@ -57,40 +64,48 @@ def build(settings: PrefixConfig) -> PrefixModel:
         recompute(base)
     if model.method == "full":
         return PrefixModel(base.requires_grad_(True), None)
-    torch.manual_seed(settings.engine.seed)  # whatever loading the base has drawn
+    # Loading the base may have drawn random numbers.
+    torch.manual_seed(settings.engine.seed)
     built = PrefixModel(base, new_encoder(model, Shape.of(base.config)))
     freeze(built, {name for name, _ in built.named_parameters() if not name.startswith(ENCODER)})
     return built
 
 
 def new_encoder(model: ModelConfig, shape: Shape) -> PrefixEncoder:
-    """The encoder of the settings, not yet trained."""
+    """Return an untrained encoder with the sizes in the settings."""
     return PrefixEncoder(
         model.length, shape.width, model.input_dim, model.hidden_dim, model.dropout, model.method == "mlp"
     )
 
 
 def recompute(base: Any) -> None:
-    """Lets the backward pass compute each block again. (transformers' own way would drop the prefix.)"""
+    """Make the backward pass recompute each block. The gradient checkpointing of transformers would drop the prefix."""
     blocks = base.transformer.h if base.config.model_type == "gpt2" else base.gpt_neox.layers
     for block in blocks:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
-    """Fits a new prefix to what the base computes for the ids 0, 1, …; returns the errors of the fit. The same on every rank."""
+    """Fit a new prefix to the base's key/value cache of the ids 0, 1, …, and return the error before each step.
+
+    The result is the same on every rank.
+    """
     if model.encoder is None or not settings.warm_start_steps:
         return []
     with _gathered(model.base):
         target = cache_values(model.base, settings.length)
     errors = fit(model.encoder, target, settings.warm_start_steps, settings.warm_start_lr)
-    model.zero_grad()  # the fit's last gradients are none of the first step's
+    # The last gradients of the fit must not enter the first training step.
+    model.zero_grad()
     return errors
 
 
 @contextmanager
 def _gathered(base: nn.Module) -> Iterator[None]:
-    """While open, a base that ZeRO-3 has cut up computes: each part is put together for its own forward pass only."""
+    """Open a context in which a base that ZeRO-3 has partitioned can run forward passes.
+
+    The parameters of each module are gathered only for its own forward pass.
+    """
     if not any(hasattr(parameter, "ds_id") for parameter in base.parameters()):
         yield
         return

@@ -1,9 +1,10 @@
 """Products of chapter 6: a base, and a prefix for each task of the profile.
 
-The base of a profile that trains its own reads the corpus of chapter 4 and data/chat.jsonl: short messages, so that it has seen emoji and
-line breaks, with a tokenizer that knows them. A frozen model can hardly be led to write tokens that it never saw.
+If a profile trains its own base, the base's texts are the corpus of chapter 4 and data/chat.jsonl, and a tokenizer is
+trained on the same texts. chat.jsonl has short messages with emoji and line breaks. A prefix can hardly make a frozen
+model write tokens that it has never seen.
 
-Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
+Runs are stored beside the products and are kept, as in chapter 4, so that an interrupted training can resume.
 """
 
 import tempfile
@@ -23,14 +24,20 @@ from course_lib.pretrain.products import TEXTS
 from course_lib.product import Product
 from course_lib.subword.config import BpeConfig
 
-RUNS = "prefix/runs"  # a folder per run
+# Holds one folder for each run.
+RUNS = "prefix/runs"
 TOKENIZER, TOKENS, BASE, MODEL = "prefix/tokenizer", "prefix/tokens", "prefix/base", "model"
 CHAT = "chat.jsonl"
-FILE = "prefix.safetensors"  # in a task's product
+# The prefix file in the product of a task.
+FILE = "prefix.safetensors"
 
 
 def products() -> list[Product]:
-    """base (a Hugging Face folder: a ready one, or trained by chapter 4's code, with tokenizer and tokens of its own), and a product of its name for each task."""
+    """Return the product of the base, and one product for each task, with the task's name.
+
+    The base is a Hugging Face folder. If recipe.checkpoint is set, it is that existing model. Otherwise chapter 4's
+    code trains the base; its tokenizer and its tokens are then products too.
+    """
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
         base = [Product(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())]
@@ -53,29 +60,40 @@ def products() -> list[Product]:
 
 
 def task_settings() -> dict[str, PrefixConfig]:
-    """The runs that train the profile's prefixes, by task."""
+    """Return the settings of the runs that train the profile's prefixes, by task name."""
     recipe = config.section("prefix.recipe", RecipeConfig)
-    found = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
-    return {settings.task_name: settings for settings in found}
+    runs = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
+    return {settings.task_name: settings for settings in runs}
 
 
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
-    """The run of one of these tasks on the profile's own base, with `key=value` overrides. Raises UsageError for another task."""
-    found = task_settings()
-    if task not in found:
-        raise UsageError(f"task {task!r} is none of this profile; allowed: {', '.join(found)}")
-    values = config.to_dict(found[task])
+    """Return the settings of a task's run on the profile's own base.
+
+    Args:
+        task: name of a task of the profile.
+        overrides: changed settings, as `key=value`.
+
+    Raises:
+        UsageError: the profile has no such task.
+    """
+    runs = task_settings()
+    if task not in runs:
+        raise UsageError(f"task: the profile has no task {task!r}; allowed: {', '.join(runs)}")
+    values = config.to_dict(runs[task])
     values["model"]["base"] = str(paths.root() / BASE / MODEL)
     return config.build(PrefixConfig, values, overrides)
 
 
 def with_data(settings: PrefixConfig) -> PrefixConfig:
-    """The settings, with the course's own samples of this name where no file is named. Raises UsageError if there are none."""
+    """Return the settings; if data.input is unset, it becomes the course's samples of the task.
+
+    Raises UsageError if the course has no samples of the task.
+    """
     if settings.data.input:
         return settings
     if not (paths.data(CHAT).parent / f"tasks/{settings.task_name}.jsonl").is_file():
         raise UsageError(
-            f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; allowed: a file"
+            f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; give a file"
         )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
 
@@ -96,8 +114,8 @@ def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[st
     from course_lib.subword.bpe import train_bpe
 
     *texts, chat = inputs
-    with tempfile.TemporaryDirectory() as place:
-        lines = Path(place) / LINES
+    with tempfile.TemporaryDirectory() as work_folder:
+        lines = Path(work_folder) / LINES
         segment_file(chat, lines, config.section("japanese.segment", SegmentConfig))
         return train_bpe([*(text / LINES for text in texts), lines], folder, settings, show_progress=False)
 
@@ -136,7 +154,7 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str,
 
 
 def _content(settings: PrefixConfig) -> dict[str, Any]:
-    """What of the settings a prefix follows from, without files and folders."""
+    """Return the settings that a prefix depends on, without files and folders."""
     from course_lib.training import run_product
 
     return run_product.content(settings, ("data.input", "model.base"))

@@ -1,4 +1,4 @@
-"""What a prefix costs: parameters trained, parameters deployed, and their share of the frozen model's."""
+"""Cost of a prefix: trained parameters, deployed parameters, and their shares of the frozen model's parameters."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,17 @@ from course_lib.prefix.cache import Shape
 
 @dataclass(frozen=True)
 class Counts:
-    """Parameters. `trained` with the MLP, if there is one; `deployed` are the keys and values of all positions."""
+    """Numbers of parameters.
+
+    `trained` includes the MLP, if there is one. `deployed` counts the keys and values of all positions.
+    """
 
     trained: int
     deployed: int
     base: int
 
     def summary(self) -> str:
-        """One line with shares of the base."""
+        """Return the counts and their shares of the base in one line."""
         return (
             f"trained {self.trained:,} ({self.trained / self.base:.2%} of the base's {self.base:,}), "
             f"deployed {self.deployed:,} ({self.deployed / self.base:.2%})"
@@ -29,14 +32,26 @@ class Counts:
 def count(
     shape: Shape, base_parameters: int, length: int, input_dim: int, hidden_dim: int, reparameterize: bool = True
 ) -> Counts:
-    """The parameters of a prefix of `length` positions: those of PrefixEncoder, written out."""
+    """Return the number of parameters of a prefix, from formulas for the parameters of PrefixEncoder.
+
+    Args:
+        shape: shape of the base.
+        base_parameters: number of parameters of the base.
+        length: length of the prefix [positions].
+        input_dim: width of the encoder's embedding.
+        hidden_dim: width of the encoder's hidden layer.
+        reparameterize: whether the encoder has an MLP.
+    """
     deployed = length * shape.width
     inner = length * input_dim + (input_dim + 1) * hidden_dim + (hidden_dim + 1) * shape.width
     return Counts(inner if reparameterize else deployed, deployed, base_parameters)
 
 
 def base_parameters(folder: Path) -> int:
-    """The parameters of a model folder, by its config.json alone: no weight is read. Tied weights count once."""
+    """Return the number of parameters of a model folder; tied weights count once.
+
+    Only config.json is read, no weights.
+    """
     config = base.read_config(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

@@ -1,6 +1,6 @@
-"""What training reads: rows of ids in their shuffled order, epoch after epoch, and batches of them padded on the right.
+"""Training input: rows of ids in shuffled order, epoch after epoch, and batches of rows padded on the right.
 
-Everything follows from the seed and the number of the row, so that a resumed run goes on with what an unbroken one would have read.
+A row depends only on the seed and its index. A resumed run therefore reads the same rows as an uninterrupted one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,34 +15,48 @@ from torch.nn import functional
 
 from course_lib.prefix.data import Sample
 
-IGNORED = -100  # a label without a loss
+# Label of a position that has no loss.
+IGNORED = -100
 
 
 @dataclass(frozen=True)
 class Row:
-    """A text with its end and, if it has one, its begin; the loss begins at ids[learned]."""
+    """A text with its end token and, if it has one, its begin token; the loss starts at ids[learned]."""
 
     ids: list[int]
-    learned: int  # at least 1: something must come before what is predicted
+    learned: int  # at least 1: the first id cannot be predicted, because no id precedes it
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[Row]:
-    """The rows of samples in their order. A sample without prompt is one behind the id `begin`, where that is given, and one without if `plain`."""
-    found = []
+    """Return the rows of samples, in the order of the samples.
+
+    A sample with a prompt gives one row. A sample without a prompt gives one row with a begin token, one without, or
+    both.
+
+    Args:
+        samples: the samples.
+        begin: id of the begin token; None: no rows with it.
+        plain: whether samples without a prompt give a row without a begin token.
+        end: id of the end token, which ends every row.
+    """
+    result = []
     for sample in samples:
         whole = [*sample.prompt, *sample.target, end]
         if sample.prompt:
-            found.append(Row(whole, len(sample.prompt)))
+            result.append(Row(whole, len(sample.prompt)))
             continue
         if begin is not None:
-            found.append(Row([begin, *whole], 1))
+            result.append(Row([begin, *whole], 1))
         if plain:
-            found.append(Row(whole, 1))
-    return found
+            result.append(Row(whole, 1))
+    return result
 
 
 class Samples(torch.utils.data.Dataset[Row]):
-    """`number` rows: all of them in an order of their own for each epoch. With `shuffle=False` each once, in order."""
+    """Dataset of `number` rows that repeats the given rows, in a new random order for each epoch.
+
+    With `shuffle=False`, the rows keep their order.
+    """
 
     def __init__(self, rows: Sequence[Row], number: int, seed: int, shuffle: bool = True) -> None:
         self.rows, self.number, self.seed, self.shuffle = rows, number, seed, shuffle
@@ -54,27 +68,33 @@ class Samples(torch.utils.data.Dataset[Row]):
     def __getitem__(self, index: int) -> Row:
         if not 0 <= index < self.number:
             raise IndexError(index)
-        epoch, place = divmod(index, len(self.rows))
-        return self.rows[int(self._order(epoch)[place]) if self.shuffle else place]
+        epoch, offset = divmod(index, len(self.rows))
+        return self.rows[int(self._order(epoch)[offset]) if self.shuffle else offset]
 
     def _epoch(self, number: int) -> npt.NDArray[np.int64]:
         return np.random.default_rng([self.seed, number]).permutation(len(self.rows))
 
 
 def collate(batch: Sequence[Row]) -> dict[str, Tensor]:
-    """{"input_ids", "labels"} [B, T]: T is one less than the longest row, labels are the ids one further on, or IGNORED.
+    """Return {"input_ids", "labels"}, each [batch, seq], where seq is one less than the length of the longest row.
 
-    No attention mask: padding on the right lies behind everything that could see it.
+    A label is the id of the next position, or IGNORED. There is no attention mask: padding is on the right, where no
+    token of a causal model can see it.
     """
     longest = max(len(row.ids) for row in batch)
     ids = np.zeros((len(batch), longest), np.int64)
     labels = np.full((len(batch), longest), IGNORED, np.int64)
-    for place, row in enumerate(batch):
-        ids[place, : len(row.ids)] = row.ids
-        labels[place, row.learned : len(row.ids)] = row.ids[row.learned :]
+    for index, row in enumerate(batch):
+        ids[index, : len(row.ids)] = row.ids
+        labels[index, row.learned : len(row.ids)] = row.ids[row.learned :]
     return {"input_ids": torch.from_numpy(ids[:, :-1]), "labels": torch.from_numpy(labels[:, 1:])}
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy [nats] of logits [B, T, V] where labels [B, T] are not IGNORED."""
+    """Return the mean cross-entropy [nats] over the labels that are not IGNORED.
+
+    Args:
+        logits: [batch, seq, vocabulary size].
+        labels: [batch, seq].
+    """
     return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

@@ -1,6 +1,7 @@
-"""The training of trainer.py in plain PyTorch, in this process: the same samples, loss, schedule and updates, without DeepSpeed.
+"""Prefix tuning in plain PyTorch, in the current process and without DeepSpeed.
 
-For many short runs, as in a notebook, and to hold the DeepSpeed run against. One device, nothing is saved.
+Samples, loss, learning-rate schedule and updates are those of trainer.py. This module is for many short runs, as in a
+notebook, and for tests that compare it with the DeepSpeed run. It trains on one device and saves nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,30 +24,33 @@ from course_lib.training.lr_schedule import learning_rate
 
 @dataclass(frozen=True)
 class Result:
-    """What training came to."""
+    """Result of a training run."""
 
-    losses: list[float]  # of each step [nats]
-    held_out: float | None
+    losses: list[float]  # training loss of each step [nats per token]
+    held_out: float | None  # held-out loss [nats per token]
     model: PrefixModel
 
     @property
     def trained(self) -> int:
-        """Trained parameters."""
+        """Number of trained parameters."""
         return sum(parameter.numel() for parameter in _trained(self.model))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run of a comparison."""
+    """Result of one run in a comparison."""
 
-    losses: list[float]  # of each step [nats]
-    held_out: float | None
-    trained: int  # parameters
-    memory: dict[str, int]  # as planned for one GPU, by part, its context and reserve left out [bytes]
+    losses: list[float]  # training loss of each step [nats per token]
+    held_out: float | None  # held-out loss [nats per token]
+    trained: int  # number of trained parameters
+    memory: dict[str, int]  # planned for one GPU, by part, without the GPU's context and reserve [bytes]
 
 
 def train(settings: PrefixConfig) -> Result:
-    """Trains on one device, the GPU if there is one and launch.device allows it. Raises UsageError and CourseError as a run does, and for fp16."""
+    """Train on one device: the GPU if there is one and launch.device allows it, else the CPU.
+
+    Raises UsageError for fp16, and UsageError and CourseError for the same reasons as a DeepSpeed run.
+    """
     if settings.precision.dtype == "fp16":
         raise UsageError(
             "precision.dtype: fp16 is not allowed here: it needs DeepSpeed's loss scale; allowed: bf16, fp32"
@@ -59,7 +63,8 @@ def train(settings: PrefixConfig) -> Result:
     samples = Samples(train, steps * batch.total, settings.engine.seed)
     gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
     model = build(settings).to("cuda" if gpu else "cpu")
-    with quiet():  # transformers remarks that ids of padding occur
+    # transformers warns that the ids include the padding id.
+    with quiet():
         warm_start(model, settings.model)
     optimizer = _optimizer(model, settings)
     losses = []
@@ -68,7 +73,7 @@ def train(settings: PrefixConfig) -> Result:
             group["lr"] = learning_rate(settings.optimizer.lr, step, steps)
         losses.append(0.0)
         for at in range((step - 1) * batch.total, step * batch.total, batch.micro):
-            part = _loss(model.train(), [samples[at + place] for place in range(batch.micro)]) / batch.accumulation
+            part = _loss(model.train(), [samples[at + offset] for offset in range(batch.micro)]) / batch.accumulation
             part.backward()  # type: ignore[no-untyped-call]
             losses[-1] += part.item()
         if settings.optimizer.grad_clip:
@@ -79,25 +84,30 @@ def train(settings: PrefixConfig) -> Result:
 
 
 def sweep(settings: PrefixConfig, cases: Mapping[str, Sequence[str]]) -> dict[str, Case]:
-    """Trains once for each case, a name and its overrides: {"P = 5": ["model.length=5"], "full": ["model.method=full"]}."""
-    found = {}
+    """Train once for each case and return the results by the cases' names.
+
+    Args:
+        settings: settings that all cases share.
+        cases: overrides of each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
+    """
+    results = {}
     for name, overrides in cases.items():
         chosen = config.build(PrefixConfig, config.to_dict(settings), overrides)
         result = train(chosen)
         parts = planner.plan(chosen, 1).parts
         del parts["allowance"]
-        found[name] = Case(result.losses, result.held_out, result.trained, parts)
-    return found
+        results[name] = Case(result.losses, result.held_out, result.trained, parts)
+    return results
 
 
 def _optimizer(model: PrefixModel, settings: PrefixConfig) -> torch.optim.Optimizer:
-    wanted = settings.optimizer
+    chosen = settings.optimizer
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": wanted.weight_decay * decayed}
+        {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": chosen.weight_decay * decayed}
         for decayed in (True, False)
     ]
-    return torch.optim.AdamW(groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon)
+    return torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
 
 
 def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:
@@ -107,7 +117,7 @@ def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:
 
 @torch.no_grad()
 def _evaluate(model: PrefixModel, rows: Sequence[Row], micro: int) -> float | None:
-    """Mean over the rows of the loss of their micro batch [nats]; None without rows."""
+    """Return the mean over the rows of the loss of their micro-batch [nats per token]; None without rows."""
     if not rows:
         return None
     model.eval()

@@ -1,4 +1,4 @@
-"""Prefix tuning as a task of chapter 4's launcher."""
+"""Prefix tuning as a task for chapter 4's launcher."""
 
 import shutil
 from dataclasses import asdict
@@ -23,45 +23,54 @@ if TYPE_CHECKING:
     from course_lib.pretrain.text_codec import TextCodec
     from course_lib.training.trainer import RunTrainer
 
-__all__ = ["PrefixTask", "memory"]  # memory: tells the planner what a run of prefix tuning is made of
+# The memory planner reads `memory` from this module to compute the sizes of a run.
+__all__ = ["PrefixTask", "memory"]
 
 
 class PrefixTask(Task):
-    """A prefix in front of model.base, or for comparison the whole base, trained on the texts of data.input."""
+    """Training of a prefix for model.base or, for comparison, of the whole base, on the texts of data.input."""
 
     settings_class = PrefixConfig
     settings: PrefixConfig
 
     @property
     def base(self) -> Path:
-        """The base's folder. Raises UsageError if none is named."""
+        """Folder of the base. Raises UsageError if model.base is unset."""
         if self.settings.model.base is None:
             raise UsageError("model.base: not set; give the folder of a GPT-2 or GPT-NeoX")
         return self.settings.model.base
 
     @cached_property
     def codec(self) -> "TextCodec":
-        """The base's tokenizer."""
+        """Tokenizer of the base."""
         from course_lib.pretrain import text_codec
 
         return text_codec.load(self.base)
 
     @cached_property
     def data(self) -> data.TaskData:
-        """The samples of the file."""
+        """Samples of data.input, read at the first access."""
         return data.load(self.settings.data, self.codec)
 
     def rows(self) -> tuple[list["Row"], list["Row"]]:
-        """Rows for training, and those held out. Raises UsageError for a tokenizer that cannot begin or end a text."""
+        """Return the rows for training and the held-out rows.
+
+        Raises UsageError if the tokenizer has no end-of-text token, or lacks the begin-of-text token that data.begin
+        needs.
+        """
         from course_lib.prefix.samples import rows
 
         begin, end = self.codec.begin, self.codec.tokenizer.eos_token_id
         chosen = self.settings.data.begin
         if end is None:
-            raise UsageError(f"model.base: {self.base}: its tokenizer names no end-of-text token (eos_token)")
+            raise UsageError(
+                f"model.base: the tokenizer of {self.base} has no end-of-text token (eos_token); "
+                "give a base whose tokenizer has one"
+            )
         if begin is None and chosen != "without":
             raise UsageError(
-                f"data.begin: {chosen} is not allowed: the base's tokenizer names no begin-of-text token; allowed: without"
+                f"data.begin: {chosen} is not allowed: the base's tokenizer has no begin-of-text token; "
+                "allowed: without"
             )
         kind = (None if chosen == "without" else begin, chosen != "with", end)
         return rows(self.data.train, *kind), rows(self.data.held_out, *kind)
@@ -83,12 +92,14 @@ class PrefixTask(Task):
         begin, limit = self.settings.data.begin != "without", learned_positions(shape)
         for sample in (*self.data.train, *self.data.held_out):
             ids = [*sample.prompt, *sample.target]
-            places = prefix + (begin and not sample.prompt) + len(ids)
+            positions = prefix + (begin and not sample.prompt) + len(ids)
             where = f"{self.data.path}, line {sample.line}"
-            if limit and places > limit:
-                raise CourseError(f"{where}: needs {places} positions with the prefix, the base has {limit}")
+            if limit and positions > limit:
+                raise CourseError(f"{where}: needs {positions} positions with the prefix, the base has {limit}")
             if max(ids) >= shape.vocab_size:
-                raise CourseError(f"{where}: the tokenizer gives ids beyond the {shape.vocab_size} of the base")
+                raise CourseError(
+                    f"{where}: the tokenizer gives ids that the base does not have; allowed: below {shape.vocab_size}"
+                )
 
     @override
     def steps(self, batch: ResolvedBatch) -> int:
@@ -97,7 +108,8 @@ class PrefixTask(Task):
         steps = engine.max_steps or rows // batch.total
         if not steps:
             raise CourseError(
-                f"{rows} rows of training are less than one step of {batch.total}; give more samples or epochs, or a smaller batch"
+                f"{rows} rows of training are less than one step of {batch.total}; "
+                "give more samples or epochs, or a smaller batch"
             )
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps

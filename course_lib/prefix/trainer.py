@@ -1,4 +1,4 @@
-"""The Trainer of a prefix: its warm start, its loss, and checkpoints that hold nothing of the base."""
+"""Trainer of a prefix: its warm start, its loss, and checkpoints without the weights of the base."""
 
 import re
 from collections.abc import Sequence
@@ -18,11 +18,12 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
-NOT_DECAYED = re.compile(r"bias$|\.ln_|norm")  # as upstream: biases and norms
+# Biases and norms, as in rinna's prefix-tuning-gpt.
+NOT_DECAYED = re.compile(r"bias$|\.ln_|norm")
 
 
 class PrefixTrainer(RunTrainer):
-    """Trains the encoder of a prefix; or, without one, the base."""
+    """Trainer of a prefix encoder or, if there is none, of the base."""
 
     settings: PrefixConfig
 
@@ -49,7 +50,7 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def run_to_end(self, latest: Path | None) -> None:
-        """As of any run; a new prefix gets its warm start first, one that goes on has had it."""
+        """Train to the end. A new prefix first gets its warm start; a resumed prefix has already had it."""
         if latest is None:
             if self.settings.zero.stage < 3:
                 self.model.to(self.args.device)
@@ -57,39 +58,48 @@ class PrefixTrainer(RunTrainer):
                 self.model.encoder.to(self.args.device)
             warm_start(self.model, self.settings.model)
         if self.model.encoder is not None:
-            self.model.encoder.to(DTYPES[self.settings.precision.dtype])  # DeepSpeed keeps the fp32 weights
+            # DeepSpeed keeps the fp32 weights.
+            self.model.encoder.to(DTYPES[self.settings.precision.dtype])
         super().run_to_end(latest)
 
     @override
     def on_weights_ready(self) -> None:
-        """Called when the weights stand on their device in their format: takes the digests of what is frozen."""
+        """Record the digests of the frozen weights, and leave these weights out of checkpoints.
+
+        This is called when the weights are on their device in the number format of the run.
+        """
         self.frozen = digests(self.model)
         engine = self.model_wrapped
         engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Proves first that no bit of the base has changed. Raises CourseError if one has: then there is no checkpoint."""
+        """Check that no bit of the base has changed, then save a checkpoint.
+
+        Raises CourseError if the base has changed; no checkpoint is saved then.
+        """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(f"{changed[0]} was to stay frozen and has changed since training began")
+            raise CourseError(
+                f"{changed[0]}: a frozen parameter that has changed since training began; no checkpoint is saved"
+            )
         super()._save_checkpoint(model, trial)
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Nothing: DeepSpeed's files hold the weights, and export reads them there."""
+        """Save nothing: DeepSpeed's files hold the weights, and `export` reads them there."""
 
     @override
     def decays(self, name: str) -> bool:
         return decays(name)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Mean cross-entropy [nats] of the labels of a micro batch; `inputs` are those of samples.collate."""
+        """Return the mean cross-entropy [nats] of a micro-batch; `inputs` are those that samples.collate returns."""
         logits = model(inputs["input_ids"])
-        found = loss(logits, inputs["labels"])
-        return (found, logits) if return_outputs else found
+        mean_loss = loss(logits, inputs["labels"])
+        return (mean_loss, logits) if return_outputs else mean_loss
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to a parameter."""
+    """Return whether weight decay applies to the parameter `name`."""
     return not NOT_DECAYED.search(name)

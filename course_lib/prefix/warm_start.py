@@ -1,4 +1,4 @@
-"""A prefix that begins where real tokens are: the keys and values that the frozen model itself computes for some ids."""
+"""Warm start of a prefix: the keys and values that the frozen model computes for real tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,17 @@ from course_lib.prefix.encoder import PrefixEncoder
 
 @torch.no_grad()
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
-    """[P, 2·layers·heads·head size] fp32: the model's cache of these ids, or of the ids 0 to P-1.
+    """Return the model's key/value cache of some ids as prefix rows [P, 2·layers·heads·head size] in fp32.
 
-    As a prefix they stand for the tokens exactly: a GPT-NeoX stores its keys turned to their positions, and its cache is not turned again.
-    Raises UsageError for ids that the model does not know and for more than its positions.
+    As a prefix, these rows replace the tokens exactly. The keys that a GPT-NeoX caches are already rotated to their
+    positions, and cached keys are not rotated again.
+
+    Args:
+        model: a GPT-2 or GPT-NeoX.
+        tokens: the ids, or a number P for the ids 0 to P-1.
+
+    Raises:
+        UsageError: an id is not in the model's vocabulary, or there are more ids than the model has positions.
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size
@@ -28,15 +35,25 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     require_room(model.config, len(ids), 0)
     cache = model(torch.tensor([ids], device=model.device), use_cache=True).past_key_values
     stacked = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in cache.layers])
-    return stacked.permute(3, 0, 1, 2, 4).reshape(len(ids), -1).float()  # from [layer, k/v, head, P, d]
+    # `stacked` is [layer, key/value, head, P, head size].
+    return stacked.permute(3, 0, 1, 2, 4).reshape(len(ids), -1).float()
 
 
 def fit(
     encoder: PrefixEncoder, target: Tensor, steps: int = 200, lr: float = 1e-4, weight_decay: float = 0.01
 ) -> list[float]:
-    """Trains the encoder to give `target`: mean squared error, full batch, AdamW, biases without decay. Returns the loss before each step.
+    """Train the encoder to output `target`, and return the loss before each step.
 
-    An encoder without MLP takes the target as it is, in no step: an embedding drawn from N(0, 1) would come nowhere near it in 200.
+    The loss is the mean squared error over all rows. The optimizer is AdamW; biases have no weight decay. An encoder
+    without an MLP copies the target directly, without training steps: 200 steps from an embedding drawn from N(0, 1)
+    would not come near it.
+
+    Args:
+        encoder: the encoder.
+        target: rows [P, width].
+        steps: number of training steps.
+        lr: learning rate.
+        weight_decay: weight decay of all parameters except biases.
     """
     if not encoder.reparameterize:
         with torch.no_grad():

@@ -1,1 +1,1 @@
-"""Chapter 3: tokenizers. BPE and Unigram, lossless or as the recipes, as folders that AutoTokenizer loads."""
+"""Chapter 3: BPE and Unigram tokenizers, lossless or lossy, written as folders that AutoTokenizer loads."""

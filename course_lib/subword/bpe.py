@@ -1,6 +1,7 @@
-"""BPE with the `tokenizers` library, as the GPT-2 XL recipe trains it, in a lossless and in the recipe's own form.
+"""BPE tokenizers trained with the `tokenizers` library: lossless, or lossy as in the GPT-2 XL recipe (configs/xl.yaml).
 
-The library does the training; this module feeds it, refuses what cannot come out well, and writes the folder.
+The library does the training. This module prepares the text, rejects a corpus or settings that cannot give a usable
+tokenizer, and writes the folder.
 """
 
 import ctypes
@@ -22,20 +23,29 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 def train_bpe(
     sources: Sequence[Path], target: Path, settings: BpeConfig | None = None, show_progress: bool = True
 ) -> dict[str, int]:
-    """Trains on segmented .txt lines or JSONL documents and writes a tokenizer folder; returns its counts.
+    """Train a BPE tokenizer, write its folder, and return its counts: {"vocabulary": number of entries}.
 
-    The same text gives the same tokenizer. Of equally rare characters that limit_alphabet cuts between, those with the smaller
-    code points stay.
-    Raises CourseError for an empty or unreadable corpus, or a vocabulary it cannot fill or fit (saying what is possible).
+    The same text always gives the same tokenizer. If limit_alphabet separates equally rare characters, those with the
+    smaller code points are kept.
+
+    Args:
+        sources: segmented .txt lines, or JSONL documents; all files are of the same kind.
+        target: folder to write.
+        settings: training settings; None: the defaults.
+        show_progress: whether the library shows a progress bar.
+
+    Raises:
+        CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
+            names the sizes that are possible.
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
     for source in sources:
         require_other(source, target)
-    with atomic_folder(target) as place:
-        tokenizer = _train(sources, segmented, place, settings, show_progress)
+    with atomic_folder(target) as work_folder:
+        tokenizer = _train(sources, segmented, work_folder, settings, show_progress)
         _check_size(tokenizer.get_vocab_size(), sources, settings)
-        folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), place)
+        folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), work_folder)
     return {"vocabulary": tokenizer.get_vocab_size()}
 
 
@@ -48,25 +58,25 @@ def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None
         raise CourseError(f"{names}: no text to train on")
     if size < settings.vocab_size:
         raise CourseError(
-            f"vocab_size: {settings.vocab_size} is more than {names} supports at min_frequency {settings.min_frequency}; "
-            f"allowed: up to {size}"
+            f"vocab_size: {settings.vocab_size} is more than {names} supports "
+            f"at min_frequency {settings.min_frequency}; allowed: up to {size}"
         )
     if size > settings.vocab_size:
         raise CourseError(
-            f"vocab_size: {settings.vocab_size} is too small for specials, bytes and {size - fixed} characters; allowed: {size} or "
-            "more, or a smaller limit_alphabet"
+            f"vocab_size: {settings.vocab_size} is too small for the special tokens, the byte tokens and "
+            f"{size - fixed} characters; allowed: {size} or more, or a smaller limit_alphabet"
         )
 
 
 def _train(
-    sources: Sequence[Path], segmented: bool, place: Path, settings: BpeConfig, show_progress: bool
+    sources: Sequence[Path], segmented: bool, work_folder: Path, settings: BpeConfig, show_progress: bool
 ) -> Tokenizer:
     marks = ESCAPES if settings.lossless else ()
     tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
-    with text.as_lines(sources, segmented, place, mark if settings.lossless else str) as files, _small_heap():
-        # The library would choose by chance between equally rare characters.
-        given = (MARK, ESCAPE) if settings.lossless else ("", "")
-        alphabet = text.alphabet(files, settings.limit_alphabet, *given)
+    with text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as files, _small_heap():
+        # The alphabet is chosen here because the library chooses at random between equally rare characters.
+        always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
+        alphabet = text.alphabet(files, settings.limit_alphabet, always, never)
         trainer = trainers.BpeTrainer(
             vocab_size=settings.vocab_size,
             min_frequency=settings.min_frequency,
@@ -77,10 +87,11 @@ def _train(
         )
         try:
             tokenizer.train([str(path) for path in files], trainer)
-        except Exception as error:  # the library raises no narrower one
+        # The library raises plain Exception.
+        except Exception as error:
             raise CourseError(f"{', '.join(map(str, sources))}: tokenizers: {error}") from error
-    # Bytes and marks were specials to get the first ids. In use the bytes are ordinary entries; the marks are found before
-    # the text is divided into words, which would divide them too.
+    # In training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte tokens
+    # are ordinary entries. Marks are added tokens, which are matched before the pre-tokenizer could split them.
     tokenizer = _with_whitespace(tokenizer.model)
     tokenizer.add_special_tokens(list(SPECIALS))
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in marks])
@@ -91,15 +102,19 @@ def _train(
 
 @contextmanager
 def _small_heap() -> Iterator[None]:
-    """Lets glibc give large tables back as soon as they have grown into larger ones: a seventh less memory, no time.
+    """Make glibc return each large table to the system as soon as a larger table has replaced it.
 
-    By default glibc does so until the first is freed, then keeps them. Afterwards it is as after a first one of 32 MB.
+    This saves a seventh of the memory and costs no time. By default, glibc raises its mmap threshold when the first
+    large block is freed, and from then on keeps freed blocks for itself (mallopt(3), M_MMAP_THRESHOLD). At the end of
+    the block, both thresholds are set to the values that glibc itself sets after freeing a block of 32 MB.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is None:  # not glibc
+    # Without mallopt, the C library is not glibc.
+    if set_option is None:
         yield
         return
-    trim_threshold, mmap_threshold = -1, -3  # M_… in malloc.h
+    # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
+    trim_threshold, mmap_threshold = -1, -3
     set_option(mmap_threshold, 128 << 10)
     try:
         yield

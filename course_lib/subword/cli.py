@@ -1,4 +1,4 @@
-"""Verbs of chapter 3."""
+"""Command-line verbs of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
 
 import sys
 from pathlib import Path
@@ -14,12 +14,12 @@ Inputs = Annotated[
     list[Path] | None,
     typer.Argument(metavar="IN...", help="segmented .txt lines (from `course segment`), or .jsonl documents"),
 ]
-Target = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="folder of the tokenizer")]
+Target = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="tokenizer folder to write")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
-    group = options.group("Train tokenizers; each is also a folder that AutoTokenizer loads.")
+    """Add this chapter's verbs to the `course` command."""
+    group = options.group("Train tokenizers. Each is written as a folder that AutoTokenizer loads.")
     group.command("bpe", epilog=options.epilog(BpeConfig))(bpe)
     group.command("unigram", epilog=options.epilog(UnigramConfig))(unigram)
     app.add_typer(group, name="tokenizer")
@@ -31,7 +31,7 @@ def bpe(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Train BPE as the GPT-2 XL recipe does (library: tokenizers)."""
+    """Train a BPE tokenizer as in the GPT-2 XL recipe (library: tokenizers)."""
     from course_lib.subword.bpe import train_bpe
 
     settings = options.settings(BpeConfig, "subword.bpe", config, overrides)
@@ -45,14 +45,17 @@ def unigram(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Train Unigram or BPE with sentencepiece. Inputs and OUT may stand in the YAML as `input` and `output_dir`."""
+    """Train a Unigram or BPE tokenizer with sentencepiece.
+
+    The YAML may name the inputs as `input` and the output folder as `output_dir`; IN... and -o take precedence.
+    """
     from course_lib.subword.unigram import train_unigram
 
     settings = options.settings(UnigramConfig, "subword.unigram", config, overrides)
     named = [settings.input] if isinstance(settings.input, Path) else list(settings.input)
     inputs, target = sources or named, output or settings.output_dir
     if not inputs or target is None:
-        raise UsageError("input, output_dir: give IN... and -o OUT, or both keys in the YAML of -c")
+        raise UsageError("input, output_dir: not set; give IN... and -o OUT, or both keys in the YAML of -c")
     counts = train_unigram(inputs, target, settings)
     left_out = (
         f", {counts['lines left out']} lines over max_sentence_length left out" if counts["lines left out"] else ""

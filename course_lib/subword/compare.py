@@ -1,4 +1,4 @@
-"""What tells tokenizers apart, measured on the same sentences."""
+"""Measurements that compare tokenizers on the same sentences."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,39 +13,48 @@ from course_lib.subword.folder import WORD, Codec
 
 @dataclass(frozen=True)
 class Measures:
-    """One row of the comparison. Characters are those of the normalized text."""
+    """Measurements of one tokenizer: a row of the comparison. Characters are those of the normalized text."""
 
     name: str
-    vocabulary: int  # entries
+    vocabulary: int  # number of entries
     characters_per_token: float
     unknown: float  # share of tokens that are <unk>
     crossing: float  # share of tokens with a word boundary of the segmenter inside them
-    lossless: float  # share of sentences that decode to their normalized text
-    speed: float  # encoding, after preparation [MB of normalized text per second]
+    lossless: float  # share of sentences that decoding restores to their normalized text
+    speed: float  # of encoding, without preparation [MB of normalized text per second]
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
-    """Measures every codec on the same sentences, in the order given. Raises CourseError if there is no text."""
+    """Measure every tokenizer on the same sentences and return one row for each, in the order given.
+
+    Raises CourseError if no sentence contains text.
+    """
     texts = [text for sentence in sentences if (text := normalize(sentence))]
     if not texts:
-        raise CourseError("nothing to compare tokenizers on: no sentence with text")
+        raise CourseError("sentences: none contains text; give at least one that does")
     return [_measure(name, codec, texts) for name, codec in codecs.items()]
 
 
 def overlap(first: Codec, second: Codec) -> float:
-    """Shared entries over all entries of two vocabularies, sentencepiece's ▁ left out of account."""
+    """Return the share of entries that two vocabularies have in common: shared entries divided by all entries of both.
+
+    The ▁ of sentencepiece is removed from the entries before they are compared.
+    """
     a, b = ({token.replace(WORD, "") for token in codec.tokenizer.get_vocab()} for codec in (first, second))
     return len(a & b) / len(a | b)
 
 
 def table(rows: Sequence[Measures], speed: bool = False) -> str:
-    """The rows as text. Speed depends on the machine, so it is shown only when asked for."""
+    """Return the rows as a text table. The speed depends on the machine and is shown only if `speed` is true."""
     lines = [
         f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"
         + ("   MB/s" if speed else "")
     ]
     for row in rows:
-        line = f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
+        line = (
+            f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
+            f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
+        )
         lines.append(line + (f"{row.speed:>7.2f}" if speed else ""))
     return "\n".join(lines)
 
@@ -73,9 +82,15 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
 
 
 def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
-    """How many tokens of one line have a word boundary of the segmenter strictly inside them."""
+    """Return how many tokens of one line have a word boundary of the segmenter strictly inside them.
+
+    Args:
+        prepared: the line as the tokenizer reads it.
+        segmented: whether spaces separate the words of the line; if not, MeCab finds the boundaries.
+        offsets: (start, end) of each token in the line [characters].
+    """
     if segmented:
-        boundaries = {place for place, char in enumerate(prepared) if char == " "}
+        boundaries = {index for index, char in enumerate(prepared) if char == " "}
     else:
         boundaries = set(accumulate(map(len, mecab.words(prepared))))
     return sum(not boundaries.isdisjoint(range(start + 1, end)) for start, end in offsets)

@@ -1,4 +1,4 @@
-"""Settings of chapter 3. One class for each trainer, and what both share."""
+"""Settings of chapter 3: one class for each trainer, and the special tokens that both use."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,42 +7,47 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
 
-UNKNOWN, BEGIN, END = SPECIALS = (
-    "<unk>",
-    "<s>",
-    "</s>",
-)  # ids 0, 1, 2 in every tokenizer of the course; </s> also pads
+# These have the ids 0, 1 and 2 in every tokenizer of the course. </s> is also the padding token.
+UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 
 
 @dataclass(frozen=True, config=STRICT)
 class BpeConfig:
-    """BPE by `tokenizers`, as the GPT-2 XL recipe trains it: Whitespace pre-tokenizer, specials first."""
+    """BPE trained with `tokenizers` as in the GPT-2 XL recipe: Whitespace pre-tokenizer, special tokens first."""
 
-    vocab_size: int = setting(50_000, "entries, specials and byte tokens included", ge=3, le=2_000_000)
-    min_frequency: int = setting(1, "occurrences a pair needs to be merged", ge=1, le=10**9)
-    limit_alphabet: int = setting(8_000, "single characters kept, most frequent first", ge=1, le=0x110000)
+    vocab_size: int = setting(50_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
+    min_frequency: int = setting(1, "number of times a pair must occur to be merged", ge=1, le=10**9)
+    limit_alphabet: int = setting(8_000, "number of single characters kept, most frequent first", ge=1, le=0x110000)
     lossless: bool = setting(
-        True, "decode to the text before segmentation; false is the recipe, which decodes to words and spaces"
+        True,
+        "true: decoding restores the text before segmentation; "
+        "false: decoding gives words separated by spaces, as in the GPT-2 XL recipe",
     )
-    byte_fallback: bool = setting(True, "write characters outside the alphabet as bytes (256 entries) instead of <unk>")
+    byte_fallback: bool = setting(
+        True, "encode characters outside the alphabet as bytes (256 entries) instead of <unk>"
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
 class UnigramConfig:
-    """Unigram or BPE by `sentencepiece`."""
+    """Unigram or BPE trained with `sentencepiece`."""
 
     input: Path | tuple[Path, ...] = setting(
-        (), "JSONL documents or segmented .txt lines; the command line's files come first"
+        (), "JSONL documents or segmented .txt lines; files on the command line take precedence"
     )
-    output_dir: Path | None = setting(None, "folder of the product; -o comes first")
-    model_type: Literal["unigram", "bpe"] = setting("unigram", "the algorithm")
-    vocab_size: int = setting(32_000, "entries, specials and byte tokens included", ge=3, le=2_000_000)
-    character_coverage: float = setting(0.9995, "share of the corpus's characters that get an entry", ge=0.98, le=1)
-    byte_fallback: bool = setting(True, "write other characters as bytes (256 entries) instead of <unk>")
-    max_sentence_length: int = setting(16_384, "longer lines are left out of training [bytes]", ge=10, le=10**9)
+    output_dir: Path | None = setting(None, "tokenizer folder to write; -o takes precedence")
+    model_type: Literal["unigram", "bpe"] = setting("unigram", "algorithm")
+    vocab_size: int = setting(32_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
+    character_coverage: float = setting(
+        0.9995, "share of the corpus's characters, counted with repetitions, that entries cover", ge=0.98, le=1
+    )
+    byte_fallback: bool = setting(True, "encode all other characters as bytes (256 entries) instead of <unk>")
+    max_sentence_length: int = setting(
+        16_384, "longest line used for training; longer lines are left out [bytes]", ge=10, le=10**9
+    )
     input_sentence_size: int = setting(
-        0, "train on a random sample of so many lines, always the same one; 0 = all", ge=0, le=10**9
+        0, "number of lines sampled for training, the same ones in every run; 0: all lines", ge=0, le=10**9
     )
     threads: int = setting(
-        2, "threads of the trainer; the last digits of the scores depend on their number", ge=1, le=1024
+        2, "threads used for training; the last digits of the scores depend on this number", ge=1, le=1024
     )

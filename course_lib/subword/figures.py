@@ -11,7 +11,7 @@ from course_lib.subword.compare import Measures
 
 
 def comparison(rows: Sequence[Measures]) -> Any:
-    """Characters per token, and the share of tokens that cross a word boundary, per tokenizer."""
+    """Bar charts for each tokenizer: characters per token, and the share of tokens that cross a word boundary [%]."""
     figure, (left, right) = subplots(2)
     names = [row.name for row in rows]
     bars = left.barh(names, [row.characters_per_token for row in rows], color=COLOURS[: len(rows)])
@@ -26,7 +26,11 @@ def comparison(rows: Sequence[Measures]) -> Any:
 
 
 def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
-    """Characters per token against vocabulary size, a line per algorithm."""
+    """Plot of characters per token against vocabulary size, with one line for each algorithm.
+
+    Args:
+        measured: {algorithm: {vocabulary size: characters per token}}.
+    """
     figure, axis = subplots()
     for (name, points), colour in zip(measured.items(), COLOURS, strict=False):
         axis.plot(list(points), list(points.values()), marker="o", label=name, color=colour)
@@ -39,7 +43,12 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 
 
 def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
-    """Shared entries of every pair of vocabularies, as a matrix."""
+    """Matrix of the shares of entries that each pair of vocabularies has in common.
+
+    Args:
+        names: names of the vocabularies.
+        values: share for each pair, from 0 to 1, as rows of the matrix.
+    """
     figure, axis = subplots(height=3.8, width=5.4)
     image = axis.imshow(values, vmin=0, vmax=1, cmap="Blues")
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
@@ -51,7 +60,12 @@ def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
 
 
 def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
-    """What BPE training has to look through: distinct pieces by length, with and without segmentation."""
+    """Bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation.
+
+    Args:
+        segmented: pieces of the segmented text.
+        raw: pieces of the unsegmented text.
+    """
     figure, axis = subplots()
     for name, pieces, colour in (("segmented", segmented, AFTER), ("unsegmented", raw, BEFORE)):
         lengths = Counter(min(len(piece), 40) for piece in set(pieces))

@@ -1,7 +1,8 @@
-"""A tokenizer as a folder that `AutoTokenizer` loads, and as a codec from raw text to ids and back.
+"""Tokenizer folders that `AutoTokenizer` loads, and `Codec`, which converts raw text to ids and back.
 
-Besides the files transformers reads, `preparation.json` says what was done to the training text, so that whoever encodes later does the
-same. Nothing here imports transformers: the files are plain JSON.
+Besides the files that transformers reads, a folder has a `preparation.json`. It records how the training text was
+prepared, so that later text is prepared in the same way. This module does not import transformers: all files are plain
+JSON.
 """
 
 import json
@@ -15,31 +16,33 @@ from course_lib.errors import CourseError
 from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
-WORD = "▁"  # how sentencepiece writes a space
+# sentencepiece's symbol for a space
+WORD = "▁"
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What happens to a text before the tokenizer sees it."""
+    """How a text is prepared before the tokenizer encodes it."""
 
-    segmented: bool  # words separated by spaces
-    marked: bool  # original spaces written as ␣ (marks.py), so that decoding can tell them
+    segmented: bool  # words are separated by spaces
+    marked: bool  # original spaces are written as ␣ (japanese/marks.py), so that decoding can restore them
 
 
 @dataclass(frozen=True)
 class Codec:
-    """Raw text → ids → text, with the preparation the tokenizer was trained on."""
+    """Conversion of raw text to ids and back, with the text preparation that the tokenizer was trained on."""
 
     tokenizer: Tokenizer
     preparation: Preparation
 
     def prepare(self, text: str) -> str:
-        """Returns the text normalized, then segmented and marked if the tokenizer expects that.
+        """Return the text normalized, and also segmented and marked if the tokenizer was trained on such text.
 
-        Marked text is one line. A line break is ␛n and nothing else: in segmented text the next line's first word has a space
-        before it like any other word, the ␛n has none, because sentencepiece would spend a token on that space.
+        Marked text is one line, with ␛n for each line break. In segmented text, the first word after a line break has a
+        space before it, like any other word. The ␛n has no space before it, because sentencepiece would spend a token
+        on that space.
         """
-        # Training needs neither; they cost a megabyte.
+        # Imported here, because training needs neither and they take 1 MB of memory.
         from course_lib.japanese import normalize, segment
 
         text = normalize(text)
@@ -52,30 +55,31 @@ class Codec:
         return NEWLINE.join([first, *(f" {line}" if line else "" for line in others)])
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a raw text, without specials."""
+        """Return the token ids of a raw text, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).ids)
 
     def tokens(self, text: str) -> list[str]:
-        """The same as token strings."""
+        """Return the token strings of a raw text, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids; the normalized text again if the tokenizer is lossless.
+        """Return the text of `ids`. A lossless tokenizer restores the normalized text.
 
-        The text of the first ids of a text is its beginning: a mark that is cut in two is not shown.
+        Decoding only the first ids of a text gives the beginning of the text. A mark that is cut in two is not shown.
         """
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
 
 def load(folder: Path) -> Codec:
-    """The codec of a tokenizer folder. Raises CourseError if it is none of ours."""
+    """Load a tokenizer folder as a Codec. Raises CourseError if the folder was not written by the course."""
     try:
         preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # the library's own error class is Exception itself
+    # `tokenizers` raises plain Exception.
+    except Exception as error:
         raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
     if preparation.marked:
-        # A decoder stored by an earlier version shows marks that are cut in two.
+        # Replace the stored decoder: earlier versions stored one that shows marks that are cut in two.
         byte_fallback = tokenizer.token_to_id("<0x00>") is not None
         word_mark = WORD if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
         tokenizer.decoder = lossless_decoder(byte_fallback, word_mark)
@@ -83,14 +87,15 @@ def load(folder: Path) -> Codec:
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json and preparation.json into an existing folder."""
+    """Write tokenizer.json, tokenizer_config.json and preparation.json into an existing folder."""
     config: dict[str, Any] = {
         "unk_token": UNKNOWN,
         "bos_token": BEGIN,
         "eos_token": END,
         "pad_token": END,
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,  # else decoding eats spaces before punctuation
+        # The clean-up of transformers would remove spaces before punctuation when decoding.
+        "clean_up_tokenization_spaces": False,
         "padding_side": "right",
         "model_max_length": 1024,
     }
@@ -100,10 +105,16 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
 
 
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
-    """A decoder that gives the text before segmentation: fuse the tokens, then undo the marks in the order of marks.unmark.
+    """Return a decoder that restores the text before segmentation.
 
-    A ␛ without its letter, where a text is cut or a model made a mistake, is dropped before ␛e becomes the ␛ of a text.
-    `word_mark` is sentencepiece's ▁ where tokens carry one: it stands for the segmenter's space, and goes.
+    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. A ␛ whose letter is
+    missing, because a text is cut or a model made a mistake, is dropped. This happens before ␛e is replaced by a
+    literal ␛.
+
+    Args:
+        byte_fallback: whether the vocabulary has byte tokens, which are joined to characters first.
+        word_mark: sentencepiece's ▁ if tokens contain it, else "". This symbol represents a space of the segmenter and
+            is removed.
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]

@@ -1,4 +1,4 @@
-"""Products of chapter 3: each algorithm with and without segmentation, and the recipe's own BPE."""
+"""Products of chapter 3: each algorithm with and without segmentation, and BPE as in the GPT-2 XL recipe."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,11 @@ RAW = ("corpus/wikipedia", "corpus/webtext")
 
 
 def products() -> list[Product]:
-    """bpe (segmented, lossless: what chapter 4 uses), bpe-recipe (lossy), bpe-raw, unigram, unigram-raw."""
+    """Return the products bpe, bpe-recipe, bpe-raw, unigram and unigram-raw.
+
+    `bpe` is segmented and lossless; chapter 4 uses it. `bpe-recipe` is lossy, as in the GPT-2 XL recipe. `bpe-raw` and
+    `unigram-raw` are trained on unsegmented text.
+    """
     bpe = config.section("subword.bpe", BpeConfig)
     unigram = config.section("subword.unigram", UnigramConfig)
     return [

@@ -1,4 +1,4 @@
-"""The effect of the vocabulary's size: tokenizers of several sizes from nine tenths of the texts, measured on the last tenth."""
+"""Effect of the vocabulary size: tokenizers trained on 90% of the texts in several sizes, measured on the last 10%."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,23 +15,33 @@ from course_lib.subword.unigram import train_unigram
 
 
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
-    """{algorithm: {vocabulary size: characters per token on held-out text}}. Raises CourseError for a size too large."""
+    """Return {algorithm: {vocabulary size: characters per token on held-out text}}.
+
+    The algorithms are BPE on segmented text, BPE on raw text and Unigram on raw text.
+
+    Args:
+        texts: raw documents; the last tenth is held out.
+        sizes: vocabulary sizes [entries].
+
+    Raises:
+        CourseError: the texts support fewer entries than a size asks for.
+    """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
     with TemporaryDirectory() as name:
-        place = Path(name)
-        raw, segmented = place / "raw.jsonl", place / "segmented.txt"
+        work_folder = Path(name)
+        raw, segmented = work_folder / "raw.jsonl", work_folder / "segmented.txt"
         raw.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts[:at]))
         sentences = (sentence for text in texts[:at] for sentence in split_sentences(normalize(text)))
         segmented.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
 
         def bpe(source: Path) -> Callable[[int], dict[str, int]]:
             return lambda size: train_bpe(
-                [source], place / "trained", BpeConfig(vocab_size=size, limit_alphabet=4000), False
+                [source], work_folder / "trained", BpeConfig(vocab_size=size, limit_alphabet=4000), False
             )
 
         def unigram(source: Path) -> Callable[[int], dict[str, int]]:
-            return lambda size: train_unigram([source], place / "trained", UnigramConfig(vocab_size=size))
+            return lambda size: train_unigram([source], work_folder / "trained", UnigramConfig(vocab_size=size))
 
         measured: dict[str, dict[int, float]] = {}
         for label, train in {
@@ -42,6 +52,6 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
             measured[label] = {}
             for size in sizes:
                 train(size)
-                row = compare({label: folder.load(place / "trained")}, held_out)[0]
+                row = compare({label: folder.load(work_folder / "trained")}, held_out)[0]
                 measured[label][size] = row.characters_per_token
     return measured

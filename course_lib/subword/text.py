@@ -1,6 +1,7 @@
-"""The training text of a tokenizer, streamed: segmented lines as they are, documents as normalized sentences.
+"""Training text of tokenizers, read as a stream: segmented lines unchanged, documents as normalized sentences.
 
-The modules that are large in memory are imported where they are used: numpy alone is a sixth of the memory of a small BPE training.
+Large modules are imported in the functions that use them: numpy alone takes a sixth of the memory of a small BPE
+training.
 """
 
 import codecs
@@ -17,24 +18,30 @@ from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, open_binary, require_file
 
-COMMON = 16  # occurrences
-SEPARATORS = "\x1c\x1d\x1e\x1f"  # white space to Python, not to Unicode and `tokenizers`
+# A character that has occurred this often is common: `alphabet` stops counting it.
+COMMON = 16
+# White space for Python, but not for Unicode and `tokenizers`.
+SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 
 def is_segmented(paths: Iterable[Path]) -> bool:
-    """Whether the files are segmented lines (.txt, from `course segment`) or documents (.jsonl). Raises CourseError for a mixture."""
+    """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl).
+
+    Raises CourseError if the files are of both kinds, or have another file name extension.
+    """
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
         raise CourseError(
-            f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; allowed: all .jsonl (documents) or all .txt (segmented)"
+            f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; "
+            "allowed: all .jsonl (documents) or all .txt (segmented)"
         )
     return kinds == {".txt"}
 
 
 def sentences(paths: Iterable[Path]) -> Iterator[str]:
-    """The sentences of JSONL documents, normalized; memory does not depend on the files.
+    """Yield the normalized sentences of JSONL documents; the memory used does not depend on the size of the files.
 
-    Raises CourseError naming file and line of what cannot be read.
+    Raises CourseError naming the file and the line that cannot be read.
     """
     from course_lib.japanese import normalize, split_sentences
 
@@ -47,10 +54,20 @@ def sentences(paths: Iterable[Path]) -> Iterator[str]:
 def as_lines(
     sources: Sequence[Path], segmented: bool, folder: Path, written: Callable[[str], str] = str
 ) -> Iterator[list[Path]]:
-    """Yields the training text as files with a sentence a line.
+    """Yield the training text as files with one sentence per line.
 
-    Segmented files are such files. The sentences of documents are kept in `folder` while the block runs, each as `written` gives
-    it: who counts them before training, or draws some, would have to normalize them twice. Raises CourseError if there is none.
+    Segmented files already have this form. The sentences of documents are written to a file in `folder`, which is
+    deleted when the block ends. Without this file, a caller that counts or samples sentences before training would
+    normalize them twice.
+
+    Args:
+        sources: segmented .txt lines, or JSONL documents.
+        segmented: which of the two the sources are.
+        folder: existing folder for the temporary file.
+        written: function that converts each sentence before it is written.
+
+    Raises:
+        CourseError: the documents contain no sentence.
     """
     if segmented:
         yield list(sources)
@@ -67,18 +84,28 @@ def as_lines(
 
 
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
-    """The characters that get an entry of their own: `always`, then the most frequent ones, `limit` in all.
+    """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
 
-    Of equally frequent ones the smaller code points, so that the same text gives the same alphabet. White space and `never`
-    are left out. Raises CourseError naming the first line that is not UTF-8.
+    Among equally frequent characters, those with smaller code points come first, so that the same text always gives the
+    same alphabet. White space is left out.
+
+    Args:
+        paths: text files.
+        limit: largest number of characters, those in `always` included.
+        always: characters that get an entry in any case.
+        never: characters that get no entry.
+
+    Raises:
+        CourseError: a line is not UTF-8; the message names the first one.
     """
     counts, room = Counter[str](), max(limit - len(always), 0)
     for _, block in _blocks(paths):
-        # Characters that have become common are not counted further: which rare ones to keep does not depend on them, and
-        # looking for the others takes a fifth of the time of counting all.
+        # Common characters are not counted further, because the choice among rare characters does not depend on them.
+        # Searching for the remaining characters takes a fifth of the time of counting all characters.
         common = "".join(c for c, number in counts.items() if number >= COMMON)
         counts.update(re.findall(f"[^{re.escape(common)}]", block) if common else block)
     seen = [c for c in counts if c not in always + never and (not c.isspace() or c in SEPARATORS)]
+    # If the limit separates common characters, their exact counts are needed.
     if len(seen) > room and sorted(counts[c] for c in seen)[-room] >= COMMON:
         counts = _counts(paths)
     kept = sorted(seen, key=lambda c: (-counts[c], c))[:room]
@@ -86,7 +113,7 @@ def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "
 
 
 def _counts(paths: Iterable[Path]) -> Counter[str]:
-    """How often each character occurs."""
+    """Return how often each character occurs in the files."""
     import numpy as np
 
     codes = 0x110000
@@ -97,54 +124,70 @@ def _counts(paths: Iterable[Path]) -> Counter[str]:
 
 
 def _blocks(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
-    """The content of the files in blocks, as bytes and as text. Raises CourseError naming the first line that is not UTF-8."""
+    """Yield the content of the files in blocks, as bytes and as text.
+
+    Raises CourseError naming the first line that is not UTF-8.
+    """
     for path in paths:
         decoder = codecs.getincrementaldecoder("utf8")()
         try:
-            with open_binary(path) as file:  # in blocks: reading line by line would cost several times as much
+            # Blocks, because reading line by line takes several times as long.
+            with open_binary(path) as file:
                 while block := file.read(CHUNK):
                     yield block, decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            deque(read_texts(path), maxlen=0)  # line by line, to name the one
+            # Read the file again line by line: read_texts raises the error that names the line.
+            deque(read_texts(path), maxlen=0)
 
 
 def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
-    """(lines that are not empty, those of them longer than `longest` bytes). Raises CourseError naming the first line that is not UTF-8."""
+    """Return the number of non-empty lines, and how many of them are longer than `longest` bytes.
+
+    Raises CourseError naming the first line that is not UTF-8.
+    """
     import numpy as np
 
     lines = longer = 0
     for path in paths:
-        begun = 0  # bytes of the line that the block before broke off
+        # Length of the unfinished line at the end of the previous block [bytes].
+        unfinished = 0
         for block, _ in _blocks([path]):
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-            lengths = np.diff(ends, prepend=-1 - begun) - 1
+            lengths = np.diff(ends, prepend=-1 - unfinished) - 1
             lines += int(np.count_nonzero(lengths))
             longer += int(np.count_nonzero(lengths > longest))
-            begun = len(block) - int(ends[-1]) - 1 if len(ends) else begun + len(block)
-        lines += begun > 0
-        longer += begun > longest
+            unfinished = len(block) - int(ends[-1]) - 1 if len(ends) else unfinished + len(block)
+        lines += unfinished > 0
+        longer += unfinished > longest
     return lines, longer
 
 
 def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
-    """`wanted` of the files' `lines` lines that are not empty, in their order; all of them for 0. The same ones every time."""
-    chance = random.Random(0)
+    """Yield `wanted` randomly selected non-empty lines in file order; the same ones in every call.
+
+    Args:
+        paths: text files.
+        lines: number of non-empty lines in all files together.
+        wanted: number of lines to select; 0: all.
+    """
+    rng = random.Random(0)
     left, missing = lines, min(wanted or lines, lines)
     for path in paths:
         with open(path, "rb") as file:
             for line in file:
                 if not (line := line.rstrip(b"\n")):
                     continue
-                # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S): one pass, nothing is held.
-                if missing == left or chance.random() * left < missing:
+                # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S) needs one pass
+                # and keeps no line in memory.
+                if missing == left or rng.random() * left < missing:
                     missing -= 1
                     yield line
                 left -= 1
 
 
 def pieces(path: Path) -> Iterator[str]:
-    """What a BPE trainer sees of a file: the pieces that the Whitespace pre-tokenizer cuts its lines into."""
+    """Yield the pieces of a file that a BPE trainer reads: its lines as split by the Whitespace pre-tokenizer."""
     pre_tokenizer = pre_tokenizers.Whitespace()
     lines = path.read_text(encoding="utf8").split("\n") if path.suffix == ".txt" else sentences([path])
     for line in lines:

@@ -1,7 +1,7 @@
-"""Unigram (or BPE) with `sentencepiece`: its own .model and .vocab, and the same model as a Hugging Face folder.
+"""Unigram (or BPE) tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
 
-sentencepiece does the training; this module streams the text to it and rebuilds the result from the model's own pieces with `tokenizers`,
-which tests compare id by id.
+sentencepiece does the training. This module streams the text to it and rebuilds the trained model with `tokenizers`
+from the model's pieces. Tests check that both give the same ids.
 """
 
 import io
@@ -21,34 +21,50 @@ from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
 
-NEVER, ALWAYS = -1e5, 1e5  # scores: no split with this piece wins; each split that can has it
-NAME = "tokenizer"  # tokenizer.model, tokenizer.vocab
+# Scores: a piece with NEVER is in no chosen split; a piece with ALWAYS is in every split where it is possible.
+NEVER, ALWAYS = -1e5, 1e5
+# The files are tokenizer.model and tokenizer.vocab.
+NAME = "tokenizer"
 
 
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
-    """Trains on segmented .txt lines or JSONL documents and writes .model, .vocab and a tokenizer folder; returns its counts.
+    """Train a tokenizer, write its .model, .vocab and Hugging Face files to a folder, and return its counts.
 
-    Raises CourseError for an empty or unreadable corpus, or one too small for the vocabulary (saying what is possible).
+    Args:
+        sources: segmented .txt lines, or JSONL documents; all files are of the same kind.
+        target: folder to write.
+        settings: training settings; None: the defaults.
+
+    Returns:
+        {"vocabulary": number of entries, "lines left out": lines longer than max_sentence_length}.
+
+    Raises:
+        CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
+            names the sizes that are possible.
     """
     settings = settings or UnigramConfig()
     segmented = text.is_segmented(sources)
     for source in sources:
         require_other(source, target)
-    with atomic_folder(target) as place:
-        left_out = _train(sources, segmented, place, settings)
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(place / f"{NAME}.model"))
+    with atomic_folder(target) as work_folder:
+        left_out = _train(sources, segmented, work_folder, settings)
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(work_folder / f"{NAME}.model"))
         tokenizer = to_tokenizers(processor, settings.model_type, segmented)
-        folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), place)
+        folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), work_folder)
         return {"vocabulary": processor.get_piece_size(), "lines left out": left_out}
 
 
-def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: UnigramConfig) -> int:
-    """Writes .model and .vocab; returns how many lines were too long for sentencepiece, which leaves them out without a word."""
+def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings: UnigramConfig) -> int:
+    """Write .model and .vocab, and return how many lines are longer than max_sentence_length.
+
+    sentencepiece leaves these lines out without a message.
+    """
     model = io.BytesIO()
-    with text.as_lines(sources, segmented, place) as files:
+    with text.as_lines(sources, segmented, work_folder) as files:
         lines, left_out = text.check_lines(files, settings.max_sentence_length)
         try:
-            # Neither file names, which sentencepiece would keep in the model, nor its own sample, which is another each time.
+            # sentencepiece would store file names in the model, and its own sampling selects other lines in every run.
+            # It therefore gets an iterator over lines that are already sampled.
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text.drawn(files, lines, settings.input_sentence_size),
                 model_writer=model,
@@ -60,48 +76,59 @@ def _train(sources: Sequence[Path], segmented: bool, place: Path, settings: Unig
                 num_threads=settings.threads,
                 required_chars=_required(settings.model_type) if segmented else "",
                 user_defined_symbols=list(ESCAPES) if segmented else [],
-                normalization_rule_name="identity",  # chapter 2 normalized the text; what goes in must come out
+                # Chapter 2 has normalized the text, and decoding must restore that text.
+                normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
                 unk_piece=UNKNOWN, bos_piece=BEGIN, eos_piece=END,
-                minloglevel=0 if sys.stderr.isatty() else 2,  # sentencepiece's own progress, where somebody watches
+                # Show sentencepiece's own progress messages only in a terminal.
+                minloglevel=0 if sys.stderr.isatty() else 2,
             )  # fmt: skip
         except RuntimeError as error:
             raise CourseError(_explain(error, sources, settings)) from None
-    (place / f"{NAME}.model").write_bytes(model.getvalue())
+    (work_folder / f"{NAME}.model").write_bytes(model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(processor.get_piece_size()))
-    (place / f"{NAME}.vocab").write_text("".join(pieces), encoding="utf8", newline="\n")
+    (work_folder / f"{NAME}.vocab").write_text("".join(pieces), encoding="utf8", newline="\n")
     return left_out
 
 
 def _required(model_type: str) -> str:
-    """Characters with an entry of their own. In BPE ␛ has one too: `tokenizers` makes ␛n by a merge, and a merge needs both."""
+    """Return the characters that must have an entry of their own.
+
+    For BPE, these include ␛ and the letters after it: `tokenizers` builds ␛n by a merge, and a merge needs both parts.
+    """
     return MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if model_type == "bpe" else "")
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
-    """sentencepiece's complaint as a line of ours."""
+    """Return sentencepiece's error message as one line in the course's form."""
     message = " ".join(str(error).split())
     names = ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
         return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
     if low := re.search(r"Vocabulary size is smaller than required_chars\. (\d+) vs (\d+)", message):
-        return f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; allowed: {int(low[2]) + 1} or more"
+        return (
+            f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
+            f"allowed: {int(low[2]) + 1} or more"
+        )
     if "sentences_.empty()" in message or "Input corpus is empty" in message or "!sentences" in message:
         return f"{names}: no text to train on"
     return f"{names}: sentencepiece: {message}"
 
 
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:
-    """The model of a SentencePieceProcessor as a `tokenizers` Tokenizer with the same ids.
+    """Return the model of a SentencePieceProcessor as a `tokenizers` Tokenizer with the same ids.
 
-    With `segmented` its decoder drops the spaces between words and undoes the marks; without, it gives spaces back as they were.
+    Args:
+        processor: a SentencePieceProcessor with a loaded model.
+        model_type: "unigram" or "bpe".
+        segmented: true: the decoder drops the spaces between words and undoes the marks; false: it restores all spaces.
     """
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
-    # A text that spells out <0x41> must not become the byte, and a mark is never divided: sentencepiece has rules for both,
-    # here scores do it.
+    # A text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules
+    # for both; `tokenizers` has none, so the scores enforce them.
     fixed = dict.fromkeys(ESCAPES, ALWAYS) if segmented else {}
     pieces = [
         (piece, NEVER if is_byte[i] else fixed.get(piece, processor.get_score(i)))
@@ -125,7 +152,11 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
 
 
 def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
-    """sentencepiece keeps no merges: a pair may merge if its whole is a piece, and earlier pieces (higher scores) merge first."""
+    """Return a `tokenizers` BPE model whose merges are derived from sentencepiece's pieces.
+
+    sentencepiece stores no merges. Two pieces may merge if together they are a piece; pieces that were learned earlier,
+    which have higher scores, merge first.
+    """
     ids = {piece: i for i, (piece, _) in enumerate(pieces)}
     merges = []
     for piece, score in pieces:

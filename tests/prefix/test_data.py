@@ -74,7 +74,7 @@ def test_lines_are_prepared_as_the_base_was_trained(tmp_path, ours):
     assert [ours.decode(sample.target) for sample in found.train] == ["早稲田大学で😃\n勉強している。😃"]  # normalized
     assert [len(sample.target) <= 15 for sample in data.load(config(path, max_length=15), ours).train] == [True, True]
     kept = data.load(config(path, max_length=5), ours)
-    assert len(kept.train) == kept.overlong == 2 and "2 of a line longer than data.max_length" in kept.summary()
+    assert len(kept.train) == kept.overlong == 2 and "2 of a single line longer than data.max_length" in kept.summary()
 
 
 def test_a_foreign_tokenizer_takes_the_text_as_it_stands_and_doubles_no_end(tmp_path, foreign):
