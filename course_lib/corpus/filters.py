@@ -1,8 +1,8 @@
 """Quality filters for Japanese web text. Each filter measures one property of a document and has one limit.
 
-`measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the filter
-that removes a document. The limits were chosen on hand-labelled pages and on novels. The filters do not look at grammar
-or topic: a well-written advertisement passes.
+`measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the
+filter that removes a document. The limits were chosen on hand-labelled pages and on novels. The filters do not look at
+grammar or topic: a well-written advertisement passes.
 """
 
 import re
@@ -26,8 +26,8 @@ SENTENCE = re.compile(
 SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")
 # Phrases of headers, footers and menus.
 FRAME = re.compile(
-    r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い|サイトマップ"
-    r"|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用|[Cc]ookie ?を使用"
+    r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い"
+    r"|サイトマップ|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用|[Cc]ookie ?を使用"
     r"|JavaScriptを有効|トラックバック|この記事を?シェア"
     r"|コメントを書く|次の記事|前の記事|ページの?(?:先頭|トップ)へ|続きをお?読|もっと見る|ランキングに参加|アカウントをお持ち"
 )
@@ -59,8 +59,8 @@ RANGES: tuple[tuple[Kind, str], ...] = (
     (Kind.KANJI, "㐀-䶿 一-鿿 豈-\ufaff \U00020000-\U0003ffff 々-〇"),
     (Kind.LETTER, "Ａ-Ｚ ａ-ｚ \uac00-\ud7a3"),
     (Kind.DIGIT, "0-9 ０-９"),
-    (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ ～-～ "
-                       "｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
+    (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ "
+                       "～-～ ｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
     (Kind.GARBLED, "\ufffd-\ufffd 縺-縺 繧-繧 繝-繝 縲-縲 ã-ã ‚-‚ ¤-¤ 銇-銈 銆-銆"),
 )  # fmt: skip
 
@@ -75,7 +75,7 @@ class Document(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A function that measures a document, and the setting with its limit: a minimum (`min_…`) or a maximum (`max_…`)."""
+    """A function that measures a document, and the setting that limits it: a minimum (`min_…`) or maximum (`max_…`)."""
 
     name: str
     setting: str
