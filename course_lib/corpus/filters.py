@@ -27,8 +27,8 @@ SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")
 # Phrases of headers, footers and menus.
 FRAME = re.compile(
     r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い"
-    r"|サイトマップ|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用|[Cc]ookie ?を使用"
-    r"|JavaScriptを有効|トラックバック|この記事を?シェア"
+    r"|サイトマップ|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用"
+    r"|[Cc]ookie ?を使用|JavaScriptを有効|トラックバック|この記事を?シェア"
     r"|コメントを書く|次の記事|前の記事|ページの?(?:先頭|トップ)へ|続きをお?読|もっと見る|ランキングに参加|アカウントをお持ち"
 )
 # Characters; in a longer line these phrases are part of prose.

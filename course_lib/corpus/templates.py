@@ -151,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that follows a pattern: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}; else None."""
+    """The rule for a name that follows a pattern, else None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
@@ -233,7 +233,7 @@ def _interlanguage(positional: Positional, _named: Named) -> str:
 
 
 def _sound(positional: Positional, _named: Named) -> str:
-    """{{audio|a.ogg|Konungariket}} → Konungariket; a button label such as 発音 → "", as it is not part of the sentence."""
+    """{{audio|a.ogg|Konungariket}} → Konungariket; a button label (発音) → "", as it is no word of the sentence."""
     label = next((words for words in positional[1:4:2] if words), "")
     return "" if label.strip("'").lower() in BUTTONS else label
 

@@ -52,7 +52,7 @@ class Again(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """The version of a remote file, as its server describes it: tells whether later bytes belong to the same content."""
+    """The version of a remote file as its server states it: tells whether later bytes belong to the same content."""
 
     url: str
     etag: str = ""
