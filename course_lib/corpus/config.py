@@ -58,18 +58,20 @@ class FilterConfig:
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
     max_garbled: float = setting(
-        0.01, "maximum of wrongly decoded characters, such as U+FFFD or 縺 [share]", ge=0, le=1
+        0.01, "maximum share of wrongly decoded characters, such as U+FFFD or 縺 [0 to 1]", ge=0, le=1
     )
-    min_japanese: float = setting(0.4, "minimum of kana and kanji among all letters [share]", ge=0, le=1)
+    min_japanese: float = setting(0.4, "minimum share of kana and kanji among all letters [0 to 1]", ge=0, le=1)
     min_hiragana: float = setting(
-        0.2, "minimum of hiragana among kana and kanji; prose contains hiragana [share]", ge=0, le=1
+        0.2, "minimum share of hiragana among kana and kanji; prose contains hiragana [0 to 1]", ge=0, le=1
     )
-    min_prose: float = setting(0.45, "minimum of characters in lines that read like sentences [share]", ge=0, le=1)
-    max_symbols: float = setting(0.3, "maximum of symbols and emoji [share]", ge=0, le=1)
-    max_digits: float = setting(0.25, "maximum of digits [share]", ge=0, le=1)
-    max_links: float = setting(0.15, "maximum of characters in web addresses [share]", ge=0, le=1)
+    min_prose: float = setting(
+        0.45, "minimum share of characters in lines that read like sentences [0 to 1]", ge=0, le=1
+    )
+    max_symbols: float = setting(0.3, "maximum share of symbols and emoji [0 to 1]", ge=0, le=1)
+    max_digits: float = setting(0.25, "maximum share of digits [0 to 1]", ge=0, le=1)
+    max_links: float = setting(0.15, "maximum share of characters in web addresses [0 to 1]", ge=0, le=1)
     max_repetition: float = setting(
-        0.1, f"maximum of runs of {REPEATED} characters that occurred before [share]", ge=0, le=1
+        0.1, f"maximum share of runs of {REPEATED} characters that occurred before [0 to 1]", ge=0, le=1
     )
 
 
@@ -85,7 +87,9 @@ class DedupConfig:
     )
     near_duplicates: bool = setting(True, "whether near-duplicate documents are removed")
     ngram: int = setting(4, "length of the n-grams by which documents are compared [characters]", ge=1, le=100)
-    similarity: float = setting(0.35, "lowest Jaccard similarity of the n-grams of near-duplicates [share]", gt=0, le=1)
+    similarity: float = setting(
+        0.35, "minimum Jaccard similarity of the n-grams of two near-duplicates [0 to 1]", gt=0, le=1
+    )
     num_perm: int = setting(
         192, "MinHash values per document; more give a closer estimate [bytes of memory per document]", ge=1, le=4096
     )

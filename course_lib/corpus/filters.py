@@ -46,7 +46,7 @@ class Kind(IntEnum):
     HIRAGANA = 1
     KATAKANA = 2
     KANJI = 3
-    LETTER = 4  # of any other script
+    LETTER = 4  # a letter of any other script
     DIGIT = 5
     PUNCTUATION = 6
     GARBLED = 7  # typical results of reading UTF-8 text in another encoding

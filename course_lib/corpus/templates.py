@@ -151,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that follows a pattern, else None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
+    """The rule for a name that follows a pattern, or None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):

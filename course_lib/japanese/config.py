@@ -11,7 +11,9 @@ from course_lib.config import STRICT, setting
 class SegmentConfig:
     """Settings of `course segment`: the steps from documents to segmented lines."""
 
-    segmenter: Literal["mecab", "jumanpp"] = setting("mecab", "program that finds the words; jumanpp needs its binary on PATH")
+    segmenter: Literal["mecab", "jumanpp"] = setting(
+        "mecab", "program that finds the words; jumanpp needs its binary on PATH"
+    )
     normalize: bool = setting(True, "normalize the text first")
     split: bool = setting(True, "one sentence per line; false keeps the lines of the document")
     mark_spaces: bool = setting(

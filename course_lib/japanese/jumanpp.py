@@ -39,10 +39,14 @@ WORD = re.compile(r"\s|\S+")
 PROLONGED = "ー〜～∼"
 # The character classes of the program (characters.cc, getCodeType) whose runs it turns into unknown words.
 CLASSES = (
-    "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",  # letters
-    f"\u3040-\u309f{PROLONGED}",  # hiragana
-    f"\u30a0-\u30faヽヾヿ\uff66-\uff9f{PROLONGED}",  # katakana
-    "\u4e00-\u9fff々〇○",  # kanji
+    # letters
+    "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",
+    # hiragana
+    f"\u3040-\u309f{PROLONGED}",
+    # katakana
+    f"\u30a0-\u30faヽヾヿ\uff66-\uff9f{PROLONGED}",
+    # kanji
+    "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
 # Where a long text is cut: best behind a sentence end, else behind a comma or white space.

@@ -70,13 +70,13 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _piece(text: str) -> list[str]:
     try:
-        words: list[str] = _taggers()[0].parse(text).split(" ")
+        dense: list[str] = _taggers()[0].parse(text).split(" ")
     except UnicodeDecodeError:
         # a boundary inside a character
         return _by_offsets(text)
     if " " not in text:
-        return words if "".join(words) == text else _by_offsets(text)
-    return _with_spaces(text, words) or _by_offsets(text)
+        return dense if "".join(dense) == text else _by_offsets(text)
+    return _with_spaces(text, dense) or _by_offsets(text)
 
 
 def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
@@ -103,5 +103,5 @@ def _by_offsets(text: str) -> list[str]:
         borders.update(map(int, pair.split(",")))
     # a byte 10xxxxxx is inside a character (UTF-8)
     boundaries = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
-    words = [content[start:end].decode() for start, end in pairwise(boundaries)]
-    return [part for word in words for part in (word if word.isspace() else [word])]
+    parts = [content[start:end].decode() for start, end in pairwise(boundaries)]
+    return [part for word in parts for part in (word if word.isspace() else [word])]
