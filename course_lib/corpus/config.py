@@ -77,7 +77,7 @@ class FilterConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DedupConfig:
-    """Settings that define a duplicate. tests/bench/bench_near_duplicates.py measures the defaults."""
+    """Settings that define a duplicate; tests/bench/bench_near_duplicates.py measured the defaults."""
 
     line_chars: int = setting(
         20,

@@ -1,10 +1,10 @@
 """Deduplication: exact duplicates by 8-byte hashes, near-duplicate documents by MinHash.
 
-The memory is bounded, because a web corpus has hundreds of millions of lines. Exact duplicates take 8 bytes per line or
-document, in sorted arrays. Near-duplicates take 8 · num_bands + num_perm + 8 bytes per kept document: 712 by default,
-against about 8 kB in rensa's own index, which holds a growable list per band. A document is compared with the kept
-documents only, not with removed ones. This module does not compare meanings and does not find a repeated part of a
-longer document.
+Only sorted arrays of 64-bit numbers and bytes are kept, because a web corpus has hundreds of millions of lines. The
+search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes
+8 · num_bands + num_perm + 8 bytes per kept document: 712 by default, against about 8 kB in rensa's own index, which
+holds a growable list per band. A document is compared with the kept documents only, not with removed ones. This module
+does not compare meanings and does not find a repeated part of a longer document.
 
 rensa computes the signatures: MinHash over the n-grams of `ngram` characters. The text is first folded (grams.py):
 character widths are made equal and white space is removed.
@@ -94,10 +94,11 @@ class Seen:
 
 
 class NearDuplicates:
-    """The index of kept documents, which finds near-duplicates of them.
+    """An index of the kept documents, in which near-duplicates are found.
 
-    A kept document that shares a whole band of the signature is a candidate. A candidate whose signature agrees in at
-    least the share `similarity` of its values makes the new document a near-duplicate.
+    The candidates are the kept documents that share a whole band of the signature with the new document. The new
+    document is a near-duplicate if its signature agrees with a candidate's in at least the share `similarity` of the
+    values.
     """
 
     def __init__(self, settings: DedupConfig) -> None:

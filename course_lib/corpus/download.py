@@ -1,8 +1,8 @@
 """Download of the two corpora, the dump of the Japanese Wikipedia and Japanese CC-100, from the publisher or a mirror.
 
 A file gets its own name only when it is complete and verified. Until then it is `<name>.part`, which a later call
-resumes. `<name>.verified.json` beside the file records what was verified. transfer.py does the HTTP requests and
-integrity.py the verification; wikipedia.py and webtext.py read the content.
+resumes. `<name>.verified.json` beside the file records what was verified. transfer.py sends the HTTP requests and
+integrity.py verifies the file; wikipedia.py and webtext.py read the content.
 
 Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 and MD5 checksums), https://data.statmt.org/cc-100/ (no
 known checksums).
@@ -46,7 +46,7 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
     """Downloads a corpus, or resumes an interrupted download, and returns the path of the complete, verified file.
 
     Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
-    its checksum is compared with the published one, because the dump behind `latest` changes.
+    its checksum is compared with the published one, because the dump after `latest` changes.
 
     Args:
         dataset: `jawiki` or `cc100`.

@@ -1,8 +1,8 @@
 """Splits a MediaWiki dump into independent pieces of bytes, so that several processes can decompress and parse it.
 
 A multistream .bz2 file consists of many bz2 streams, whose borders can be found without decompressing. Other forms
-(.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut anywhere. `split_pages` and wikipedia.py
-join a page that was cut. This module finds `<page>` borders; it does not read the content of a page.
+(.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut at arbitrary positions. `split_pages`
+and wikipedia.py join a page that was cut. This module finds `<page>` borders; it does not read the content of a page.
 """
 
 import bz2
@@ -32,7 +32,7 @@ PAGE, PAGE_END = b"<page>", b"</page>"
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of bytes of the dump."""
+    """A block of consecutive bytes of the dump."""
 
     content: bytes
     compressed: bool
@@ -41,7 +41,7 @@ class Piece:
 
 
 class Damaged(CourseError):
-    """The stream is truncated or broken; `rescued` holds the bytes decompressed before that point."""
+    """Raised for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
 
     def __init__(self, message: str, rescued: bytes = b"") -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ def decompress(piece: Piece, path: Path) -> bytes:
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
     """(bytes before the first page, whole pages, bytes after the last whole page).
 
-    The tag `<page>` marks a page safely, because the text of a page can contain it only in escaped form.
+    The tag `<page>` always begins a page, because the text of a page can contain the tag only in escaped form.
     """
     first, last = block.find(PAGE), block.rfind(PAGE_END)
     if first < 0:
@@ -146,7 +146,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
 
 
 def _last_border(buffer: bytes) -> int:
-    """The position of the last stream that begins in the buffer; 0 if no stream begins behind byte 0."""
+    """The position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
     borders = [match.start() for match in STREAM.finditer(buffer, 1)]
     return borders[-1] if borders else 0
 

@@ -75,7 +75,10 @@ class Document(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A function that measures a document, and the setting that limits it: a minimum (`min_…`) or maximum (`max_…`)."""
+    """A quality filter: its measure and the name of the setting with its limit.
+
+    The limit is a minimum if the name begins with `min_`, and a maximum if it begins with `max_`.
+    """
 
     name: str
     setting: str

@@ -1,7 +1,7 @@
 """Replaces templates of the Japanese Wikipedia that are part of a sentence by the words that a reader sees.
 
 Names and displayed arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
-template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark behind a name). Names are
+template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark after a name). Names are
 compared in lower case, with underscores replaced by spaces.
 """
 
@@ -151,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that follows a pattern, or None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
+    """The rule for a name with a pattern, or None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):

@@ -39,11 +39,11 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
-    """The server does not have the file (status 404 or 410)."""
+    """Raised if the server does not have the file (status 404 or 410)."""
 
 
 class Again(Exception):
-    """The attempt failed, but another one may succeed; `wait` is the delay that the server asked for [s]."""
+    """Raised for a failed attempt if another one may succeed; `wait` is the delay that the server asked for [s]."""
 
     def __init__(self, reason: str, wait: float = 0) -> None:
         super().__init__(reason)

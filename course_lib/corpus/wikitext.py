@@ -284,7 +284,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Joins the lines without list marks; drops headings without text under them and the sections `drop_sections`."""
+    """Joins the lines, without list marks, headings that have no text under them, and the sections `drop_sections`."""
     lines: list[str] = []
     # headings above the next line of text, outermost first
     waiting: list[tuple[int, str]] = []

@@ -49,7 +49,7 @@ CLASSES = (
     "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-# Where a long text is cut: best behind a sentence end, else behind a comma or white space.
+# Where a long text is cut: best after a sentence end, else after a comma or white space.
 GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
@@ -103,7 +103,7 @@ class JumanppSegmenter:
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Checks the program with two sentences.
+        """Runs the program on two sentences to check it.
 
         Args:
             binary: the path of the program.
@@ -141,8 +141,9 @@ class JumanppSegmenter:
     def analyze(self, sentence: str) -> list[Morpheme]:
         """The words of a sentence with reading and part of speech, for examples.
 
-        The joined surfaces are the sentence. pyknp parses the program's answer but does not call the program, because
-        its call hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is missing.
+        The joined surfaces are the sentence. pyknp only parses the program's answer. Its own call of the program is not
+        used, because it hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
+        missing.
         """
         parser = _pyknp_parser()
         morphemes: list[Morpheme] = []
@@ -216,7 +217,7 @@ class JumanppSegmenter:
             # pyknp expects a number where the line has none
             morphemes = []
         if not morphemes:
-            self._give_up(piece, f"the words of the analysis do not add up to the text{_last_words(done)}")
+            self._give_up(piece, f"the joined words of the analysis differ from the text{_last_words(done)}")
         return morphemes or [_unknown(piece)]
 
 
@@ -290,7 +291,7 @@ def _pyknp_parser() -> Any:
 
 
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:
-    """pyknp's words with the surfaces of the text; [] if they do not add up to the text.
+    """pyknp's words with the surfaces of the text; [] if the joined words differ from the text.
 
     The program writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
     """

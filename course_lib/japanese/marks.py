@@ -9,7 +9,7 @@ An original space is written as ␣, so it differs from the spaces between words
 
 # U+2423 OPEN BOX stands for an original space.
 MARK = "␣"
-# U+241B with a letter behind it: ␛s and ␛e stand for a ␣ and a ␛ of the text itself, ␛n for a line break.
+# U+241B with a letter after it: ␛s and ␛e stand for a ␣ and a ␛ of the text itself, ␛n for a line break.
 ESCAPE = "␛"
 NEWLINE = ESCAPE + "n"
 # Each is one token in every tokenizer of marked text.

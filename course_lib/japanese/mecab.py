@@ -16,7 +16,7 @@ from typing import Any
 LONGEST = 1000
 # Characters that are never given to MeCab; each is a word of its own.
 UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
-# The last sentence end, comma or white space: a good position to cut behind.
+# The last sentence end, comma or white space: a good position to cut after.
 CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
@@ -80,7 +80,7 @@ def _piece(text: str) -> list[str]:
 
 
 def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
-    """The words with the spaces of the text inserted between them; None if they do not add up to the text."""
+    """The words with the spaces of the text inserted between them; None if the result differs from the text."""
     whole, at = [], 0
     for word in dense:
         while text.startswith(" ", at):

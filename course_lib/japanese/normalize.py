@@ -5,13 +5,13 @@ module treats what neologdn does not: other white space, control characters, a k
 mark (か + ゙), and ▁, which sentencepiece reserves for itself. The result is not NFKC: ①, ㈱ and Ⅳ stay as they are.
 
 neologdn's rules (github.com/neologd/mecab-ipadic-neologd/wiki/Regexp.ja) turn every dash, such as － and ―, into the
-long-vowel mark ー, and delete every 〜. But a vowel can be lengthened only behind a kana: JIS X 4051 and the Cabinet
+long-vowel mark ー, and delete every 〜. But a vowel can be lengthened only after a kana: JIS X 4051 and the Cabinet
 notice 外来語の表記 (1991) use ー only there. So in this module the characters beside a dash or wave decide:
 
-* A dash behind a kana becomes ー, as in neologdn (ユ－ザ－), unless a digit follows (は－１０℃). Every other dash
+* A dash after a kana becomes ー, as in neologdn (ユ－ザ－), unless a digit follows (は－１０℃). Every other dash
   becomes - (882年－912年).
 * Two or more of ― — ─ are a punctuation dash and become ―― everywhere (だが――それ).
-* A wave beside a number (10〜20人) or behind a slash becomes ~. So does a wave between two words that is not behind a
+* A wave beside a number (10〜20人) or after a slash becomes ~. So does a wave between two words that is not after a
   kana (東京〜大阪, A〜Z), and a wave between two names in katakana (パリ〜ニース). Every other wave is deleted
   (すご〜〜い, ラ〜メン, 〜だった〜).
 """
@@ -41,7 +41,7 @@ BEHIND_WORD = re.compile(rf"(?:[^\W_{KANA}]|[％%℃）)」』])$")
 BEFORE_WORD = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿｰﾞﾟ]|[「『])")
 BEHIND_NAME = re.compile("[ァ-ヺー][アイウエオ-ヂツ-モヤユヨ-ロワ-ヴー]$")
 BEFORE_NAME = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-ヺー]{2}")
-# A space behind the wave and none before it: 学習〜 次. neologdn deletes this space, so a second normalization of the
+# A space after the wave and none before it: 学習〜 次. neologdn deletes this space, so a second normalization of the
 # text does not find it.
 PHRASE_END = re.compile("[ \u3000]+[、-ヿ一-\u9fff！-\uffef]")
 NUMBER = re.compile(r"[-+−－＋±]?\d")
@@ -71,7 +71,7 @@ def _line(line: str) -> str:
 
 
 def _wave(match: re.Match[str]) -> str:
-    """'~' for a wave that has a meaning, '' for a wave to delete; the module's docstring has the rules."""
+    """The replacement of a wave: '~' or '' by the rules in the module's docstring."""
     text, start, end = match.string, match.start(), match.end()
     before, after = text[max(0, start - 3) : start].rstrip(" \u3000"), text[end : end + 4].lstrip(" \u3000")
     if before.endswith("/") or before[-1:].isdecimal() or NUMBER.match(after):

@@ -34,7 +34,7 @@ def join(words: list[str], mark_spaces: bool = True) -> str:
 
     Args:
         words: the words, with a word " " for each original space.
-        mark_spaces: whether an original space is kept, as ␣ at the head of the next word, or dropped.
+        mark_spaces: whether an original space is kept, as ␣ at the start of the next word, or dropped.
     """
     line = " ".join(words)
     if not mark_spaces:

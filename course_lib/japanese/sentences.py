@@ -20,7 +20,7 @@ CANDIDATE = re.compile(
     r"(?P<closing>[」』）)］\]】〉》”\"]*)(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?"
     rf"(?:(?![{ITEM}])[♪♡♥💦-🧿☀-➿\ufe0f\u200d]|[{ITEM}]+(?!\S))*"
 )
-# What shows that the sentence continues behind 」 or behind ！？: a particle, a comma, 言った.
+# What shows that the sentence continues after 」 or after ！？: a particle, a comma, 言った.
 GOES_ON_AFTER_QUOTE = re.compile(
     r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
     r"|[ぐく]らい|ほど(?!な)|ばかり|ばっか|しか(?![したもるり])|さえ(?!ぎ)|みたい|よう(?:[なにだで]|です)|っ[とぽつ]|じゃな|です"
@@ -35,7 +35,7 @@ NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
-# Behind these forms ．．． ends the sentence; behind others (えーと．．．) the sentence may continue.
+# Behind these forms ．．． ends the sentence; after others (えーと．．．) the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
