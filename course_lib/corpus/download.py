@@ -46,7 +46,7 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
     """Downloads a corpus, or resumes an interrupted download, and returns the path of the complete, verified file.
 
     Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
-    its checksum is compared with the published one, because the dump after `latest` changes.
+    its checksum is compared with the published one, because a new dump appears under `latest` from time to time.
 
     Args:
         dataset: `jawiki` or `cc100`.

@@ -201,7 +201,7 @@ def _size(part: Path) -> int:
 
 
 def _remembered(part: Path, url: str) -> Version | None:
-    """The version to which the bytes in `part` belong; None if it is unknown, of another URL, or has no validator."""
+    """The version to which the bytes in `part` belong; None if it is unknown, for another URL, or has no validator."""
     try:
         version = TypeAdapter(Version).validate_json(_notes(part).read_bytes())
     except (OSError, ValueError):
@@ -259,7 +259,7 @@ def _require_room(part: Path, needed: int) -> None:
 
 
 def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> None:
-    """Raises the fitting error if the status code is not `expected`.
+    """Raises an error if the status code is not one of `expected`.
 
     The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError for the rest.
     """
@@ -276,7 +276,7 @@ def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> No
 
 
 def _continues(response: httpx.Response, start: int, known: Version | None) -> bool:
-    """Whether a partial response starts at byte `start` and, as far as its headers tell, is of the known version."""
+    """Whether a partial response starts at byte `start` and, as far as its headers tell, has the known version."""
     if response.status_code != 206 or known is None:
         return False
     first, total = _content_range(response)

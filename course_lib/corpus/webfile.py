@@ -37,8 +37,8 @@ class Batch:
 class Documents:
     """The documents of a plain, .xz, .gz or .bz2 file, in batches.
 
-    Damaged data ends the iteration, and `problem` then describes the damage. So the caller can finish the documents
-    before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line (at most
+    Damaged data ends the iteration, and `problem` then describes the damage, so that the caller can finish the
+    documents before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line (at most
     max_line bytes).
 
     Iterating raises CourseError for a path that is not a text file: a directory, an empty file, content that does not
@@ -122,7 +122,7 @@ class Documents:
 
 
 class _Squeezed(io.RawIOBase):
-    """A stream without its byte order mark and with runs of empty lines shortened to one per run and block of 1 MB."""
+    """A stream without its byte order mark, in which each run of empty lines in a block of 1 MB is reduced to one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -3,9 +3,9 @@
 CC-100 has one line per paragraph and an empty line between documents. One pass does three steps: it reads whole
 documents (webfile.py), filters them in worker processes, and removes duplicates in this process, in order. First come
 exact duplicates of documents, then near-duplicates, and last duplicates of long lines. So a duplicate document counts
-as one document and not as many lines. The output is the same for any number of workers. Memory grows with the index of
-duplicates only: 8 bytes per document and per long line, and for near-duplicates the bytes given in dedup.py. Personal
-data and offensive words are not looked for.
+as one document and not as many lines. The output is the same for any number of workers. Memory grows only with the
+search for duplicates: 8 bytes per document and per long line, and for near-duplicates the bytes given in dedup.py. The
+module does not look for personal data or offensive words.
 """
 
 import re

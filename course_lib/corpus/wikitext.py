@@ -120,7 +120,7 @@ def to_text(
 def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
     """Replaces each <tag>…</tag> by replace(opening tag, content).
 
-    The time is linear, because a missing closing tag is searched for only once per tag name.
+    The time is linear in the length of the text, because a missing closing tag is searched for only once per tag name.
     """
     kept: list[str] = []
     closings: dict[str, re.Pattern[str]] = {}
@@ -284,7 +284,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Joins the lines, without list marks, headings that have no text under them, and the sections `drop_sections`."""
+    """Joins the lines; leaves out list marks, headings without text under them, and the sections `drop_sections`."""
     lines: list[str] = []
     # headings above the next line of text, outermost first
     waiting: list[tuple[int, str]] = []
