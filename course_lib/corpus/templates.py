@@ -151,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that contains a code or a fixed part, or None: {{lang-en}}, {{en}}, {{IPA-fr}}, {{いつ範囲}}."""
+    """The rule for a name that contains a code or a fixed part, such as {{lang-en}}, {{en}} or {{いつ範囲}}; else None."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
@@ -208,7 +208,7 @@ def _fraction(positional: Positional, _named: Named) -> str:
 
 
 def _quantity(positional: Positional, _named: Named) -> str:
-    """A quantity, without its value in other units: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
+    """A quantity in its first unit only: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
     number, *rest = positional or [""]
     if len(rest) > 1 and rest[0] in RANGES:
         number, rest = f"{number}{RANGES[rest[0]]}{rest[1]}", rest[2:]
@@ -228,7 +228,10 @@ def _power(positional: Positional, _named: Named) -> str:
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
-    """The label of a link to another Wikipedia: {{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva."""
+    """The label of a link to another Wikipedia, else its target.
+
+    {{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva.
+    """
     return next((words for words in positional[2:0:-1] if words), "")
 
 

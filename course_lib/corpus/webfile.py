@@ -38,8 +38,8 @@ class Documents:
     """The documents of a plain, .xz, .gz or .bz2 file, in batches.
 
     Damaged data ends the iteration, and `problem` then describes the damage, so that the caller can finish the
-    documents before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line (at most
-    max_line bytes).
+    documents before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line
+    (at most max_line bytes).
 
     Iterating raises CourseError for a path that is not a text file: a directory, an empty file, content that does not
     match the suffix, UTF-16.
