@@ -151,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that contains a code or a fixed part, such as {{lang-en}}, {{en}} or {{いつ範囲}}; else None."""
+    """The rule for a name that contains a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}), else None."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
