@@ -21,7 +21,7 @@ from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.grams import MIX, MULTIPLIER, Hashes, folded, gram_hashes
 from course_lib.errors import CourseError
 
-# Of the MinHash; another seed takes other samples of the same text.
+# The seed of the MinHash; another seed takes other samples of the same text.
 SEED = 42
 # Documents compared with each other at once.
 SLICE = 128

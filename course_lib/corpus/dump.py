@@ -182,7 +182,9 @@ def _stream_pieces(
             ready.clear()
     yield Piece(bytes(ready), False, at, read)
     if not stream.eof:
-        raise CourseError(f"{path}: truncated: the {kind} data stops at byte {at + read} without its end mark")
+        raise CourseError(
+            f"{path}: truncated: the {kind} data ends at byte {at + read}, before its end-of-stream marker"
+        )
 
 
 def _blocks(file: BinaryIO, first: bytes) -> Iterator[bytes]:

@@ -123,7 +123,7 @@ class Report:
             f"{self.name} {self.source}: {left}kept {self.documents_out:,} of {self.documents_in:,} documents "
             f"({_share(self.documents_out, self.documents_in)}), {self.characters_out:,} of {self.characters_in:,} "
             f"characters ({_share(self.characters_out, self.characters_in)})"
-            + (f"; removed most: {because}" if because else "")
+            + (f"; most frequent reasons for removal: {because}" if because else "")
         ).lstrip()
 
     def table(self) -> str:

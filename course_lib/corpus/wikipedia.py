@@ -27,8 +27,8 @@ from course_lib.progress import progress
 
 # Bytes; a file with more bytes before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
-# Characters; MediaWiki saves no page with more bytes than this ($wgMaxArticleSize), so a longer one is damaged or an
-# attack.
+# Characters; MediaWiki saves no page with more bytes than this ($wgMaxArticleSize), so a longer page is damaged or
+# forged.
 LONGEST_TEXT = 2 << 20
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")

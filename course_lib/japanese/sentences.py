@@ -35,7 +35,7 @@ NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
-# Behind these forms ．．． ends the sentence; after others (えーと．．．) the sentence may continue.
+# After these forms ．．． ends the sentence; after others (えーと．．．) the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
