@@ -183,7 +183,7 @@ def _stream_pieces(
     yield Piece(bytes(ready), False, at, read)
     if not stream.eof:
         raise CourseError(
-            f"{path}: truncated: the {kind} data ends at byte {at + read}, before its end-of-stream marker"
+            f"{path}: truncated: the {kind} data stops at byte {at + read}, before its end-of-stream marker"
         )
 
 
