@@ -1,1 +1,1 @@
-"""Chapter 1: the corpus. Downloading dumps, extracting the encyclopaedia, cleaning web text."""
+"""Chapter 1, the corpus: downloading dumps, extracting Wikipedia articles and cleaning web text."""

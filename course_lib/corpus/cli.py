@@ -1,4 +1,4 @@
-"""Verbs of chapter 1."""
+"""The `course` verbs of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds this chapter's verbs to the `course` command."""
-    group = options.group("From raw dumps to clean documents, one JSON object a line.")
+    group = options.group("Turn raw dumps into clean documents, one JSON object per line.")
     group.command("download", epilog=options.epilog(DownloadConfig))(download)
     group.command("wikipedia", epilog=options.epilog(WikipediaConfig))(wikipedia)
     group.command("webtext", epilog=options.epilog(WebtextConfig))(webtext)
@@ -23,14 +23,16 @@ def register(app: typer.Typer) -> None:
 
 def download(
     dataset: Annotated[Dataset, typer.Argument(help="jawiki: Japanese Wikipedia; cc100: web text")],
-    date: Annotated[str, typer.Option("--date", metavar="D", help="of the dump, as 20261101; or latest")] = "latest",
+    date: Annotated[
+        str, typer.Option("--date", metavar="D", help="day of the dump, such as 20261101, or latest")
+    ] = "latest",
     output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="folder for the file")] = Path(
         "downloads"
     ),
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Download a dump, resuming what was begun, and verify it."""
+    """Download a dump and verify it; an interrupted download is resumed."""
     from course_lib.corpus.download import download as fetch
 
     fetch(dataset, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
@@ -60,7 +62,7 @@ def webtext(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Filter web text and remove its duplicates."""
+    """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
     report = clean_webtext(
@@ -70,7 +72,10 @@ def webtext(
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Writes the report beside a product; a device or pipe gets none, as its folder is not the user's. Returns how to name it."""
+    """Writes the report beside the product and returns its name for the printed line, "" if no report is written.
+
+    A product written to a device or pipe gets no report, because the folder there is not the user's.
+    """
     from course_lib.corpus.report import write_report
     from course_lib.files import is_stream
 

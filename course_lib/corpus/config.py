@@ -1,4 +1,4 @@
-"""Settings of chapter 1, apart from the code they steer so that `course --help` need not import that."""
+"""Settings of chapter 1. They have their own module so that `course --help` need not import the code that uses them."""
 
 from typing import Literal
 
@@ -7,70 +7,97 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
 
-Dataset = Literal["jawiki", "cc100"]  # what can be downloaded
+# The corpora that can be downloaded.
+Dataset = Literal["jawiki", "cc100"]
 ADDRESS = r"^https?://[^\s?#]+$"
-REPEATED = 10  # characters of a run that counts as repeated when it comes twice
+# Characters; the repetition filter counts the runs of this length that occurred before in the document.
+REPEATED = 10
 
 
 @dataclass(frozen=True, config=STRICT)
 class WikipediaConfig:
-    """Which articles and sections are kept."""
+    """Settings of the Wikipedia extraction: which articles and sections are kept."""
 
     min_chars: int = setting(100, "shorter articles are left out [characters of plain text]", ge=0, le=10**9)
     drop_sections: tuple[str, ...] = setting(
-        ("脚注", "注釈", "出典", "註", "註釈", "注", "注記", "参照", "参考文献", "関連項目", "関連書籍", "関連文献", "外部リンク", "脚注・出典",
-         "注釈・出典", "出典・参考文献", "参考資料", "文献", "関連リンク", "ギャラリー", "関連人物"),
-        "headings whose sections (lists of sources and links) are left out",
+        ("脚注", "注釈", "出典", "註", "註釈", "注", "注記", "参照", "参考文献", "関連項目", "関連書籍", "関連文献",
+         "外部リンク", "脚注・出典", "注釈・出典", "出典・参考文献", "参考資料", "文献", "関連リンク", "ギャラリー",
+         "関連人物"),
+        "headings of the sections that are left out: lists of sources and links",
     )  # fmt: skip
     disambiguation: tuple[str, ...] = setting(
-        ("aimai", "disambig", "disambiguation", "曖昧さ回避", "人名の曖昧さ回避", "地名の曖昧さ回避", "山の曖昧さ回避", "同名の作品", "given name", "surname"),
-        "templates that make a page a list of meanings, not an article",
+        ("aimai", "disambig", "disambiguation", "曖昧さ回避", "人名の曖昧さ回避", "地名の曖昧さ回避", "山の曖昧さ回避",
+         "同名の作品", "given name", "surname"),
+        "templates that mark a disambiguation page; such pages are left out",
     )  # fmt: skip
 
 
 @dataclass(frozen=True, config=STRICT)
 class DownloadConfig:
-    """Where the corpora come from and how patient the download is."""
+    """Settings of the download: the addresses of the corpora, the retries and the waiting times."""
 
-    wikipedia_mirror: str = setting("https://dumps.wikimedia.org", "address that has jawiki/ below it", pattern=ADDRESS)
-    cc100_mirror: str = setting(
-        "https://data.statmt.org/cc-100", "address that has ja.txt.xz below it", pattern=ADDRESS
+    wikipedia_mirror: str = setting(
+        "https://dumps.wikimedia.org", "address of the folder that contains jawiki/", pattern=ADDRESS
     )
-    retries: int = setting(8, "further attempts in a row that may bring nothing new", ge=0, le=10_000)
-    timeout: float = setting(60.0, "longest silence of the server [s]", gt=0, le=86_400)
-    backoff: float = setting(1.0, "wait before the first further attempt, then doubled up to a minute [s]", ge=0, le=60)
+    cc100_mirror: str = setting(
+        "https://data.statmt.org/cc-100", "address of the folder that contains ja.txt.xz", pattern=ADDRESS
+    )
+    retries: int = setting(8, "retries in a row without new data before the download fails", ge=0, le=10_000)
+    timeout: float = setting(60.0, "longest time without data from the server [s]", gt=0, le=86_400)
+    backoff: float = setting(
+        1.0, "wait before the first retry; doubled for each further one, up to a minute [s]", ge=0, le=60
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
 class FilterConfig:
-    """The limits. Shares are parts of one; white space is not counted anywhere."""
+    """Limits of the quality filters. A share is between 0 and 1.
+
+    White space does not count, except inside the lines that `min_prose` measures.
+    """
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
-    max_garbled: float = setting(0.01, "most wrongly decoded characters, such as U+FFFD or 縺 [share]", ge=0, le=1)
-    min_japanese: float = setting(0.4, "fewest kana and kanji among the letters [share]", ge=0, le=1)
-    min_hiragana: float = setting(0.2, "fewest hiragana among kana and kanji: prose has them [share]", ge=0, le=1)
-    min_prose: float = setting(0.45, "fewest characters in lines that read like sentences [share]", ge=0, le=1)
-    max_symbols: float = setting(0.3, "most signs and emoji [share]", ge=0, le=1)
-    max_digits: float = setting(0.25, "most digits [share]", ge=0, le=1)
-    max_links: float = setting(0.15, "most characters in web addresses [share]", ge=0, le=1)
-    max_repetition: float = setting(0.1, f"most runs of {REPEATED} characters that came before [share]", ge=0, le=1)
+    max_garbled: float = setting(
+        0.01, "maximum share of wrongly decoded characters, such as U+FFFD or 縺 [0 to 1]", ge=0, le=1
+    )
+    min_japanese: float = setting(0.4, "minimum share of kana and kanji among all letters [0 to 1]", ge=0, le=1)
+    min_hiragana: float = setting(
+        0.2, "minimum share of hiragana among kana and kanji; prose contains hiragana [0 to 1]", ge=0, le=1
+    )
+    min_prose: float = setting(
+        0.45, "minimum share of characters in lines that read like sentences [0 to 1]", ge=0, le=1
+    )
+    max_symbols: float = setting(0.3, "maximum share of symbols and emoji [0 to 1]", ge=0, le=1)
+    max_digits: float = setting(0.25, "maximum share of digits [0 to 1]", ge=0, le=1)
+    max_links: float = setting(0.15, "maximum share of characters in web addresses [0 to 1]", ge=0, le=1)
+    max_repetition: float = setting(
+        0.1, f"maximum share of runs of {REPEATED} characters that occurred before [0 to 1]", ge=0, le=1
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
 class DedupConfig:
-    """What counts as a repeat. Defaults: tests/bench/bench_near_duplicates.py."""
+    """Settings that define a duplicate; tests/bench/bench_near_duplicates.py measured the defaults."""
 
     line_chars: int = setting(
-        20, "shortest line that is removed when it came before [characters]; はい。 may repeat", ge=1, le=10**9
+        20,
+        "shortest line that is removed as a duplicate [characters]; a shorter line such as はい。 may repeat",
+        ge=1,
+        le=10**9,
     )
-    near_duplicates: bool = setting(True, "whether near repeats of documents are removed")
-    ngram: int = setting(4, "length of the runs that two documents may share [characters]", ge=1, le=100)
-    similarity: float = setting(0.35, "share of runs in common (Jaccard) from which documents are repeats", gt=0, le=1)
+    near_duplicates: bool = setting(True, "whether near-duplicate documents are removed")
+    ngram: int = setting(4, "length of the n-grams by which documents are compared [characters]", ge=1, le=100)
+    similarity: float = setting(
+        0.35, "minimum Jaccard similarity of the n-grams of two near-duplicates [0 to 1]", gt=0, le=1
+    )
     num_perm: int = setting(
-        192, "MinHash values of a document; more estimate closer [bytes of memory a document]", ge=1, le=4096
+        192, "MinHash values per document; more give a closer estimate [bytes of memory per document]", ge=1, le=4096
     )
     num_bands: int = setting(
-        64, "parts of the signature that are looked up; more find more [8 bytes each a document]", ge=1, le=4096
+        64,
+        "bands of the signature that are looked up; more find more near-duplicates [8 bytes each per document]",
+        ge=1,
+        le=4096,
     )
 
     @model_validator(mode="after")
@@ -82,21 +109,25 @@ class DedupConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class WebtextConfig:
-    """How web text is read, filtered and rid of repeats."""
+    """Settings of the web text cleaning: reading, filters and deduplication."""
 
-    max_line_bytes: int = setting(1_000_000, "a longer line is skipped and counted [bytes]", ge=1, le=10**9)
-    max_document_bytes: int = setting(
-        4_000_000, "a longer document goes on as another after this [bytes]", ge=1, le=10**9
+    max_line_bytes: int = setting(
+        1_000_000, "longest line; a longer one is skipped and counted [bytes]", ge=1, le=10**9
     )
-    examples: int = setting(3, "removed documents shown in the report, for each reason", ge=0, le=1000)
+    max_document_bytes: int = setting(
+        4_000_000, "length at which a document is cut; the rest becomes another document [bytes]", ge=1, le=10**9
+    )
+    examples: int = setting(3, "removed documents shown in the report for each reason", ge=0, le=1000)
     filters: FilterConfig = Field(default_factory=FilterConfig)
     dedup: DedupConfig = Field(default_factory=DedupConfig)
 
 
 @dataclass(frozen=True, config=STRICT)
 class Sources:
-    """Where a profile's raw text comes from."""
+    """Settings that choose where the raw text of a profile comes from."""
 
-    wikipedia: Literal["bundled", "download"] = setting("bundled", "the sample in data/, or the real dump")
-    webtext: Literal["bundled", "download"] = setting("bundled", "the sample in data/, or CC-100")
-    date: str | int = setting("latest", "date of the Wikipedia dump, as 20261101, or latest")
+    wikipedia: Literal["bundled", "download"] = setting(
+        "bundled", "bundled: the sample in data/; download: the real dump"
+    )
+    webtext: Literal["bundled", "download"] = setting("bundled", "bundled: the sample in data/; download: CC-100")
+    date: str | int = setting("latest", "day of the Wikipedia dump, such as 20261101, or latest")

@@ -1,13 +1,13 @@
-"""Finding what came before: exact repeats by 8-byte hashes, near repeats of documents by MinHash.
+"""Deduplication: exact duplicates by 8-byte hashes, near-duplicate documents by MinHash.
 
-Both keep sorted arrays of 64-bit numbers and nothing else, because a web corpus has hundreds of millions of lines:
-8 bytes a line or document for exact repeats; 8 · num_bands + num_perm + 8 bytes a document kept for near ones (712 by
-default, against about 8 kB in rensa's own index, which holds a growable list per band). A repeat of a document that was
-itself removed as a repeat is judged against what was kept. Nothing here compares meanings, or finds a repeated part of a
-longer document.
+Only sorted arrays of 64-bit numbers and bytes are kept, because a web corpus has hundreds of millions of lines. The
+search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes
+8 · num_bands + num_perm + 8 bytes per kept document: 712 by default, against about 8 kB in rensa's own index, which
+holds a growable list per band. A document is compared with the kept documents only, not with removed ones. This module
+does not compare meanings and does not find a repeated part of a longer document.
 
-The signatures come from rensa: MinHash over runs of `ngram` characters of the text with widths made equal and without
-white space (grams.py).
+rensa computes the signatures: MinHash over the n-grams of `ngram` characters. The text is first folded (grams.py):
+character widths are made equal and white space is removed.
 """
 
 import hashlib
@@ -21,22 +21,27 @@ from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.grams import MIX, MULTIPLIER, Hashes, folded, gram_hashes
 from course_lib.errors import CourseError
 
-SEED = 42  # of the MinHash; another one takes other samples of the same text
-SLICE = 128  # documents compared with each other at once
-NUMBER_BITS = np.uint64(28)  # of an index entry: the document; the 36 above it: a hash of one band
+# The seed of the MinHash; another seed takes other samples of the same text.
+SEED = 42
+# Documents compared with each other at once.
+SLICE = 128
+# An index entry has 64 bits: the lower 28 hold the document's row, the upper 36 a hash of one band.
+NUMBER_BITS = np.uint64(28)
 NUMBERS = np.uint64((1 << 28) - 1)
-Signatures = npt.NDArray[np.uint32]  # one row of MinHash values a document
-Bytes = npt.NDArray[np.uint8]  # the lowest byte of each value: enough to estimate similarity once a band agrees
+# MinHash values, [documents, num_perm].
+Signatures = npt.NDArray[np.uint32]
+# The lowest byte of each MinHash value: enough to estimate the similarity of documents that share a band.
+Bytes = npt.NDArray[np.uint8]
 
 
 def text_hash(text: str) -> int:
-    """64 bits of BLAKE2b of a text without its white space; equal for repeats, the same on every machine."""
+    """A 64-bit BLAKE2b hash of the text without white space: equal for duplicates, and the same on every machine."""
     digest = hashlib.blake2b("".join(text.split()).encode("utf8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def signatures(texts: Iterable[str], settings: DedupConfig) -> Signatures:
-    """The MinHash signature of each text."""
+    """The MinHash signature of each text, [texts, num_perm]."""
     grams = [gram_hashes(folded(text), settings.ngram) for text in texts]
     if not grams:
         return np.empty((0, settings.num_perm), dtype=np.uint32)
@@ -46,34 +51,42 @@ def signatures(texts: Iterable[str], settings: DedupConfig) -> Signatures:
 
 
 class SortedRuns:
-    """A growing set of 64-bit numbers as a few sorted arrays, each at least twice the next: 8 bytes a number."""
+    """A growing set of 64-bit numbers, 8 bytes each, in sorted arrays ("runs").
+
+    Each array is at least twice as long as the next one, so there are few of them.
+    """
 
     def __init__(self) -> None:
         self.runs: list[Hashes] = []
 
     def add(self, numbers: Hashes) -> None:
-        """Takes in sorted numbers."""
+        """Adds numbers, which must be sorted."""
         if len(numbers):
             self.runs.append(numbers)
         while len(self.runs) > 1 and 2 * len(self.runs[-1]) > len(self.runs[-2]):
             merged = np.concatenate([self.runs.pop(-2), self.runs.pop()])
-            merged.sort(kind="stable")  # which merges what is sorted in parts
+            # the stable sort merges the two parts, which are sorted already
+            merged.sort(kind="stable")
             self.runs.append(merged)
 
 
 class Seen:
-    """Which hashes came before."""
+    """The set of all hashes given so far."""
 
     def __init__(self) -> None:
         self._known = SortedRuns()
 
     def first_time(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Notes the hashes; true where one was never given before, neither earlier in this array."""
+        """Adds the hashes and returns a flag for each: true if it occurs for the first time.
+
+        Args:
+            hashes: [n]; a hash that occurs twice in this array is new only at its first position.
+        """
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=np.bool_)
         for run in self._known.runs:
-            places = np.searchsorted(run, unique)
-            new &= run[np.minimum(places, len(run) - 1)] != unique
+            positions = np.searchsorted(run, unique)
+            new &= run[np.minimum(positions, len(run) - 1)] != unique
         self._known.add(unique[new])
         flags = np.zeros(len(hashes), dtype=np.bool_)
         flags[first[new]] = True
@@ -81,21 +94,30 @@ class Seen:
 
 
 class NearDuplicates:
-    """Which documents are much like one that was kept before.
+    """An index of the kept documents, in which near-duplicates are found.
 
-    Documents that share a whole band of their signatures are candidates; of those, the ones whose signatures agree in at
-    least `similarity` of the places are repeats.
+    The candidates are the kept documents that share a whole band of the signature with the new document. The new
+    document is a near-duplicate if its signature agrees with a candidate's in at least the share `similarity` of the
+    values.
     """
 
     def __init__(self, settings: DedupConfig) -> None:
         self._settings = settings
-        self._index = SortedRuns()  # entries: hash of a band | row in the two arrays below
+        # entries: the hash of a band (upper 36 bits) and the row of its document in the two arrays below
+        self._index = SortedRuns()
         self._kept = np.empty((0, settings.num_perm), dtype=np.uint8)
         self._numbers = np.empty(0, dtype=np.int64)
         self._length = 0
 
     def add(self, rows: Signatures, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each document in order: the number of a kept document it repeats, or -1, and then it is kept."""
+        """For each document: the number of the kept document that it duplicates, or -1.
+
+        A document with -1 is kept: later documents are compared with it.
+
+        Args:
+            rows: signatures, [documents, num_perm].
+            numbers: the running number of each document, [documents].
+        """
         parts = [self._add_slice(rows[at : at + SLICE], numbers[at : at + SLICE]) for at in range(0, len(rows), SLICE)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
@@ -114,7 +136,7 @@ class NearDuplicates:
         return repeats
 
     def _look_up(self, rows: Bytes, bands: Hashes) -> npt.NDArray[np.int64]:
-        """For each row the number of the earliest stored document that it repeats, or -1."""
+        """For each row: the number of the earliest stored document that it duplicates, or -1."""
         repeats = np.full(len(rows), -1, dtype=np.int64)
         wanted = _entries(bands, 0)
         pairs = np.unique(np.concatenate([wanted[:0], *(_pairs(run, wanted) for run in self._index.runs)]))
@@ -133,7 +155,7 @@ class NearDuplicates:
         return agreeing >= needed
 
     def _bands(self, rows: Signatures) -> Hashes:
-        """A hash of every band in the upper 36 bits, one row a document."""
+        """The hash of every band, in the upper 36 of 64 bits, [documents, num_bands]."""
         bands = rows.reshape(len(rows), self._settings.num_bands, -1)
         hashes = np.broadcast_to(np.arange(1, bands.shape[1] + 1, dtype=np.uint64), bands.shape[:2]).copy()
         for column in range(bands.shape[2]):
@@ -145,7 +167,8 @@ class NearDuplicates:
         end = self._length + len(rows)
         if end > NUMBERS:
             raise CourseError(
-                f"more than {NUMBERS:,} documents are too many for one search of near duplicates; split the input"
+                f"near_duplicates: the input has more than {NUMBERS:,} documents, too many for one search; "
+                "split the input"
             )
         if end > len(self._kept):
             room = max(end, len(self._kept) * 5 // 4, 4 * SLICE)
@@ -158,18 +181,23 @@ class NearDuplicates:
 
 
 def _entries(bands: Hashes, first: int) -> Hashes:
-    """(band hash | row) of every band, sorted; the rows are numbered from `first`."""
+    """The sorted index entries (band hash | row) of every band; the rows are numbered from `first`."""
     rows = np.arange(first, first + len(bands), dtype=np.uint64)
     return np.sort((bands | rows[:, None]).ravel())
 
 
 def _pairs(run: Hashes, wanted: Hashes) -> Hashes:
-    """(asking row | stored row) for each entry of a sorted run that holds a band hash of the sorted `wanted` (hash | row)."""
+    """The pairs (new row | stored row) of documents that share a band.
+
+    Args:
+        run: sorted index entries (band hash | stored row).
+        wanted: sorted entries (band hash | new row).
+    """
     hashes = wanted & ~NUMBERS
     low = np.searchsorted(run, hashes)
     hits = np.flatnonzero(run[np.minimum(low, len(run) - 1)] & ~NUMBERS == hashes)
     low = low[hits]
     counts = np.searchsorted(run, hashes[hits] | NUMBERS, side="right") - low
-    places = np.arange(counts.sum()) + np.repeat(low - np.cumsum(counts) + counts, counts)
-    pairs: Hashes = (np.repeat(wanted[hits] & NUMBERS, counts) << NUMBER_BITS) | (run[places] & NUMBERS)
+    positions = np.arange(counts.sum()) + np.repeat(low - np.cumsum(counts) + counts, counts)
+    pairs: Hashes = (np.repeat(wanted[hits] & NUMBERS, counts) << NUMBER_BITS) | (run[positions] & NUMBERS)
     return pairs

@@ -1,11 +1,11 @@
-"""The two corpora of the recipes, from their publishers or a mirror: the Japanese Wikipedia's dump and Japanese CC-100.
+"""Download of the two corpora, the dump of the Japanese Wikipedia and Japanese CC-100, from the publisher or a mirror.
 
-A file appears under its own name only when it is whole and verified; until then it is `<name>.part`, which a later call
-goes on with. `<name>.verified.json` beside it notes what was verified. How bytes travel is transfer.py, how a file is
-verified integrity.py; what is in it is wikipedia.py and webtext.py.
+A file gets its own name only when it is complete and verified. Until then it is `<name>.part`, which a later call
+resumes. `<name>.verified.json` beside the file records what was verified. transfer.py sends the HTTP requests and
+integrity.py verifies the file; wikipedia.py and webtext.py read the content.
 
-Sources: https://dumps.wikimedia.org/jawiki/ (dumps with sha1 and md5 sums), https://data.statmt.org/cc-100/ (no sums
-known).
+Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 and MD5 checksums), https://data.statmt.org/cc-100/ (no
+known checksums).
 """
 
 import os
@@ -27,30 +27,36 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, behind_links, human_size, require_regular
 
 DUMP = "pages-articles-multistream.xml.bz2"
-
-
 DEFAULTS = DownloadConfig()
 
 
 @plain(frozen=True)
 class Source:
-    """A file to download: its name here, its address, and where its checksum may stand."""
+    """A file to download: its local name, its address and the addresses of its checksum lists."""
 
     name: str
     url: str
-    sums: tuple[tuple[str, str], ...]  # (algorithm, address of the list), the preferred first
-    listed_as: str  # pattern of the file's name within those lists
-    moving: bool  # whether the address gets new content from time to time
-    hint: str = ""  # what a "not found" means
+    sums: tuple[tuple[str, str], ...]  # (algorithm, address of the checksum list), the preferred one first
+    listed_as: str  # regular expression for the file's name in these lists
+    moving: bool  # whether the content at the address changes from time to time, as it does for `latest`
+    hint: str = ""  # advice at the end of the "not found" message
 
 
 def download(dataset: Dataset, target_folder: Path, date: str = "latest", settings: DownloadConfig = DEFAULTS) -> Path:
-    """Downloads a corpus into `target_folder`, or goes on with a download that broke; returns the whole, verified file.
+    """Downloads a corpus, or resumes an interrupted download, and returns the path of the complete, verified file.
 
-    `date` chooses the Wikipedia dump: `latest`, or a day like 20261101. Prints one line that says what was verified.
-    A file that is there and verified is not downloaded again; for `latest` the published checksum is asked for, to see
-    if it is still so. Raises UsageError before any request for a wrong data set or date; CourseError with one line for
-    what goes wrong later: an earlier complete file is then as it was.
+    Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
+    its checksum is compared with the published one, because a new dump appears under `latest` from time to time.
+
+    Args:
+        dataset: `jawiki` or `cc100`.
+        target_folder: where the file goes.
+        date: the Wikipedia dump: `latest`, or a day such as 20261101.
+        settings: addresses, retries and waiting times.
+
+    Raises:
+        UsageError: for a wrong data set or date, before any request.
+        CourseError: for any later failure, in one line. An earlier complete file then stays unchanged.
     """
     source = _source(dataset, date, settings)
     target = target_folder / source.name
@@ -80,7 +86,7 @@ def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
         raise UsageError(f"date: {date!r} is not allowed: expected `latest` or the day of a dump, like 20261101")
     folder = f"{settings.wikipedia_mirror.rstrip('/')}/jawiki"
     base = f"{folder}/{date}/jawiki-{date}-"
-    # the lists under latest/ name the files by the dump's real day
+    # the lists under latest/ name the files by the real day of the dump
     day = "(?:latest|[0-9]{8})" if date == "latest" else date
     return Source(
         name=f"jawiki-{date}-{DUMP}",
@@ -88,7 +94,7 @@ def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
         sums=(("sha1", f"{base}sha1sums.txt"), ("md5", f"{base}md5sums.txt")),
         listed_as=f"jawiki-{day}-{re.escape(DUMP)}",
         moving=date == "latest",
-        hint=f"; dates are like 20261101, or `latest`: {folder}/ lists those there are",
+        hint=f"; a date is a day such as 20261101, or `latest`; {folder}/ lists the dumps",
     )
 
 
@@ -104,7 +110,7 @@ def _is_day(text: str) -> bool:
 
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
-    """Makes the folder and holds it against a second download of the same file."""
+    """Creates the folder and holds a lock, so that no second process downloads the same file."""
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a file or nothing")
     require_regular(target)
@@ -123,21 +129,21 @@ def _alone(target: Path) -> Iterator[None]:
 
 
 def _published(transfer: Transfer, source: Source) -> Checksum | None:
-    """The published checksum in the preferred algorithm there is one for; None where none is published."""
+    """The published checksum, in the preferred algorithm if there are several; None if none is published."""
     for algorithm, url in source.sums:
         try:
             listing = transfer.text(url)
         except Missing:
             continue
-        if found := read_checksum(listing, algorithm, source.listed_as):
-            return found
+        if checksum := read_checksum(listing, algorithm, source.listed_as):
+            return checksum
     return None
 
 
 def _standing(
     transfer: Transfer, target: Path, source: Source, published: Checksum | None, record: dict[str, Any] | None
 ) -> str:
-    """How the file that is there is known to be right; empty if it is not there, or to be replaced."""
+    """How the existing file was verified; "" if there is no file or it must be downloaded again."""
     if not target.exists() or not target.stat().st_size:
         return ""
     if published:
@@ -153,10 +159,13 @@ def _standing(
 
 
 def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> str:
-    """Downloads and verifies; returns how. A file that turns out wrong is removed: going on with it would not help."""
-    # a link stays: its file may be on another disk
-    place = behind_links(target)
-    part = place.with_name(place.name + ".part")
+    """Downloads the file, verifies it and returns how it was verified.
+
+    A file that fails the verification is removed, because resuming it would not help.
+    """
+    # a symbolic link is kept: the file it points to may be on another disk
+    destination = behind_links(target)
+    part = destination.with_name(destination.name + ".part")
     try:
         version = transfer.file(source.url, part)
     except Missing as error:
@@ -166,7 +175,7 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
         what = "wrong checksum" if published else f"not a sound {target.suffix[1:]} container"
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
     how = _remember(part, target, source, _how(target, published, version.size is not None), published)
-    os.replace(part, place)
+    os.replace(part, destination)
     forget(part)
     return how
 
@@ -175,7 +184,7 @@ def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
     computed = digest(part, published.algorithm)
     if computed == published.digest:
         return ""
-    moved = f" (published for {published.name}; `latest` may have moved on meanwhile)" if source.moving else ""
+    moved = f" (published for {published.name}; `latest` may point to a newer dump by now)" if source.moving else ""
     return f"expected {published.algorithm} {published.digest}{moved}, computed {computed}"
 
 
@@ -197,17 +206,20 @@ def _facts(path: Path, source: Source) -> dict[str, Any]:
 
 
 def _record(target: Path, source: Source) -> dict[str, Any] | None:
-    """What was noted when `target` was verified; None if it was not, or has been touched since."""
+    """What was recorded when `target` was verified; None if it was never verified or has changed since."""
     try:
-        found = orjson.loads(_notes(target).read_bytes())
+        record = orjson.loads(_notes(target).read_bytes())
         facts = _facts(target, source)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and facts.items() <= found.items() and "verified" in found else None
+    return record if isinstance(record, dict) and facts.items() <= record.items() and "verified" in record else None
 
 
 def _remember(path: Path, target: Path, source: Source, how: str, published: Checksum | None) -> str:
-    """Notes beside `target` that `path`, which is it or becomes it, has been verified; returns how."""
+    """Writes the record of the verification beside `target` and returns `how`.
+
+    `path` is the verified file: `target` itself, or the file that becomes `target`.
+    """
     sums = {published.algorithm: published.digest} if published else {}
     with atomic_write(_notes(target)) as file:
         file.write(orjson.dumps(_facts(path, source) | sums | {"verified": how}, option=orjson.OPT_INDENT_2))

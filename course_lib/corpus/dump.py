@@ -1,8 +1,8 @@
-"""A MediaWiki dump as independent pieces of bytes, so that processes can share the work of decompressing and parsing it.
+"""Splits a MediaWiki dump into independent pieces of bytes, so that several processes can decompress and parse it.
 
-A multistream .bz2 is many bz2 files in a row: their borders can be found without decompressing. Other forms (.xml, .xml.gz, one
-long bz2 stream) are decompressed here and cut blindly; `split_pages` and the stitching in wikipedia.py mend the cuts. This module
-knows bytes and `<page>` borders, nothing of what is in a page.
+A multistream .bz2 file consists of many bz2 streams, whose borders can be found without decompressing. Other forms
+(.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut at arbitrary positions. `split_pages`
+and wikipedia.py join a page that was cut. This module finds `<page>` borders; it does not read the content of a page.
 """
 
 import bz2
@@ -17,39 +17,46 @@ from typing import Any, BinaryIO
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, require_file
 
-STREAM = re.compile(rb"BZh[1-9]1AY&SY")  # the first ten bytes of every bz2 stream
-GROUP = 1 << 18  # compressed bytes that go to a worker at once, at least
-LONG_STREAM = 8 << 20  # compressed bytes; a longer stream is no multistream part and is decompressed here
-SMALL_FILE = 8 << 20  # compressed bytes; so few streams that sharing out pages balances better than sharing streams
-STEP = 1 << 14  # compressed bytes decompressed at once: what a broken place costs at most
+# The first ten bytes of every bz2 stream.
+STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+# Compressed bytes; the least that goes to a worker at once.
+GROUP = 1 << 18
+# Compressed bytes; a longer stream is not part of a multistream file and is decompressed here.
+LONG_STREAM = 8 << 20
+# Compressed bytes; a smaller file has so few streams that the work is balanced better by pages than by streams.
+SMALL_FILE = 8 << 20
+# Compressed bytes decompressed at once: the most that a damaged spot costs.
+STEP = 1 << 14
 PAGE, PAGE_END = b"<page>", b"</page>"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some bytes of the dump. `offset` is where they start in the file, as stored (compressed bytes)."""
+    """A block of consecutive bytes of the dump."""
 
     content: bytes
     compressed: bool
-    offset: int
-    read: int  # bytes of the file this piece brought, for the progress bar
+    offset: int  # where the piece starts in the file as stored [compressed bytes]
+    read: int  # bytes of the file that this piece covers, for the progress bar
 
 
 class Damaged(CourseError):
-    """The stream ends or breaks in the middle; `rescued` is what could be decompressed before that."""
+    """Raised for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
 
     def __init__(self, message: str, rescued: bytes = b"") -> None:
         super().__init__(message)
         self.rescued = rescued
 
-    def __reduce__(self) -> tuple[type, tuple[str, bytes]]:  # so that it travels from a worker whole
+    # A worker process returns the exception by pickle, which would lose `rescued` otherwise.
+    def __reduce__(self) -> tuple[type, tuple[str, bytes]]:
         return type(self), (str(self), self.rescued)
 
 
 def read_pieces(path: Path) -> Iterator[Piece]:
     """The pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
 
-    Raises CourseError for other endings.
+    Raises CourseError for any other suffix, for content that does not match the suffix, and for damaged data that is
+    decompressed here.
     """
     require_file(path)
     if path.suffix not in (".xml", ".gz", ".bz2", ".xz"):
@@ -80,14 +87,18 @@ def read_pieces(path: Path) -> Iterator[Piece]:
 
 
 def decompress(piece: Piece, path: Path) -> bytes:
-    """The XML bytes of a piece. Raises Damaged with the offset of a truncated or broken stream and what came before it."""
+    """The XML bytes of a piece.
+
+    Raises Damaged for a truncated or broken stream, with the stream's offset and the bytes decompressed so far.
+    """
     if not piece.compressed:
         return piece.content
     done, left, at = bytearray(), piece.content, piece.offset
     while left:
         stream = bz2.BZ2Decompressor()
         try:
-            for start in range(0, len(left), STEP):  # small steps: a broken block costs only itself
+            # small steps, so that a broken block does not cost the blocks before it
+            for start in range(0, len(left), STEP):
                 done += stream.decompress(left[start : start + STEP])
                 if stream.eof:
                     rest = stream.unused_data + left[start + STEP :]
@@ -104,7 +115,10 @@ def decompress(piece: Piece, path: Path) -> bytes:
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
-    """(before the first page, whole pages, after the last whole page). Pages are cut at `<page>`: text can hold it only escaped."""
+    """(bytes before the first page, whole pages, bytes after the last whole page).
+
+    The tag `<page>` always begins a page, because the text of a page can contain the tag only in escaped form.
+    """
     first, last = block.find(PAGE), block.rfind(PAGE_END)
     if first < 0:
         return block, b"", b""
@@ -132,7 +146,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
 
 
 def _last_border(buffer: bytes) -> int:
-    """Where the last stream that begins in the buffer begins; 0 if only the first does."""
+    """The position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
     borders = [match.start() for match in STREAM.finditer(buffer, 1)]
     return borders[-1] if borders else 0
 
@@ -140,9 +154,14 @@ def _last_border(buffer: bytes) -> int:
 def _stream_pieces(
     file: BinaryIO, path: Path, offset: int, first: bytes, new_decompressor: Callable[[], Any]
 ) -> Iterator[Piece]:
-    """Decompresses here, about 1 MB of XML a piece, and goes on into the next stream where one ends.
+    """Decompresses a file in this process, all its streams in a row, and yields pieces of about 1 MB of XML.
 
-    `first` is what was read already, from byte `offset` of the file on.
+    Args:
+        file: the open dump.
+        path: its path, for messages.
+        offset: where `first` starts in the file [bytes].
+        first: bytes that were read from the file already.
+        new_decompressor: makes the decompressor of one stream.
     """
     kind = path.suffix[1:]
     stream, ready, at, read = new_decompressor(), bytearray(), offset, 0
@@ -163,7 +182,9 @@ def _stream_pieces(
             ready.clear()
     yield Piece(bytes(ready), False, at, read)
     if not stream.eof:
-        raise CourseError(f"{path}: truncated: the {kind} data stops at byte {at + read} without its end mark")
+        raise CourseError(
+            f"{path}: truncated: the {kind} data stops at byte {at + read}, before its end-of-stream marker"
+        )
 
 
 def _blocks(file: BinaryIO, first: bytes) -> Iterator[bytes]:

@@ -10,7 +10,12 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """What a dump consists of: characters of plain text and of each kind of markup (Report.counts)."""
+    """A bar chart of what the articles of a dump consist of [thousands of characters].
+
+    Args:
+        counts: kind of markup → characters removed (Report.counts).
+        kept: characters of plain text that were kept.
+    """
     kinds = {"plain text": kept} | {name.removeprefix("characters of "): n for name, n in counts.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
     figure, axis = subplots()
@@ -20,7 +25,12 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Document lengths [characters] before and after, one panel per corpus, on a logarithmic axis."""
+    """Histograms of document lengths [characters] before and after cleaning, one panel per corpus, logarithmic axis.
+
+    Args:
+        before: corpus → lengths of its documents before cleaning.
+        after: corpus → lengths of its documents after cleaning.
+    """
     figure, axes = subplots(len(before))
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
         highest = max(*before[name], *after[name])
@@ -34,7 +44,7 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
 
 
 def removed_documents(report: Report) -> Any:
-    """Documents removed, by reason."""
+    """A bar chart of the removed documents by reason."""
     removed = {reason: taken.count for reason, taken in report.removed.items() if taken.count}
     names = sorted(removed, key=lambda name: removed[name])
     figure, axis = subplots()
@@ -45,7 +55,13 @@ def removed_documents(report: Report) -> Any:
 
 
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
-    """One filter's measure over groups of documents, with its limit as a line."""
+    """A stacked histogram of one filter's values, with the filter's limit as a dashed line.
+
+    Args:
+        values: group of documents → value of each document, from 0 to 1.
+        limit: the filter's limit.
+        name: the label of the axis.
+    """
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)
     axis.hist(list(values.values()), bins=bins, stacked=True, label=list(values), color=COLOURS[: len(values)])

@@ -1,8 +1,8 @@
-"""Quality filters for Japanese web text: each measures one thing of a document and has one limit.
+"""Quality filters for Japanese web text. Each filter measures one property of a document and has one limit.
 
-`measures(text)` gives every number, so that a notebook can plot them and a limit can be chosen by looking; `first_failure`
-names the filter that removes a document. The limits were chosen on hand-labelled pages and on novels. Nothing here knows
-grammar or topics: a well-written advertisement passes.
+`measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the
+filter that removes a document. The limits were chosen on hand-labelled pages and on novels. The filters do not look at
+grammar or topic: a well-written advertisement passes.
 """
 
 import re
@@ -18,68 +18,79 @@ from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.grams import code_points, gram_hashes
 
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
+# A sentence end anywhere in the line, or the end of an informal line: a quotation mark, laughter, a particle, an emoji.
 SENTENCE = re.compile(
-    r"[。！？!?…‥♪]|・・"  # an end of a sentence anywhere
-    r"|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W{0,10}$"  # or how a chatty line ends
+    r"[。！？!?…‥♪]|・・|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W{0,10}$"
 )
-SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")  # the dividers of menus, link rows and keyword lists
+# The separators in menus, rows of links and keyword lists.
+SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")
+# Phrases of headers, footers and menus.
 FRAME = re.compile(
-    r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い|サイトマップ|ログイン|会員登録"
-    r"|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用|[Cc]ookie ?を使用|JavaScriptを有効|トラックバック|この記事を?シェア"
+    r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い"
+    r"|サイトマップ|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用"
+    r"|[Cc]ookie ?を使用|JavaScriptを有効|トラックバック|この記事を?シェア"
     r"|コメントを書く|次の記事|前の記事|ページの?(?:先頭|トップ)へ|続きをお?読|もっと見る|ランキングに参加|アカウントをお持ち"
 )
-FRAME_LENGTH = 100  # characters; in a longer line these words are part of prose
-PROSE_LENGTH = 6  # characters of the shortest line without a sentence end that may count as prose
-PROSE_HIRAGANA = 0.4  # share of hiragana from which such a line does (verse, old spelling)
+# Characters; in a longer line these phrases are part of prose.
+FRAME_LENGTH = 100
+# Characters; a shorter line without a sentence end is never prose.
+PROSE_LENGTH = 6
+# Share; a line without a sentence end and with at least this much hiragana is prose (verse, old spelling).
+PROSE_HIRAGANA = 0.4
 
 
 class Kind(IntEnum):
-    """What a character is, as far as the filters care."""
+    """The classes of characters that the filters distinguish."""
 
-    OTHER = 0  # symbols, emoji, signs
+    OTHER = 0  # symbols and emoji
     HIRAGANA = 1
     KATAKANA = 2
     KANJI = 3
-    LETTER = 4  # of any other script
+    LETTER = 4  # a letter of any other script
     DIGIT = 5
     PUNCTUATION = 6
-    GARBLED = 7  # what UTF-8 turns into when it is read as something else
+    GARBLED = 7  # typical results of reading UTF-8 text in another encoding
 
 
+# Class → its ranges of characters, separated by spaces.
 RANGES: tuple[tuple[Kind, str], ...] = (
     (Kind.HIRAGANA, "ぁ-ゟ"),
     (Kind.KATAKANA, "ァ-ヺ ー-ヿ ㇰ-ㇿ ｦ-ﾟ"),
     (Kind.KANJI, "㐀-䶿 一-鿿 豈-\ufaff \U00020000-\U0003ffff 々-〇"),
     (Kind.LETTER, "Ａ-Ｚ ａ-ｚ \uac00-\ud7a3"),
     (Kind.DIGIT, "0-9 ０-９"),
-    (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ ～-～ ｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
+    (Kind.PUNCTUATION, "、-。 〈-】 〔-〛 〜-〜 ・-・ ！-！ ，-， ．-． ：-； ？-？ （-） ［-［ ］-］ ｛-｛ ｝-｝ "
+                       "～-～ ｡-･ ‐-‧ !-! \"-\" '-) ,-. :-; ?-?"),
     (Kind.GARBLED, "\ufffd-\ufffd 縺-縺 繧-繧 繝-繝 縲-縲 ã-ã ‚-‚ ¤-¤ 銇-銈 銆-銆"),
 )  # fmt: skip
 
 
 class Document(NamedTuple):
-    """A text with what several measures need, worked out once."""
+    """A text with the values that several filters share, computed once."""
 
     lines: list[str]
     text: str  # without white space
-    codes: npt.NDArray[np.uint32]
-    kinds: list[int]  # characters of each Kind
+    codes: npt.NDArray[np.uint32]  # the code points of `text`
+    kinds: list[int]  # number of characters of each Kind
 
 
 class Filter(NamedTuple):
-    """A measure and the setting that limits it, from below (`min_…`) or above (`max_…`)."""
+    """A quality filter: its measure and the name of the setting with its limit.
+
+    The limit is a minimum if the name begins with `min_`, and a maximum if it begins with `max_`.
+    """
 
     name: str
     setting: str
     measure: Callable[[Document], float]
 
     def removes(self, value: float, settings: FilterConfig) -> bool:
-        """Whether a document with this value goes."""
+        """Whether the filter removes a document with this value."""
         limit: float = getattr(settings, self.setting)
         return value < limit if self.setting.startswith("min_") else value > limit
 
     def limit(self, settings: FilterConfig) -> str:
-        """The condition under which a document goes, such as '< 80', for reports."""
+        """The condition under which a document is removed, such as '< 80', for reports."""
         return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
 
 
@@ -116,7 +127,8 @@ def _kind_share(kind: Kind) -> Callable[[Document], float]:
     return lambda document: _share(document.kinds[kind], len(document.text))
 
 
-FILTERS = (  # in the order in which they are asked; the first that fails gives the reason
+# In the order in which they run; the first filter that removes a document gives the reason.
+FILTERS = (
     Filter("too_short", "min_chars", _length),
     Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
     Filter("not_japanese", "min_japanese", _japanese),
@@ -130,13 +142,13 @@ FILTERS = (  # in the order in which they are asked; the first that fails gives 
 
 
 def measures(text: str) -> dict[str, float]:
-    """Filter name → the number that filter looks at, for a text with line breaks between its paragraphs."""
+    """Filter name → the value that the filter measures, for a text with line breaks between its paragraphs."""
     document = _document(text)
     return {test.name: test.measure(document) for test in FILTERS}
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
-    """The first filter that removes the text and the value it measured, or None for a text that stays."""
+    """The name of the first filter that removes the text, with the measured value; None if the text is kept."""
     document = _document(text)
     for test in FILTERS:
         value = test.measure(document)
@@ -146,7 +158,7 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line reads like part of a text: not a menu, a row of links, a footer or a list of keywords."""
+    """Whether a line reads like prose and not like a menu, a row of links, a footer or a list of keywords."""
     line = line.strip()
     if len(line) <= FRAME_LENGTH and FRAME.search(line):
         return False
@@ -166,13 +178,14 @@ def _document(text: str) -> Document:
 
 @cache
 def _table() -> npt.NDArray[np.uint8]:
-    """Code point → Kind. 1.1 MB, made once in each process."""
+    """The lookup table from code point to Kind: 1.1 MB, made once in each process."""
     table = np.zeros(0x110000, dtype=np.uint8)
     for code in range(0x3000):
         if chr(code).isalpha():
             table[code] = Kind.LETTER
     for kind, ranges in RANGES:
-        for item in ranges.split():  # "a-z"
+        # an item is a range such as "a-z"
+        for item in ranges.split():
             table[ord(item[0]) : ord(item[2]) + 1] = kind
     return table
 

@@ -1,7 +1,8 @@
-"""Character n-grams of a text as numbers: what the repetition filter and the near-duplicate search both count.
+"""Hashes of the character n-grams of a text, for the repetition filter and the near-duplicate search.
 
-Japanese has no spaces to split on, so runs of n characters stand for words. Each run becomes one 64-bit number, made by
-numpy for the whole text at once (over 200 MB/s); different runs share a number with a chance of about 2^-64.
+Japanese has no spaces to split on, so n-grams of characters take the place of words. Each n-gram becomes one 64-bit
+hash. numpy computes them for the whole text at once (over 200 MB/s). Two different n-grams have the same hash with a
+probability of about 2^-64.
 """
 
 import re
@@ -12,20 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: the step of the polynomial
+# The base of the polynomial hash: 2^64 / golden ratio, an odd number.
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MIX = np.uint64(0xD6E8FEB86659FD93)
-VOICED = re.compile("[ｦ-ﾟ]+|[ぁ-ヿ][\u3099\u309a]")  # kana whose voice mark may be a character of its own
+# Kana whose (semi-)voiced sound mark may be a separate character.
+VOICED = re.compile("[ｦ-ﾟ]+|[ぁ-ヿ][\u3099\u309a]")
 
 
 def code_points(text: str) -> npt.NDArray[np.uint32]:
-    """The characters of a text as numbers."""
+    """The code points of a text, [characters]."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
 def folded(text: str) -> npt.NDArray[np.uint32]:
-    """The characters of a text as numbers, white space left out and widths made equal: Ａ as A, ｶﾞ as ガ.
+    """The code points of a text without white space and with equal character widths: Ａ becomes A, ｶﾞ becomes ガ.
 
-    This is NFKC except for signs that stand for several characters (㈱ and … stay), at five times its speed.
+    The result is NFKC, except that a character whose NFKC form has several characters (㈱, …) stays. This is five times
+    as fast as NFKC.
     """
     codes: npt.NDArray[np.uint32] = _folding()[
         code_points(VOICED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text))
@@ -35,7 +39,12 @@ def folded(text: str) -> npt.NDArray[np.uint32]:
 
 
 def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
-    """One number for each run of `size` characters, in order; a shorter text gives one for the whole."""
+    """The hash of each n-gram, in order, [characters - size + 1]; a text shorter than `size` has one hash.
+
+    Args:
+        codes: the code points of the text, [characters].
+        size: n, the length of the n-grams [characters].
+    """
     if len(codes) < size:
         codes = np.pad(codes, (0, size - len(codes)))
     length = len(codes) - size + 1
@@ -51,9 +60,13 @@ def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
 
 @cache
 def _folding() -> npt.NDArray[np.uint32]:
-    """Code point → code point of its one-character NFKC form, 0 for white space. 4.5 MB, made once in each process."""
+    """The lookup table of `folded`: code point → code point of its one-character NFKC form, 0 for white space.
+
+    It takes 4.5 MB and is made once in each process.
+    """
     table = np.arange(0x110000, dtype=np.uint32)
-    for code in range(0x30000):  # beyond them no character has another form
+    # no character from U+30000 on has another form
+    for code in range(0x30000):
         character = chr(code)
         normal = unicodedata.normalize("NFKC", character)
         if character.isspace():

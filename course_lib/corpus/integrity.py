@@ -1,6 +1,6 @@
-"""Whether a file is what its publisher put out: by a published checksum, or at least by the container's own checks.
+"""Verification of downloaded files by a published checksum, or by the checks inside the .xz or .bz2 container.
 
-It reads files and lists of checksums; it fetches nothing and removes nothing.
+This module reads files and checksum lists; it downloads nothing and removes nothing.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 
 @dataclass(frozen=True)
 class Checksum:
-    """A published checksum: its digest in lower-case hexadecimal, and the name it was published for."""
+    """A published checksum: the digest in lower-case hexadecimal, and the file name in the publisher's list."""
 
     algorithm: str
     digest: str
@@ -27,16 +27,22 @@ class Checksum:
 
 
 def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """The checksum of the first file whose name fits the pattern `name` in a list as `sha1sum` writes it, or None."""
+    """The first checksum in a list whose file name matches; None if no name does.
+
+    Args:
+        listing: the text of the list, in the format that `sha1sum` writes.
+        algorithm: a key of HEX_DIGITS.
+        name: a regular expression for the file name.
+    """
     line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
     for text in listing.splitlines():
-        if found := line.fullmatch(text):
-            return Checksum(algorithm, found[1].lower(), found[2])
+        if match := line.fullmatch(text):
+            return Checksum(algorithm, match[1].lower(), match[2])
     return None
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """The checksum of a file in hexadecimal, under a progress bar."""
+    """The checksum of a file in hexadecimal; a progress bar shows the reading."""
     state = hashlib.new(algorithm, usedforsecurity=False)
     for chunk in _chunks(path):
         state.update(chunk)
@@ -44,17 +50,18 @@ def digest(path: Path, algorithm: str) -> str:
 
 
 def container_flaw(path: Path, kind: str) -> str:
-    """Why a file is no sound `xz` or `bz2` container, with the place [byte]; empty if it is sound.
+    """What is wrong with an `xz` or `bz2` container, with the byte position; "" if the container is intact.
 
-    All of it is decompressed and nothing kept, in constant memory: every block carries a check of its own, the last
-    stream must end, and nothing but the padding of xz may follow it.
+    The whole file is decompressed in constant memory and the result is discarded. Every block has its own checksum, the
+    last stream must be complete, and only the padding of xz may follow it.
     """
     with path.open("rb") as file, _bar(path) as bar:
         stream = OPENERS[f".{kind}"](file)
         try:
             while stream.read1(CHUNK):
                 bar.update(file.tell() - bar.n)
-        except (lzma.LZMAError, OSError, ValueError, EOFError) as error:  # OSError is what bz2 raises for bad data
+        # bz2 raises OSError for bad data
+        except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
             return f"{error}; read up to byte {file.tell()} of {path.stat().st_size}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Products of chapter 1: clean documents from the encyclopaedia and from web text."""
+"""Products of chapter 1: clean documents from Wikipedia and from web text."""
 
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,12 @@ from course_lib.paths import data, root
 from course_lib.product import Product
 
 BUNDLED: dict[Dataset, str] = {"jawiki": "jawiki-sample.xml.bz2", "cc100": "webtext-sample.txt.xz"}
-DOCUMENTS = "documents.jsonl"  # the file inside each product
+# The file name inside each product.
+DOCUMENTS = "documents.jsonl"
 
 
 def products() -> list[Product]:
-    """wikipedia and webtext; before them their downloads where the profile asks for the real thing."""
+    """The products corpus/wikipedia and corpus/webtext, preceded by their downloads if the profile asks for them."""
     sources = config.section("corpus.sources", Sources)
     wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
     webtext = config.section("corpus.webtext", WebtextConfig)
@@ -50,7 +51,7 @@ def _download(
 ) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
-    # outside of the chapter: a broken download is resumed, and `course clean` does not cost another one
+    # not in the chapter's folder: an interrupted download can be resumed, and `course clean` does not delete the file
     path = download(dataset, root() / "downloads", date, settings)
     (folder / path.name).hardlink_to(path)
     return {"bytes": path.stat().st_size}
@@ -74,5 +75,5 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _file(source: Path) -> Path:
-    """The file itself, or the one file of a download's product."""
+    """`source` itself if it is a file, else the one downloaded file in the folder `source`."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

@@ -1,8 +1,8 @@
-"""What one corpus run did: documents and characters in, out, and removed by reason, with a few examples of each.
+"""The report of a corpus run: documents and characters read, written, and removed by reason, with a few examples.
 
-Used by every verb that reads a source and writes documents (web text, Wikipedia). It counts; it decides nothing, and it
-holds no times or machine names, so that the same input gives the same report.
-Characters are Unicode code points without line breaks.
+Every verb that reads a source and writes documents (web text, Wikipedia) uses it. The report only counts. It holds no
+times and no machine names, so that the same input gives the same report. Characters are Unicode code points without
+line breaks.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -13,24 +13,25 @@ import orjson
 
 from course_lib.files import atomic_write
 
-EXAMPLE = 80  # characters of a removed text that an example shows
+# Characters of a removed text that an example shows.
+EXAMPLE = 80
 
 
 def characters(text: str) -> int:
-    """Code points of a text, its line breaks not counted."""
+    """The number of code points of a text without its line breaks."""
     return len(text) - text.count("\n")
 
 
 @dataclass
 class Removed:
-    """How much one reason took: `count` documents (or lines), and the first few of them."""
+    """The documents (or lines) removed for one reason: how many, their characters, and the first few as examples."""
 
     count: int = 0
     characters: int = 0
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
     def add(self, other: "Removed", examples: int) -> None:
-        """Adds what another part of the same run removed; keeps the first `examples` examples."""
+        """Adds the removals of a later part of the same run; keeps the first `examples` examples."""
         self.count += other.count
         self.characters += other.characters
         self.examples = (self.examples + other.examples)[:examples]
@@ -38,12 +39,13 @@ class Removed:
 
 @dataclass
 class Report:
-    """The counts of one run, or of a part of it (`merge` the parts in order).
+    """The counts of one run, or of a part of it; `merge` joins the parts in order.
 
-    `limits` names the reasons that there are, with the threshold of each as text: a reason that took nothing still has a
-    row in the table. `removed` counts whole documents and `lines` counts lines; nothing is in both, so for
-    web text characters_in = characters_out + those of `removed` + those of `lines` (an article also loses markup: `counts`). Lines that never became text (too long,
-    not UTF-8) have no characters. `counts` is for whatever else a run wants to say.
+    `limits` maps each possible reason to its threshold as text, so that a reason without removals still has a row in
+    the table. `removed` counts whole documents and `lines` counts single lines; no character is in both. For web text,
+    characters_in = characters_out + characters of `removed` + characters of `lines`. An article also loses markup,
+    which `counts` holds. Lines that could not be read as text (too long, not UTF-8) have no characters. `counts` holds
+    any other counts of a run.
     """
 
     name: str = ""
@@ -56,7 +58,7 @@ class Report:
     removed: dict[str, Removed] = field(default_factory=dict)
     lines: dict[str, Removed] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    examples: int = 3  # kept for each reason
+    examples: int = 3  # examples kept for each reason
 
     def enter(self, text: str) -> None:
         """Counts one document of the input."""
@@ -69,15 +71,25 @@ class Report:
         self.characters_out += characters(text)
 
     def remove(self, reason: str, id: str, text: str, note: str = "") -> None:
-        """Counts one document that `reason` removed; `note` goes with the example (a measure, the document it repeats)."""
+        """Counts one removed document.
+
+        Args:
+            reason: why it was removed.
+            id: the document's id, for the example.
+            text: the document.
+            note: a remark for the example, such as the measured value or the number of the earlier duplicate.
+        """
         self._add(self.removed, reason, id, text, note)
 
     def remove_line(self, reason: str, id: str = "", line: str = "") -> None:
-        """Counts one line removed from a document that may stay; without `line` it never became text."""
+        """Counts one line removed from a document that may be kept.
+
+        `line` is "" for a line that could not be read as text; such a line counts no characters.
+        """
         self._add(self.lines, reason, id, line, "")
 
     def count(self, name: str, number: int = 1) -> None:
-        """Adds to a free count; zero leaves no entry."""
+        """Adds `number` to the entry `name` of `counts`; a number of zero makes no entry."""
         if number:
             self.counts[name] = self.counts.get(name, 0) + number
 
@@ -94,14 +106,14 @@ class Report:
             self.count(name, number)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, reasons in the order of `limits`."""
+        """The report as JSON values, with the reasons in the order of `limits`."""
         plain = asdict(self)
         plain["removed"] = {reason: plain["removed"][reason] for reason in self._ordered(self.removed)}
         plain["lines"] = {reason: plain["lines"][reason] for reason in self._ordered(self.lines)}
         return plain
 
     def summary(self) -> str:
-        """One line: in, out, and the three reasons that took most documents."""
+        """One line with the counts read and kept, and the three reasons that removed the most documents."""
         if not self.documents_in:
             return f"{self.name} {self.source}: no document in the input".lstrip()
         most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
@@ -111,7 +123,7 @@ class Report:
             f"{self.name} {self.source}: {left}kept {self.documents_out:,} of {self.documents_in:,} documents "
             f"({_share(self.documents_out, self.documents_in)}), {self.characters_out:,} of {self.characters_in:,} "
             f"characters ({_share(self.characters_out, self.characters_in)})"
-            + (f"; removed most: {because}" if because else "")
+            + (f"; most frequent reasons for removal: {because}" if because else "")
         ).lstrip()
 
     def table(self) -> str:
@@ -138,10 +150,12 @@ class Report:
         rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         return "\n".join(
-            "  ".join(cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            .rstrip()
+            "  ".join(
+                cell.ljust(width) if at < 2 else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
             for row in rows
-        )  # fmt: skip
+        )
 
     def _add(self, to: dict[str, Removed], reason: str, id: str, text: str, note: str) -> None:
         removed = to.setdefault(reason, Removed())
@@ -160,14 +174,14 @@ class Report:
 
 
 def load_report(target: Path) -> Report:
-    """The report that `write_report` wrote beside a product."""
+    """Reads the report that `write_report` wrote beside the product `target`."""
     plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)
 
 
 def write_report(report: Report, target: Path) -> Path:
-    """Writes the report as JSON beside the product `target`, as `<target>.report.json`; returns that path."""
+    """Writes the report as JSON to `<target>.report.json`, beside the product `target`, and returns that path."""
     path = _place(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

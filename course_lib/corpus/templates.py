@@ -1,20 +1,20 @@
-"""Templates of the Japanese Wikipedia that carry words of a sentence, and what a reader sees in their place.
+"""Replaces templates of the Japanese Wikipedia that are part of a sentence by the words that a reader sees.
 
-Names and shown arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
-template is dropped: infoboxes, notices, citations, icons, navigation, coordinates (an aside behind a name). Names are
-compared in lower case, with spaces for underscores.
+Names and displayed arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
+template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark after a name). Names are
+compared in lower case, with underscores replaced by spaces.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-# Labels that {{lang-xx|…}} puts before its words.
+# Language code → the label that {{lang-xx|…}} puts before its words.
 LANGUAGES = {
-    "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭", "zh": "中",
-    "ko": "朝", "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語", "sv": "スウェーデン語",
-    "vi": "ベトナム語",
+    "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭",
+    "zh": "中", "ko": "朝", "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語",
+    "sv": "スウェーデン語", "vi": "ベトナム語",
 }  # fmt: skip
-# {{en|Grenada}}: the codes of ISO 639-1, and those of ISO 639-3 that have such a template.
+# Templates such as {{en|Grenada}}: all codes of ISO 639-1, and the codes of ISO 639-3 that have a template.
 _CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
@@ -24,27 +24,31 @@ _CODES = (
     "akk ang arc chu cop got grc haw mnc nan non peo sux syr yue"
 )
 LANGUAGE_CODES = frozenset(_CODES.split())
+# Templates whose first argument is shown.
 FIRST = (
     "仮リンク|日本語版にない記事リンク|ill|ill2|nowrap|nobr|nowr|small|small2|smaller|big|big2|large|larger|huge|em|strong|bold|b|"
     "italic|i|u|s|del|ins|sub|sup|math|mvar|var|kbd|code|samp|tt|mono|等幅|abbr|tooltip|quote|quotation|blockquote|"
     "cquote|引用|center|centered|unicode|ipa|rtl|bdi|overline|underline|jis2004フォント|jis90フォント|jis2004|補助漢字フォント|"
-    "cp932フォント|機種依存文字|漢字|縦書き|ruby-ja|下線|太字|斜体|取消線|打消線|visible anchor|anchor|vanchor|num|by|fby|pdflink|chem2|snamei|"
-    "sname|学名|plainlist"
+    "cp932フォント|機種依存文字|漢字|縦書き|ruby-ja|下線|太字|斜体|取消線|打消線|visible anchor|anchor|vanchor|"
+    "num|by|fby|pdflink|chem2|snamei|sname|学名|plainlist"
 )
+# Templates whose second argument is shown.
 SECOND = "lang|rtl-lang|wikt-lang|color|fontcolor|fontsize|font size|resize|背景色|weight"
+# Templates whose last argument is shown.
 LAST = "transl|transliteration|font color|lower|raise|拡張漢字|拡張漢字フォント"
 READING = "読み仮名|読み仮名 ruby不使用|ruby|ルビ|ふりがな|振り仮名|nihongo"
 FRACTION = "sfrac|frac|分数"
 FLAG = "flag|flagcountry|flagu|flagioc|fb|fbw"
 DATE = "生年月日と年齢|生年月日|start date|end date|開始日|終了日|dts"
 MONEY = {"us$": "US$", "usd": "US$", "eur": "€", "gbp": "£", "jpy": "¥", "yen": "¥", "krw": "₩"}
-# Templates without arguments.
+# Templates without arguments → the text they show.
 SIMPLE = {
     "!": "|", "!!": "||", "(!": "{|", "!)": "|}", "!-": "|-", "=": "=", "·": "・", "•": "・", "・": "・", "'": "’",
     "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
     "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
 }  # fmt: skip
-# {{FRA}} and {{flag|FRA}} show a flag and the name: codes of ISO 3166-1, and those of the Olympic Committee that differ.
+# {{FRA}} and {{flag|FRA}} show a flag and the country's name. The codes are those of ISO 3166-1 and, where they differ,
+# of the International Olympic Committee.
 _COUNTRIES = (
     "AFG:アフガニスタン ALB:アルバニア ALG,DZA:アルジェリア AND:アンドラ ANG,AGO:アンゴラ "
     "ANT,ATG:アンティグア・バーブーダ ARG:アルゼンチン ARM:アルメニア AUS:オーストラリア AUT:オーストリア "
@@ -82,17 +86,18 @@ _COUNTRIES = (
     "ENG:イングランド SCO:スコットランド WAL:ウェールズ NIR:北アイルランド USA,US:アメリカ合衆国 URU,URY:ウルグアイ "
     "UZB:ウズベキスタン VAN,VUT:バヌアツ VAT:バチカン VEN:ベネズエラ VIE,VNM:ベトナム YEM:イエメン "
     "ZAM,ZMB:ザンビア ZIM,ZWE:ジンバブエ ABW:アルバ BMU:バミューダ諸島 CYM:ケイマン諸島 FRO:フェロー諸島 "
-    "GIB:ジブラルタル GRL:グリーンランド GUM:グアム NCL:ニューカレドニア PYF:フランス領ポリネシア ESH:西サハラ UN:国際連合 "
-    "EU,EUR:欧州連合"
+    "GIB:ジブラルタル GRL:グリーンランド GUM:グアム NCL:ニューカレドニア PYF:フランス領ポリネシア ESH:西サハラ "
+    "UN:国際連合 EU,EUR:欧州連合"
 )
 COUNTRIES = {
     code: name for codes, name in (entry.split(":") for entry in _COUNTRIES.split()) for code in codes.split(",")
 }
-# {{USA1912}}: the flag of that year.
+# {{USA1912}} shows the flag of the year 1912.
 COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
-# A key is short, so that a long argument without "=" is not searched to its end.
+# The length of a key is bounded, so that a long argument without "=" is not searched to its end.
 NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
+# The word between two numbers of {{convert}} → the text it shows.
 RANGES = {
     "to": "–",
     "-": "–",
@@ -104,6 +109,7 @@ RANGES = {
     "by": " × ",
     "*": " × ",
 }
+# Labels of {{audio}} that are a button and not words of the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
 
 Positional = Sequence[str]
@@ -112,11 +118,11 @@ Shown = Callable[[Positional, Named], str]
 
 
 def shown(content: str, title: str = "") -> str:
-    """The words that a reader sees in place of {{content}}; "" for a template that carries none.
+    """The words that a reader sees in place of {{content}}; "" for a template that shows none.
 
     Args:
-        content: what is between the braces, with no template in it.
-        title: of the article, for {{PAGENAME}}.
+        content: the text between the braces; it contains no other template.
+        title: the title of the article, for {{PAGENAME}}.
     """
     name, *arguments = content.split("|")
     name = name.strip()
@@ -145,7 +151,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for names that are too many for a list: {{lang-en}}, {{en}}, {{IPA-fr}}, {{link-de}}, {{いつ範囲}}."""
+    """The rule for a name that contains a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}), else None."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
@@ -169,32 +175,32 @@ def _last(positional: Positional, _named: Named) -> str:
 
 
 def _foreign(positional: Positional, named: Named) -> str:
-    """{{en|Grenada}} → Grenada; {{zh|t=臺北|p=Táiběi}} → 臺北、Táiběi."""
+    """The words of a foreign-language template: {{en|Grenada}} → Grenada; {{zh|t=臺北|p=Táiběi}} → 臺北、Táiběi."""
     if positional:
         return positional[0]
     return "、".join(named[key] for key in ("c", "t", "s", "hangul", "hanja", "p", "rr") if named.get(key))
 
 
 def _labelled(code: str, words: str) -> str:
-    """{{lang-en|Mount Fuji}} → 英: Mount Fuji, as the encyclopaedia shows it."""
+    """The words with a label for their language, as Wikipedia shows it: {{lang-en|Mount Fuji}} → 英: Mount Fuji."""
     label = LANGUAGES.get(code, "")
     return f"{label}: {words}" if label and words else words
 
 
 def _coded(positional: Positional, _named: Named) -> str:
-    """{{langx|en|Mount Fuji}} → 英: Mount Fuji."""
+    """The labelled words of a template whose first argument is a language: {{langx|en|Mount Fuji}} → 英: Mount Fuji."""
     return _labelled(positional[0][:2].lower(), positional[1]) if len(positional) > 1 else ""
 
 
 def _reading(positional: Positional, _named: Named) -> str:
-    """{{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
+    """A word with its reading in brackets: {{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
     word, *rest = [*positional, ""]
     readings = "、".join(filter(None, rest))
     return f"{word}（{readings}）" if word and readings else word or readings
 
 
 def _fraction(positional: Positional, _named: Named) -> str:
-    """{{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
+    """A fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
     parts = [part for part in positional if part]
     if len(parts) > 2:
         return f"{parts[0]} {parts[1]}/{parts[2]}"
@@ -202,7 +208,7 @@ def _fraction(positional: Positional, _named: Named) -> str:
 
 
 def _quantity(positional: Positional, _named: Named) -> str:
-    """{{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², without the conversions."""
+    """A quantity in its first unit only: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
     number, *rest = positional or [""]
     if len(rest) > 1 and rest[0] in RANGES:
         number, rest = f"{number}{RANGES[rest[0]]}{rest[1]}", rest[2:]
@@ -211,7 +217,7 @@ def _quantity(positional: Positional, _named: Named) -> str:
 
 
 def _value(positional: Positional, named: Named) -> str:
-    """{{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
+    """A number with its power of ten and unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
     number = positional[0] if positional else ""
     power = f"×10{named['e'].translate(RAISED)}" if named.get("e") else ""
     return f"{number}{power} {named.get('u') or named.get('ul') or ''}".strip()
@@ -222,18 +228,21 @@ def _power(positional: Positional, _named: Named) -> str:
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
-    """{{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva."""
+    """The label of a link to another Wikipedia, else its target.
+
+    {{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva.
+    """
     return next((words for words in positional[2:0:-1] if words), "")
 
 
 def _sound(positional: Positional, _named: Named) -> str:
-    """{{audio|a.ogg|Konungariket}} → Konungariket; the label of a button (発音) is no word of the sentence."""
+    """The label of a sound file: {{audio|a.ogg|Konungariket}} → Konungariket; "" for a button label such as 発音."""
     label = next((words for words in positional[1:4:2] if words), "")
     return "" if label.strip("'").lower() in BUTTONS else label
 
 
 def _flag(positional: Positional, _named: Named) -> str:
-    """{{flag|FIN}} → フィンランド."""
+    """The name of a country: {{flag|FIN}} → フィンランド."""
     return COUNTRIES.get(positional[0], positional[0]) if positional else ""
 
 
@@ -242,12 +251,12 @@ def _joined(separator: str) -> Shown:
 
 
 def _date(positional: Positional, _named: Named) -> str:
-    """{{生年月日と年齢|1990|4|1}} → 1990年4月1日."""
+    """A date: {{生年月日と年齢|1990|4|1}} → 1990年4月1日."""
     return "".join(f"{part}{unit}" for part, unit in zip(positional, "年月日", strict=False) if part)
 
 
 def _death(positional: Positional, named: Named) -> str:
-    """{{死亡年月日と没年齢|1910|3|23|1998|9|6}} → 1998年9月6日."""
+    """The date of death: {{死亡年月日と没年齢|1910|3|23|1998|9|6}} → 1998年9月6日."""
     return _date(positional[3:], named)
 
 

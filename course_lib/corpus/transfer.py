@@ -1,10 +1,9 @@
-"""One file over HTTP, however often the connection breaks: resumed by Range, begun anew when the remote file changed.
+"""Downloads of single files over HTTP, resumed after a broken connection, restarted when the remote file has changed.
 
-What has arrived lies in a `.part` file with a small `.part.json` beside it that remembers which version of the remote
-file the bytes belong to (its ETag or Last-Modified). If-Range sends that back, so a server whose file has changed
-answers with the whole new file, and two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and 15.5.17). This
-module knows nothing of data sets and checksums (that is download.py); its names for local files come from the caller,
-never from a server.
+The bytes received so far are in a `.part` file. A `.part.json` file beside it records the version of the remote file
+(ETag or Last-Modified) to which they belong. The If-Range header sends this version to the server. A server whose file
+has changed then answers with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
+15.5.17). Data sets and checksums are in download.py. The caller chooses the names of local files, never the server.
 """
 
 import errno
@@ -29,19 +28,22 @@ from course_lib.files import atomic_write, human_size
 from course_lib.progress import progress
 
 Result = TypeVar("Result")
-LONGEST_WAIT = 60.0  # between two attempts [s], also where a server asks for more
-TEXT_LIMIT = 10_000_000  # bytes; a list of checksums is some tens of kB
-BUSY = {408, 425, 429}  # like 5xx: worth another attempt
+# Seconds between two attempts, even if the server asks for more.
+LONGEST_WAIT = 60.0
+# Bytes; a list of checksums has some tens of kB.
+TEXT_LIMIT = 10_000_000
+# Status codes that, like 5xx, lead to another attempt.
+BUSY = {408, 425, 429}
 AGAIN = "run the same command again to resume"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
-    """The server has no such file (404 or 410)."""
+    """Raised if the server does not have the file (status 404 or 410)."""
 
 
 class Again(Exception):
-    """This attempt failed in a way that another may not; `wait` is what the server asked for [s]."""
+    """Raised for a failed attempt if another one may succeed; `wait` is the delay that the server asked for [s]."""
 
     def __init__(self, reason: str, wait: float = 0) -> None:
         super().__init__(reason)
@@ -50,7 +52,7 @@ class Again(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """What a server says of a file: enough to tell whether bytes fetched later belong to the same content."""
+    """The version of a remote file as its server states it: tells whether later bytes belong to the same content."""
 
     url: str
     etag: str = ""
@@ -59,25 +61,27 @@ class Version:
 
     @property
     def validator(self) -> str:
-        """The If-Range value: a strong ETag, else the date, else nothing (such a file cannot be resumed safely)."""
+        """The If-Range value: a strong ETag, else the date, else "" for a file that cannot be resumed safely."""
         strong = self.etag.startswith('"') and self.etag.isascii() and self.etag.isprintable()
         dated = self.modified.isascii() and self.modified.isprintable()
         return self.etag if strong else self.modified if dated else ""
 
 
 class Transfer:
-    """An HTTP client with patience. Use as a context manager.
+    """An HTTP client that retries failed requests; use it as a context manager.
 
-    timeout [s] is how long a server may stay silent. An attempt that fails is followed by another after `backoff` s,
-    doubled each time; `retries` counts the attempts in a row that bring nothing new, so a long file may break any
-    number of times.
+    Args:
+        timeout: the longest time without data from the server [s].
+        retries: retries in a row without new data before the transfer fails. A retry that brings new data resets the
+            count, so the connection may break any number of times during a long file.
+        backoff: the wait before the first retry [s]; it doubles with each further one, up to LONGEST_WAIT.
     """
 
     def __init__(self, timeout: float, retries: int, backoff: float) -> None:
         self.timeout, self.retries, self.backoff = timeout, retries, backoff
 
     def __enter__(self) -> "Transfer":
-        # identity: the bytes as published, never compressed once more on the way
+        # identity: the server sends the bytes as published, without another compression
         headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
         self.client = httpx.Client(timeout=self.timeout, headers=headers, follow_redirects=True)
         return self
@@ -86,7 +90,7 @@ class Transfer:
         self.client.close()
 
     def text(self, url: str) -> str:
-        """A small text file. Raises Missing where there is none, CourseError for other failures."""
+        """The text of a small file. Raises Missing if the server does not have it, CourseError for other failures."""
 
         def attempt() -> str:
             content = bytearray()
@@ -101,11 +105,12 @@ class Transfer:
         return self._persist(url, attempt, lambda: 0, AGAIN)
 
     def size(self, url: str) -> int | None:
-        """How long the file at `url` is [bytes], without fetching it; None where the server does not say."""
+        """The size of the file at `url` [bytes], without downloading it; None if the server does not say."""
 
         def attempt() -> int | None:
             response = self.client.head(url)
-            if response.status_code >= 500:  # asking again may help; fetching the file again is no answer to that
+            # another request may succeed; None would make the caller download the whole file again
+            if response.status_code >= 500:
                 _refuse(response, url, (200,))
             length = response.headers.get("Content-Length", "")
             return int(length) if response.status_code == 200 and length.isdecimal() else None
@@ -113,9 +118,9 @@ class Transfer:
         return self._persist(url, attempt, lambda: 0, AGAIN)
 
     def file(self, url: str, part: Path) -> Version:
-        """Brings the file at `url` whole into `part`, going on from what is there; returns which version it is.
+        """Downloads the file at `url` into `part`, resuming what `part` already holds, and returns its version.
 
-        Raises Missing, or CourseError naming the URL and why; `part` then stays for the next call.
+        Raises Missing, or CourseError with the URL and the cause. `part` is then kept for the next call.
         """
         version = self._persist(
             url,
@@ -152,16 +157,17 @@ class Transfer:
         return f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
 
     def _continue(self, url: str, part: Path) -> Version:
-        """One request: goes on behind what is in `part` if that is of the same version, else starts anew."""
+        """Sends one request: resumes `part` if it holds the same version of the file, else starts again."""
         known = _remembered(part, url)
         start = _size(part) if known else 0
         headers = {"Range": f"bytes={start}-", "If-Range": known.validator} if known and start else {}
         with self.client.stream("GET", url, headers=headers) as response:
             if response.status_code == 416 and known and start == (_content_range(response)[1] or known.size):
-                return known  # nothing lies behind what we have: it is complete
+                # the remote file ends where `part` ends: the download is complete
+                return known
             if headers and response.status_code in (206, 416) and not _continues(response, start, known):
                 forget(part)
-                raise Again("the server does not continue the file that was begun; it is begun anew")
+                raise Again("the server does not continue the started file; the download starts again from byte 0")
             _refuse(response, url, (200, 206) if headers else (200,))
             if response.status_code == 200:
                 known, start = _begin(part, response, url), 0
@@ -172,16 +178,16 @@ class Transfer:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns what the disk refuses while `path` is made into one clear line."""
+    """Turns an OSError raised while `path` is written into a CourseError of one line."""
     try:
         yield
     except OSError as error:
         what = "the disk is full" if error.errno in FULL else f"cannot be written or read ({error.strerror or error})"
-        raise CourseError(f"{error.filename or path}: {what}; when that is mended, {AGAIN}") from None
+        raise CourseError(f"{error.filename or path}: {what}; correct this, then {AGAIN}") from None
 
 
 def forget(part: Path) -> None:
-    """Removes a begun download and what is remembered of it."""
+    """Removes a partial download and its recorded version."""
     part.unlink(missing_ok=True)
     _notes(part).unlink(missing_ok=True)
 
@@ -195,16 +201,16 @@ def _size(part: Path) -> int:
 
 
 def _remembered(part: Path, url: str) -> Version | None:
-    """The version the bytes in `part` belong to; None if unknown, from elsewhere, or not to be recognized again."""
+    """The version to which the bytes in `part` belong; None if it is unknown, for another URL, or has no validator."""
     try:
-        found = TypeAdapter(Version).validate_json(_notes(part).read_bytes())
+        version = TypeAdapter(Version).validate_json(_notes(part).read_bytes())
     except (OSError, ValueError):
         return None
-    return found if found.url == url and found.validator else None
+    return version if version.url == url and version.validator else None
 
 
 def _begin(part: Path, response: httpx.Response, url: str) -> Version:
-    """Empties `part` and only then notes the new version: in no moment do old bytes stand under a new name."""
+    """Empties `part`, then records the new version: in this order old bytes never carry the new version."""
     length = response.headers.get("Content-Length", "")
     etag, modified = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
     version = Version(url, etag, modified, int(length) if length.isdecimal() else None)
@@ -215,10 +221,18 @@ def _begin(part: Path, response: httpx.Response, url: str) -> Version:
 
 
 def _receive(response: httpx.Response, part: Path, start: int, size: int | None) -> None:
-    """Appends the body to `part`. Raises Again if less than `size` bytes are there at its end."""
+    """Appends the body of the response to `part`. Raises Again if `part` does not have `size` bytes afterwards.
+
+    Args:
+        response: the open response.
+        part: the partial download.
+        start: bytes that `part` holds already.
+        size: bytes of the whole file; None if the server did not say.
+    """
     _require_room(part, (size or 0) - start)
     with part.open("ab") as file, _bar(part, start, size) as bar:
-        for chunk in response.iter_raw():  # as they come: a broken connection loses nothing that had arrived
+        # each chunk is written on arrival, so that a broken connection loses no received bytes
+        for chunk in response.iter_raw():
             file.write(chunk)
             bar.update(len(chunk))
         file.flush()
@@ -229,7 +243,8 @@ def _receive(response: httpx.Response, part: Path, start: int, size: int | None)
 
 def _bar(part: Path, start: int, size: int | None) -> Any:
     bar = progress(size, "B", part.name.removesuffix(".part"))
-    bar.initial = bar.n = bar.last_print_n = start  # so that the rate counts only what comes now
+    # the displayed rate counts only the bytes received from now on
+    bar.initial = bar.n = bar.last_print_n = start
     bar.refresh()
     return bar
 
@@ -238,13 +253,16 @@ def _require_room(part: Path, needed: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed > free:
         raise CourseError(
-            f"{part}: the disk is too full: {human_size(needed)} to come, {human_size(free)} free; "
+            f"{part}: the disk is too full: {human_size(needed)} still needed, {human_size(free)} free; "
             f"make room, then {AGAIN}"
         )
 
 
 def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> None:
-    """Raises what an answer that is not `expected` calls for."""
+    """Raises an error if the status code is not one of `expected`.
+
+    The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError for the rest.
+    """
     code = response.status_code
     if code in expected:
         return
@@ -258,7 +276,7 @@ def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> No
 
 
 def _continues(response: httpx.Response, start: int, known: Version | None) -> bool:
-    """Whether a partial answer begins where we stopped and is of the version we know, as far as it says."""
+    """Whether a partial response starts at byte `start` and, as far as its headers tell, has the known version."""
     if response.status_code != 206 or known is None:
         return False
     first, total = _content_range(response)
@@ -269,7 +287,7 @@ def _continues(response: httpx.Response, start: int, known: Version | None) -> b
 
 
 def _content_range(response: httpx.Response) -> tuple[int | None, int | None]:
-    """(first byte, total bytes) of `bytes 5-9/10` or `bytes */10`; None where unknown."""
-    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
-    first, total = found.groups() if found else (None, None)
+    """(first byte, total bytes) of a Content-Range header such as `bytes 5-9/10` or `bytes */10`; None if unknown."""
+    match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
+    first, total = match.groups() if match else (None, None)
     return int(first) if first else None, int(total) if total else None

@@ -1,6 +1,6 @@
-"""A file of web text as documents: blocks of lines between empty ones, read as a stream of bytes in bounded memory.
+"""Reads a file of web text as documents: blocks of lines between empty lines, as bytes, in bounded memory.
 
-It knows compression, line ends and what a damaged file looks like; it neither decodes nor judges what is in a line.
+This module handles compression, line ends and damaged files. It does not decode or judge the content of a line.
 """
 
 import io
@@ -18,28 +18,36 @@ from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# many empty lines say no more than one
+# Several empty lines mean the same as one.
 EMPTY_LINES = re.compile(rb"\n\s*\n")
 BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """About 1 MB of whole documents as they stand in the file. `first` is the number of the first one, from 1."""
+    """About 1 MB of whole documents, undecoded, as in the file."""
 
-    first: int
+    first: int  # running number of the first document, from 1
     documents: list[bytes]
-    read: int  # bytes of the file, as stored, since the last batch
+    read: int  # bytes of the file as stored, since the last batch
     long_lines: int  # lines left out because they are too long
-    cut: int  # documents that reached the longest length, and go on as the next
+    cut: int  # documents cut at the maximum length; the rest is the next document
 
 
 class Documents:
     """The documents of a plain, .xz, .gz or .bz2 file, in batches.
 
-    Damage ends the iteration and is told in `problem`, so that what came before it can be finished first. Holds one batch,
-    one document (at most max_document bytes and a line) and one line (at most max_line bytes) at a time.
-    Iterating raises CourseError for what is no text file: a directory, an empty file, a wrong ending, UTF-16.
+    Damaged data ends the iteration, and `problem` then describes the damage, so that the caller can finish the
+    documents before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line
+    (at most max_line bytes).
+
+    Iterating raises CourseError for a path that is not a text file: a directory, an empty file, content that does not
+    match the suffix, UTF-16.
+
+    Args:
+        path: the file.
+        max_line: longest line; a longer one is left out [bytes].
+        max_document: length at which a document is cut [bytes].
     """
 
     def __init__(self, path: Path, max_line: int, max_document: int) -> None:
@@ -69,7 +77,7 @@ class Documents:
         return batch
 
     def _documents(self, lines: Iterator[bytes | None]) -> Iterator[bytes]:
-        """Blocks of lines between empty ones. A block that lost all its lines counts as an empty document."""
+        """The blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
         block: list[bytes] = []
         size, begun = 0, False
         for line in lines:
@@ -87,7 +95,7 @@ class Documents:
             yield b"".join(block)
 
     def _lines(self, stream: "_Squeezed", raw: BinaryIO) -> Iterator[bytes | None]:
-        """Whole lines; None for one that is too long, of which never more than a part is in memory."""
+        """The lines of the file; None for a line that is too long, which is never in memory as a whole."""
         lines = io.BufferedReader(stream, CHUNK)
         try:
             while line := lines.readline(self._max_line + 1):
@@ -108,13 +116,13 @@ class Documents:
             self.problem = (
                 f"{self.path}: {error}"
                 if isinstance(error, TrailingBytes)
-                else f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} of {self.path.stat().st_size}, "
-                f"which is byte {stream.read_so_far} of the text"
+                else f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} "
+                f"of {self.path.stat().st_size}, which is byte {stream.read_so_far} of the text"
             )
 
 
 class _Squeezed(io.RawIOBase):
-    """A stream of bytes without its byte order mark, in which a run of empty lines is short: a block of 1 MB keeps one of each run."""
+    """A stream without its byte order mark, in which each run of empty lines in a block of 1 MB is reduced to one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -134,7 +142,7 @@ class _Squeezed(io.RawIOBase):
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:
-    """Raises CourseError if a file does not begin the way its name promises."""
+    """Raises CourseError if the first bytes of a file do not match its suffix."""
     start = raw.read(6)
     raw.seek(0)
     expected = MAGIC.get(path.suffix)

@@ -1,10 +1,11 @@
-"""Web text in the layout of CC-100 (a line per paragraph, an empty line between documents) → clean documents as JSON lines.
+"""Cleans web text in the format of CC-100 and writes the documents as JSON lines.
 
-Three steps in one pass: read whole documents (webfile.py), filter them in worker processes, then remove what came before,
-in this process and in order: exact repeats of documents, near repeats, and last repeats of long lines, so that a
-repeated document is counted as one and not as many lines. The output is the same for any number of workers. Memory grows
-only with what must be remembered: 8 bytes a document and long line, and what dedup.py says for near repeats.
-It does not look for personal data or offensive words.
+CC-100 has one line per paragraph and an empty line between documents. One pass does three steps: it reads whole
+documents (webfile.py), filters them in worker processes, and removes duplicates in this process, in order. First come
+exact duplicates of documents, then near-duplicates, and last duplicates of long lines. So a duplicate document counts
+as one document and not as many lines. The output is the same for any number of workers. Memory grows only with the
+search for duplicates: 8 bytes per document and per long line, and for near-duplicates the bytes given in dedup.py. The
+module does not look for personal data or offensive words.
 """
 
 import re
@@ -27,28 +28,36 @@ from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-CONTROL = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
-)  # not the emoji joiner U+200D
+# Control and invisible characters, except U+200D, which joins emoji.
+CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 @dataclass
 class _Filtered:
-    """What a worker made of a batch: the documents that passed, with what the search for repeats needs."""
+    """A worker's result for a batch: the documents that passed the filters, with their MinHash signatures."""
 
     report: Report
-    numbers: list[int]
+    numbers: list[int]  # running numbers of the documents in the input
     texts: list[str]
     signatures: Signatures
 
 
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
-    """Filters `source` and removes its repeats; writes {"id", "text"} lines to `target` and returns the report.
+    """Filters and deduplicates `source`, writes {"id", "text"} lines to `target` and returns the report.
 
-    The id is the running number of the document in the input, from 1. Where nothing is left the product is an empty file,
-    and the report says so: that the limits fit no document is a result. Raises CourseError for what is no text file
-    (a directory, an empty file, UTF-16, a wrong ending), and for truncated or broken data with the byte where it happened;
-    the documents before it are then in `<target>.partial`.
+    The id is the running number of the document in the input, from 1. If no document passes, the product is an empty
+    file and the report says so; this is not an error.
+
+    Args:
+        source: .txt, .txt.xz, .txt.gz or .txt.bz2.
+        target: the product, JSON lines.
+        settings: the defaults if None.
+        workers: number of processes.
+
+    Raises:
+        CourseError: for a source that is not a text file (a directory, an empty file, UTF-16, content that does not
+            match the suffix), and for truncated or broken data, with the byte position of the damage. The documents
+            before the damage are then in `<target>.partial`.
     """
     settings = settings or WebtextConfig()
     report = Report("webtext", source.name, limits=_limits(settings), examples=settings.examples)
@@ -71,7 +80,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
 
 
 def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
-    """The work on a batch that needs nothing but the batch."""
+    """Cleans and filters one batch in a worker; returns (bytes of the file that the batch covers, the result)."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
     for number, raw in enumerate(batch.documents, batch.first):
@@ -91,7 +100,7 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """The lines of a document that are UTF-8, without control characters and white space at their ends."""
+    """The lines of a document, without control characters, white space at the ends, and lines that are not UTF-8."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -107,7 +116,7 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
 
 
 class _Repeats:
-    """What came before in this run, by document and by line."""
+    """The deduplication of one run: remembers all earlier documents and long lines."""
 
     def __init__(self, settings: WebtextConfig, report: Report) -> None:
         self._settings = settings
@@ -116,7 +125,7 @@ class _Repeats:
         self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
 
     def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """The documents of a batch that are new, without their repeated lines; the report gets the rest."""
+        """The new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
         new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
         for at in np.flatnonzero(~new):
             self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])

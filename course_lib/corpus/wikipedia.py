@@ -1,8 +1,8 @@
-"""A Wikipedia dump → articles as JSON lines: {"id", "title", "text"}.
+"""Extracts the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
 
-Workers decompress, parse and extract pieces of the dump on their own; what a cut tore apart is put together here, in
-order, so the output is the same for any number of workers. Only articles pass: no redirects, other namespaces or
-disambiguation pages, and no page that is longer than MediaWiki allows.
+Workers decompress, parse and extract pieces of the dump independently. This process joins the pages that were cut
+between two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects,
+other namespaces or disambiguation pages, and no page that is longer than MediaWiki allows.
 """
 
 import re
@@ -25,9 +25,10 @@ from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
-# Bytes; more without the end of a page is no dump.
+# Bytes; a file with more bytes before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
-# Characters; MediaWiki saves no page of more bytes than this ($wgMaxArticleSize), so a longer one is damage or an attack.
+# Characters; MediaWiki saves no page with more bytes than this ($wgMaxArticleSize), so a longer page is damaged or
+# forged.
 LONGEST_TEXT = 2 << 20
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
@@ -43,22 +44,29 @@ LIMITS = {
 
 @dataclass
 class _Extracted:
-    """What a worker made of a piece: torn bytes at both ends, and the articles between them."""
+    """A worker's result for a piece: its articles, and the incomplete pages at both ends."""
 
     head: bytes  # before the first <page>
     articles: bytes  # JSON lines
     tail: bytes  # after the last </page>
     begins: bool  # whether a <page> begins in this piece
     report: Report
-    read: int = 0  # bytes of the file
-    problem: str = ""
+    read: int = 0  # bytes of the file that the piece covers
+    problem: str = ""  # the error message for damaged data, "" if there is none
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extracts the articles of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump into `target` (JSON lines) in constant memory.
+    """Extracts the articles of a dump into `target` in constant memory and returns the report.
 
-    Raises CourseError for a truncated or broken dump, naming the place; the whole articles before it are kept in
-    `<target>.partial`.
+    Args:
+        source: a .xml, .xml.gz, .xml.bz2 or .xml.xz dump.
+        target: the product, JSON lines.
+        settings: the defaults if None.
+        workers: number of processes.
+
+    Raises:
+        CourseError: for a truncated or broken dump, with the position of the damage. The complete articles before it
+            are then in `<target>.partial`.
     """
     settings = settings or WikipediaConfig()
     report = Report("wikipedia", source.name, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
@@ -87,7 +95,7 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
 
 
 def _unended(source: Path, carry: bytes) -> str:
-    """What is wrong with bytes that hold the beginning of a page but not its end; '' if nothing is."""
+    """The error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)
@@ -117,11 +125,15 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
 
 
 def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
-    """The <page> elements of some whole pages. Lines that are not UTF-8 are skipped and counted; broken XML raises CourseError."""
+    """The parsed XML elements of some whole pages.
+
+    The text of lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError for broken XML.
+    """
     pages = _only_utf8(pages, report)
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
-    except etree.XMLSyntaxError:  # page by page, to keep those before the broken one and to name it
+    except etree.XMLSyntaxError:
+        # each page by itself, to keep the pages before the broken one and to name that one
         for page in WHOLE_PAGE.findall(pages):
             try:
                 element = etree.fromstring(page, _parser())
@@ -146,13 +158,14 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
         try:
             line.decode()
         except UnicodeDecodeError:
-            lines[i] = b"".join(TAG.findall(line))  # the text goes, the elements around it stay
+            # the text is removed, the XML tags in the line stay
+            lines[i] = b"".join(TAG.findall(line))
             report.remove_line("invalid_utf8")
     return b"\n".join(lines)
 
 
 def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
-    """One page as a JSON line, or nothing if it is no article; either way the report knows."""
+    """One page as a JSON line; b"" if it is not kept as an article. The report counts both."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)
@@ -178,5 +191,5 @@ def _not_an_article(page: Any, text: str, settings: WikipediaConfig) -> str:
     if len(text) > LONGEST_TEXT:
         return "too_long"
     names = "|".join(map(re.escape, settings.disambiguation))
-    found = names and re.search(rf"\{{\{{\s*(?:{names})\s*[|}}]", text, re.I)
-    return "disambiguation" if found else ""
+    template = names and re.search(rf"\{{\{{\s*(?:{names})\s*[|}}]", text, re.I)
+    return "disambiguation" if template else ""

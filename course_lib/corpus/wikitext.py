@@ -1,8 +1,8 @@
-"""From wiki markup to plain text: one article in, its paragraphs and headings out.
+"""Converts the wiki markup of one article to plain text: its headings and paragraphs.
 
-Links and templates are resolved from the inside out. Templates are not expanded: those that carry words leave them
-(templates.py), the rest is dropped. Unbalanced markup costs its own line, never the article. The time is linear in the
-length of the article.
+Links and templates are resolved from the innermost outwards. Templates are not expanded: a template that shows words is
+replaced by them (templates.py), any other is removed. Unbalanced markup costs its own line, never the whole article.
+The time is linear in the length of the article.
 """
 
 import re
@@ -13,20 +13,21 @@ from html import unescape
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import RAISED, shown
 
-# Stands for a formula that needs more than one line of text.
+# Replaces a formula that needs TeX.
 FORMULA = "〈数式〉"
-# Pairs of brackets nested deeper than this are dropped. MediaWiki expands templates as deep.
+# Levels; brackets nested deeper than this are removed. MediaWiki expands templates up to the same depth.
 DEEPEST = 100
-# Levels that a search for each resolves, which is faster than a pass over all brackets where nesting is shallow.
+# Levels that are resolved by one regular-expression search each. For shallow nesting this is faster than a pass over
+# all brackets.
 SHALLOW = 8
-# Layers of empty brackets that are removed.
+# Levels of nested empty brackets that are removed.
 LAYERS = 10
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 # The openings of tags whose content is replaced as a whole.
 NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
-# What nowiki shows as it stands can no longer be taken for markup.
+# Full-width forms for the content of <nowiki>, so that later steps do not take it for markup.
 LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
 MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
 REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
@@ -52,7 +53,7 @@ PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
 TEMPLATE_BRACKETS = re.compile(r"\{{2,}|\}{2,}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-# {| and |} at the start of a line; <table> anywhere. Pages without the latter are searched faster.
+# {| and |} count at the start of a line only, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
 TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
@@ -62,13 +63,13 @@ QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# What removal leaves behind: empty brackets, a separator beside a bracket, doubled commas
+# Traces of removed markup: empty brackets, a separator beside a bracket, doubled commas.
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
 OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-# Bounded, so that a page of spaces costs no more than others.
+# The repeat count is bounded, so that a page full of spaces takes no longer than other pages.
 CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")
 COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
-# Python refuses to read a number of more than 4,300 digits; no character has one of eight.
+# Python raises an error for numbers of more than 4,300 digits; no code point has eight digits.
 NO_CHARACTER = re.compile(r"&#\d{8,};?")
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 
@@ -78,9 +79,13 @@ Remover = Callable[[str], str]
 def to_text(
     wikitext: str, title: str = "", drop_sections: frozenset[str] = frozenset(), removed: Counter[str] | None = None
 ) -> str:
-    """The plain text of one article: a line per paragraph or list item, an empty line before each heading.
+    """The plain text of one article: one line per paragraph or list item, an empty line before each heading.
 
-    `drop_sections` names headings whose sections are left out; `removed` counts the characters taken away, by reason.
+    Args:
+        wikitext: the markup of the article.
+        title: the title of the article, for {{PAGENAME}}.
+        drop_sections: headings whose sections are left out.
+        removed: if given, the number of removed characters is added to it for each kind of markup.
     """
     passes: tuple[tuple[str, Remover], ...] = (
         ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
@@ -94,7 +99,7 @@ def to_text(
         ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("templates", lambda t: _resolve(TEMPLATE, TEMPLATE_BRACKETS, lambda c: shown(c, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
-        # those that templates were hiding
+        # links that were inside templates
         ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
@@ -113,9 +118,9 @@ def to_text(
 
 
 def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
-    """Replaces <tag>…</tag> by replace(opening tag, content), in linear time.
+    """Replaces each <tag>…</tag> by replace(opening tag, content).
 
-    A closing tag that is missing is looked for once for each name.
+    The time is linear in the length of the text, because a missing closing tag is searched for only once per tag name.
     """
     kept: list[str] = []
     closings: dict[str, re.Pattern[str]] = {}
@@ -140,17 +145,17 @@ def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Cal
     """Replaces pairs of doubled brackets by replace(content), innermost first.
 
     Args:
-        innermost: finds a pair without pairs in it; its first group is the content.
-        brackets: finds runs of two or more of the same bracket.
-        replace: takes a content whose own pairs are replaced.
-        text: any text; a bracket without its partner stays.
+        innermost: matches a pair that contains no other pair; group 1 is the content.
+        brackets: matches a run of two or more of the same bracket.
+        replace: maps the content, whose inner pairs are replaced already, to its text.
+        text: any text; a bracket without a partner stays.
     """
     for _ in range(SHALLOW):
-        text, found = innermost.subn(lambda pair: replace(pair[1]), text)
-        if not found:
+        text, number = innermost.subn(lambda pair: replace(pair[1]), text)
+        if not number:
             return text
     done: list[str] = []
-    # for each opening without its closing yet: its index in `done`, and the levels of pairs in it
+    # for each bracket that is still open: its index in `done`, and (in `levels`) the depth of the pairs inside it
     opened: list[int] = []
     levels: list[int] = [0]
     position = 0
@@ -190,7 +195,7 @@ def _nothing(_tag: re.Match[str], _content: str) -> str:
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
-    """A formula that reads as text stays (E = mc^2); one that needs TeX becomes a placeholder."""
+    """The formula itself if it is readable as text (E = mc^2), FORMULA if it needs TeX."""
     body = " ".join(content.split())
     return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
 
@@ -200,7 +205,7 @@ def _code(tag: re.Match[str], content: str) -> str:
 
 
 def _characters(text: str) -> str:
-    """Character references as characters; twice, because `&amp;nbsp;` is common and always meant as a space."""
+    """Replaces character references by characters, twice, because `&amp;nbsp;` is common and always means a space."""
     for _ in range(2):
         if "&" in text:
             text = unescape(NO_CHARACTER.sub("", text))
@@ -208,10 +213,10 @@ def _characters(text: str) -> str:
 
 
 def _link(content: str) -> str:
-    """[[target|label]] → label; files, categories and links to other languages → nothing."""
+    """The text shown for a link: [[target|label]] → label; a file, category or link to another language → ""."""
     target, bar, label = content.partition("|")
     if "{{" in target and "}}" not in target:
-        # the bar is one of a template in the target: the link waits until that is resolved
+        # the bar belongs to a template in the target: the link is resolved after that template
         return f"[[{content}]]"
     if ":" in target:
         if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
@@ -221,18 +226,21 @@ def _link(content: str) -> str:
     if label and not label.isspace():
         return label
     if bar:
-        # [[ローマ (曖昧さ回避)|]] shows the target without its brackets
+        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part
         bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
         return target[: bracket.start()].rstrip() if bracket else target
     return target.lstrip("#").replace("_", " ").replace("#", "の")
 
 
 def _drop_tables(text: str) -> str:
-    """Removes {| … |} and <table> … </table>, nested ones included; a table that never ends ends at the next heading."""
+    """Removes the tables {| … |} and <table> … </table>, also nested ones.
+
+    A table without an end is removed up to the next heading.
+    """
     kept: list[str] = []
     position = 0
     opened: list[str] = []
-    # of each kind in `opened`, so that a stray end does not search it
+    # the open tables of each kind, so that an end without a beginning does not search `opened`
     numbers: Counter[str] = Counter()
     edges = TABLE_EDGE if HTML_TABLE.search(text) else WIKI_TABLE_EDGE
     for edge in edges.finditer(text):
@@ -244,7 +252,7 @@ def _drop_tables(text: str) -> str:
             opened.append(kind)
             numbers[kind] += 1
         elif numbers[kind]:
-            # a table of the other kind that was left open inside ends here too
+            # a table of the other kind that is still open inside ends here too
             while (inner := opened.pop()) != kind:
                 numbers[inner] -= 1
             numbers[kind] -= 1
@@ -258,29 +266,29 @@ def _drop_tables(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Removes what the removals left: empty brackets, lone separators, doubled commas and spaces."""
-    # an emptied pair inside another empties that one too
+    """Removes the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
+    # removing an empty pair may leave the pair around it empty
     for _ in range(LAYERS):
-        text, found = EMPTY.subn("", text)
-        if not found:
+        text, number = EMPTY.subn("", text)
+        if not number:
             break
     text = SPACES.sub(lambda m: "" if m[1] else " ", text)
     return COMMAS.sub("", CLOSING.sub(r"\1", OPENING.sub(r"\1", text)))
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """== words == → (2, words); None for a line that is no heading."""
+    """(level, words) of a heading, such as (2, "words") for == words ==; None for any other line."""
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
     level = min(left, right, len(line) // 2, 6)
     return (level, line[level:-level].strip()) if level else None
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Lines without list marks; headings only where something stands under them and their section is wanted."""
+    """Joins the lines; leaves out list marks, headings without text under them, and the sections `drop_sections`."""
     lines: list[str] = []
     # headings above the next line of text, outermost first
     waiting: list[tuple[int, str]] = []
-    # level of the heading whose section is being left out; 7 = none
+    # level of the heading whose section is being dropped; 7 if none is
     dropped = 7
     for line in map(str.strip, text.split("\n")):
         if not line:

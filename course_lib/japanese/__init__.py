@@ -1,6 +1,6 @@
-"""Chapter 2: Japanese text. Normalization, sentence splitting, and segmentation that can be undone.
+"""Chapter 2, Japanese text: normalization, sentence splitting and reversible segmentation into words.
 
-The public face: normalize, split_sentences, segment, desegment.
+Public functions: normalize, split_sentences, segment, desegment.
 """
 
 from course_lib.japanese.normalize import normalize

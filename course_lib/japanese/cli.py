@@ -1,4 +1,4 @@
-"""Verbs of chapter 2."""
+"""The `course` verb of chapter 2: `course segment`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from course_lib.japanese.config import SegmentConfig
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
+    """Adds this chapter's verb to the `course` command."""
     app.command("segment", epilog=options.epilog(SegmentConfig))(segment)
 
 
@@ -20,13 +20,13 @@ def segment(
     ],
     output: options.Output,
     segmenter: Annotated[
-        str | None, typer.Option("--segmenter", metavar="mecab|jumanpp", help="who finds the words")
+        str | None, typer.Option("--segmenter", metavar="mecab|jumanpp", help="program that finds the words")
     ] = None,
     workers: options.Workers = options.WORKERS,
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Normalize documents, split them into sentences and segment these into words, one sentence a line."""
+    """Normalize documents, split them into sentences and segment the sentences into words, one sentence per line."""
     from course_lib.japanese.pipeline import segment_file
 
     chosen = [*(overrides or []), *([f"segmenter={segmenter}"] if segmenter else [])]

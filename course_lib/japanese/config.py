@@ -9,11 +9,13 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class SegmentConfig:
-    """How documents become segmented lines."""
+    """Settings of `course segment`: the steps from documents to segmented lines."""
 
-    segmenter: Literal["mecab", "jumanpp"] = setting("mecab", "who finds the words; jumanpp needs its binary on PATH")
+    segmenter: Literal["mecab", "jumanpp"] = setting(
+        "mecab", "program that finds the words; jumanpp needs its binary on PATH"
+    )
     normalize: bool = setting(True, "normalize the text first")
-    split: bool = setting(True, "one sentence a line; false keeps the document's own lines")
+    split: bool = setting(True, "one sentence per line; false keeps the lines of the document")
     mark_spaces: bool = setting(
-        True, "keep original spaces as ␣ (reversible); false gives the plain form of published models"
+        True, "keep original spaces as ␣ (reversible); false drops them, the form that published models expect"
     )

@@ -1,9 +1,11 @@
-"""Word boundaries by the Juman++ v2 program, in bulk, without the traps of piping text into it.
+"""Segments many lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), without losing text.
 
-The program silently loses lines that are too long, begin with "# " or are not UTF-8, and dies of memory on a long run of one class of
-character; its exit code says nothing. So lines are cut into pieces that it can carry, every answer is compared with what was sent, and what
-does not come back whole is sent again in halves until the one bad piece is found: that is kept as it is and counted.
-Starting several processes is the caller's work (one segmenter each); how words become a line is in segment.py.
+The program drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out
+of memory on a long run of characters of one class. Its exit code does not show such failures. So this module cuts lines
+into pieces that the program can process, and compares each answer with the text sent. If they differ, the batch is sent
+again in halves until the failing piece is found. That piece is kept, split at white space only, and counted.
+
+The caller starts the worker processes, with one segmenter in each. segment.py joins words to a line.
 """
 
 import os
@@ -17,24 +19,38 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 
-LONGEST_PIECE = 4096  # bytes; the program drops a longer line
-LONGEST_RUN = 100  # characters of one class; its memory grows with the cube (500 take 0.5 GB, for some characters 5 GB)
-BATCH = 1 << 18  # bytes sent to one process
-EXAMPLES_KEPT = 20  # failures remembered with their text
-SEPARATOR = "\x1f"  # between words in the program's output; never in what is sent
+# Bytes; the program drops a longer line.
+LONGEST_PIECE = 4096
+# Characters of one class; the program's memory grows with the cube of the length of such a run: 500 characters take
+# 0.5 GB, for some characters 5 GB.
+LONGEST_RUN = 100
+# Bytes sent to one process.
+BATCH = 1 << 18
+# Failures whose text is kept.
+EXAMPLES_KEPT = 20
+# The separator between words in the program's output; it never occurs in the text sent.
+SEPARATOR = "\x1f"
 
-UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")  # never sent; a word of its own
+# Characters that are never sent to the program; each is a word of its own.
+UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")
 WHITE = re.compile(f"[^\\S{SEPARATOR}]")
 WORD = re.compile(r"\s|\S+")
-PROLONGED = "ー〜～∼"  # belong to hiragana and to katakana
-CLASSES = (  # the program's own (characters.cc, getCodeType), those whose runs it makes unknown words of
-    "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",  # letters
-    f"\u3040-\u309f{PROLONGED}",  # hiragana
-    f"\u30a0-\u30faヽヾヿ\uff66-\uff9f{PROLONGED}",  # katakana
-    "\u4e00-\u9fff々〇○",  # kanji
+# These belong to both hiragana and katakana.
+PROLONGED = "ー〜～∼"
+# The character classes of the program (characters.cc, getCodeType) whose runs it turns into unknown words.
+CLASSES = (
+    # letters
+    "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",
+    # hiragana
+    f"\u3040-\u309f{PROLONGED}",
+    # katakana
+    f"\u30a0-\u30faヽヾヿ\uff66-\uff9f{PROLONGED}",
+    # kanji
+    "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))  # the best first
+# Where a long text is cut: best after a sentence end, else after a comma or white space.
+GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
 NOT_FOUND = (
@@ -49,7 +65,7 @@ NO_MODEL = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A piece of text that the program could not analyse, and what happened."""
+    """A piece of text that the program could not analyse, with the reason."""
 
     piece: str
     reason: str
@@ -57,7 +73,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Morpheme:
-    """One word of an analysis, in Juman's terms: 行き いき 行く 動詞 *."""
+    """One word of an analysis, with the fields of Juman, such as 行き いき 行く 動詞 *."""
 
     surface: str
     reading: str
@@ -67,26 +83,36 @@ class Morpheme:
 
 
 def find_binary() -> Path | None:
-    """The program: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None. Raises UsageError for a $JUMANPP that is no program."""
+    """The path of the program: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
+
+    Raises UsageError if $JUMANPP is set but is not a program.
+    """
     wanted = os.environ.get("JUMANPP")
-    found = shutil.which(wanted or "jumanpp")
-    if wanted and found is None:
+    path = shutil.which(wanted or "jumanpp")
+    if wanted and path is None:
         raise UsageError(f"JUMANPP: {wanted!r} is no program; allowed: the path or name of the jumanpp binary")
-    return Path(found) if found else None
+    return Path(path) if path else None
 
 
 class JumanppSegmenter:
-    """Juman++ v2 as a function from lines to words.
+    """Segments lines into words with Juman++ v2.
 
-    Every call starts its own short-lived processes, so an object may be pickled or made anew in each worker.
-    `failed_pieces` counts what could not be analysed, `failures` holds the first of them with the reason.
+    Every call starts its own short-lived processes, so the object may be pickled or created again in each worker.
+    `failed_pieces` counts the pieces that could not be analysed. `failures` holds the first EXAMPLES_KEPT of them with
+    the reason.
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Tries the program on two sentences.
+        """Runs the program on two sentences to check it.
 
-        `model` overrides the program's configured one. `timeout` is the time [s] allowed for a full batch of 256 kB (0.5 s is usual); a
-        smaller one gets its share, at least a quarter. Raises CourseError if this is not Juman++ v2 with a model.
+        Args:
+            binary: the path of the program.
+            model: a model file to use in place of the program's configured one.
+            timeout: time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of it,
+                at least a quarter.
+
+        Raises:
+            CourseError: if the program is not Juman++ v2 with a model.
         """
         self.binary, self.model, self.timeout = binary, model, timeout
         self.failed_pieces = 0
@@ -95,16 +121,17 @@ class JumanppSegmenter:
 
     @classmethod
     def from_path(cls) -> "JumanppSegmenter":
-        """The segmenter with the program found on this machine; raises CourseError where there is none."""
+        """A segmenter with the program found on this machine. Raises CourseError if there is none."""
         binary = find_binary()
         if binary is None:
             raise CourseError(NOT_FOUND)
         return cls(binary)
 
     def words(self, lines: Sequence[str]) -> list[list[str]]:
-        """The words of every line (any text): `"".join(words) == line`. Each white-space and control character is a word of its own.
+        """The words of each line, for any text: `"".join(words) == line`.
 
-        Raises CourseError only if the program stops working altogether.
+        Each white-space or control character is a word of its own. Raises CourseError only if the program stops working
+        altogether.
         """
         cut = [list(pieces(line)) for line in lines]
         sent = (piece for parts in cut for piece in parts if not UNFIT.match(piece))
@@ -112,22 +139,23 @@ class JumanppSegmenter:
         return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
 
     def analyze(self, sentence: str) -> list[Morpheme]:
-        """The words of a sentence with reading and part of speech, for examples; the surfaces add up to the sentence.
+        """The words of a sentence with reading and part of speech, for examples.
 
-        The program's answer is read by pyknp, whose own way of calling it hangs on "# ", loses spaces and is silent about long lines.
-        Raises CourseError where pyknp is missing.
+        The joined surfaces are the sentence. pyknp only parses the program's answer. Its own call of the program is not
+        used, because it hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
+        missing.
         """
         parser = _pyknp_parser()
-        found: list[Morpheme] = []
+        morphemes: list[Morpheme] = []
         for piece in pieces(sentence):
-            found += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, parser)
-        return found
+            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, parser)
+        return morphemes
 
     def _command(self, *options: str) -> list[str]:
         return [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
 
     def _run(self, batch: Sequence[str], *options: str) -> "subprocess.CompletedProcess[bytes]":
-        """One process over the pieces. Raises TimeoutExpired."""
+        """Runs one process over the pieces, one piece per line. Raises TimeoutExpired."""
         sent = "".join(f"{piece}\n" for piece in batch).encode()
         limit = self.timeout * max(0.25, len(sent) / BATCH)
         try:
@@ -136,7 +164,7 @@ class JumanppSegmenter:
             raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
 
     def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
-        """(the words of every piece, "") if the answer is whole, else ([], what is wrong with it)."""
+        """(words of each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
@@ -149,10 +177,10 @@ class JumanppSegmenter:
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
-        """The words of every piece; on failure the halves are tried, down to the piece that is to blame."""
-        found, trouble = self._segment(batch)
+        """The words of each piece. After a failure the halves of the batch are sent, down to the failing piece."""
+        words, trouble = self._segment(batch)
         if not trouble:
-            return found
+            return words
         if len(batch) == 1:
             self._give_up(batch[0], trouble)
             return [WORD.findall(batch[0])]
@@ -160,17 +188,17 @@ class JumanppSegmenter:
         return self._analyse(batch[:half]) + self._analyse(batch[half:])
 
     def _give_up(self, piece: str, reason: str) -> None:
-        """Counts a piece that cannot be analysed, having made sure that others can."""
+        """Counts a piece that cannot be analysed, after checking that the program still analyses other text."""
         self._probe()
         self.failed_pieces += 1
         if len(self.failures) < EXAMPLES_KEPT:
             self.failures.append(Failure(piece, reason))
 
     def _probe(self) -> None:
-        found, trouble = self._segment(PROBE)
+        words, trouble = self._segment(PROBE)
         if "Model file was not specified" in trouble:
             raise CourseError(f"{self.binary}: {NO_MODEL}")
-        if trouble or len(found[0]) == 1:
+        if trouble or len(words[0]) == 1:
             raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble or 'no words were found'}")
 
     def _analyze_piece(self, piece: str, parser: Any) -> list[Morpheme]:
@@ -181,33 +209,37 @@ class JumanppSegmenter:
             return [_unknown(piece)]
         lines = done.stdout.decode("utf-8", "replace").split("\n")
         body = lines[: lines.index("EOS")] if "EOS" in lines else []
-        best = [
-            line for line in body if not line.startswith("@ ") or line.startswith("@ @ ")
-        ]  # "@ " is a second reading
+        # "@ " marks an alternative analysis of the word before; "@ @ " is the word @ itself
+        best = [line for line in body if not line.startswith("@ ") or line.startswith("@ @ ")]
         try:
-            found = _aligned(piece, [parser(line) for line in best])
-        except ValueError:  # pyknp reads a number where there is none
-            found = []
-        if not found:
-            self._give_up(piece, f"the analysis does not add up to the text{_last_words(done)}")
-        return found or [_unknown(piece)]
+            morphemes = _aligned(piece, [parser(line) for line in best])
+        except ValueError:
+            # pyknp expects a number where the line has none
+            morphemes = []
+        if not morphemes:
+            self._give_up(piece, f"the joined words of the analysis differ from the text{_last_words(done)}")
+        return morphemes or [_unknown(piece)]
 
 
 def pieces(line: str) -> Iterator[str]:
-    """A line as pieces that the program can carry; they add up to the line. Those that UNFIT matches are not to be sent."""
+    """The line cut into pieces that the program can process; the joined pieces are the line.
+
+    A piece that UNFIT matches must not be sent to the program.
+    """
     for part in UNFIT.split(line):
         if UNFIT.match(part):
             yield part
         elif part:
             for piece in _short(part):
-                if piece.startswith("# ") and piece != "# ":  # the program would take it for a comment
+                # the program takes a line that begins with "# " for a comment
+                if piece.startswith("# ") and piece != "# ":
                     yield "#"
                     piece = piece[1:]
                 yield piece
 
 
 def _short(text: str) -> Iterator[str]:
-    """The text cut within long runs of one class, and then into pieces of at most LONGEST_PIECE bytes."""
+    """The text cut inside long runs of one character class, then into pieces of at most LONGEST_PIECE bytes."""
     at = 0
     for end in (*(match.end() for match in RUN.finditer(text)), len(text)):
         while at < end:
@@ -220,9 +252,9 @@ def _short(text: str) -> Iterator[str]:
 
 
 def _good_head(text: str) -> str:
-    """The text up to the last good place to cut, if there is one."""
-    found = next((match for match in (cut.match(text) for cut in GOOD_CUTS) if match), None)
-    return found.group() if found else text
+    """The text up to the last good position to cut (GOOD_CUTS); the whole text if there is none."""
+    head = next((match for match in (cut.match(text) for cut in GOOD_CUTS) if match), None)
+    return head.group() if head else text
 
 
 def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
@@ -239,15 +271,15 @@ def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of an answered line, with white space inside a word (faces such as "( ^o^ )") taken out of it."""
-    found = filter(None, line.split(SEPARATOR))
-    return [part for word in found for part in WORD.findall(word)] if WHITE.search(line) else list(found)
+    """The words of a line of the answer; a word with white space inside, such as "( ^o^ )", is split there."""
+    words = filter(None, line.split(SEPARATOR))
+    return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)
 
 
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """How a process ended, for an error's one line."""
-    said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
-    return f" (exit code {done.returncode}{': ' if said else ''}{said})"
+    """How a process ended, for an error message: its exit code and the first line of its standard error."""
+    first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
+    return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
 
 
 def _pyknp_parser() -> Any:
@@ -258,10 +290,13 @@ def _pyknp_parser() -> Any:
     return Parser
 
 
-def _aligned(piece: str, found: list[Any]) -> list[Morpheme]:
-    """pyknp's words with their surfaces as in the text (the program writes spaces as \\␣ and tabs as \\t); [] if they do not add up."""
+def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:
+    """pyknp's words with the surfaces of the text; [] if the joined words differ from the text.
+
+    The program writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
+    """
     words, at = [], 0
-    for item in found:
+    for item in parsed:
         plain = item.midasi.replace("\\␣", " ").replace("\\t", "\t")
         surface = next((form for form in (item.midasi, plain) if form and piece.startswith(form, at)), "")
         if not surface:

@@ -1,27 +1,33 @@
-"""Making segmentation reversible: original spaces are written as a mark, so that those between words can be told from them.
+"""Marks for original spaces, which make segmentation reversible.
 
-    Visual Studio を使う  →  Visual ␣Studio を 使う  →  Visual Studioを使う is what everybody else gets back
+An original space is written as ␣, so it differs from the spaces between words:
 
-`mark` and `unmark` are inverse for any text; the replacements of `unmark`, in this order, are also what a tokenizer's decoder does.
+    Visual Studioを使う  →  segmented: Visual ␣Studio を 使う  →  restored: Visual Studioを使う
+
+`unmark(mark(text)) == text` for any text. A tokenizer's decoder does the replacements of `unmark` in the same order.
 """
 
-MARK = "␣"  # U+2423 OPEN BOX, an original space
-ESCAPE = "␛"  # U+241B, before a letter: ␛s and ␛e are a ␣ and a ␛ of the text itself, ␛n is a line break
+# U+2423 OPEN BOX stands for an original space.
+MARK = "␣"
+# U+241B with a letter after it: ␛s and ␛e stand for a ␣ and a ␛ of the text itself, ␛n for a line break.
+ESCAPE = "␛"
 NEWLINE = ESCAPE + "n"
-ESCAPES = (NEWLINE, ESCAPE + "s", ESCAPE + "e")  # one token each in every tokenizer of marked text
-CUT = ESCAPE + "(?!e)"  # as a regular expression: once ␛n and ␛s are undone, a ␛ that has lost its letter
+# Each is one token in every tokenizer of marked text.
+ESCAPES = (NEWLINE, ESCAPE + "s", ESCAPE + "e")
+# A regular expression for a ␛ that has lost its letter; it applies after ␛n and ␛s have been replaced.
+CUT = ESCAPE + "(?!e)"
 REPLACEMENTS = ((MARK, " "), (NEWLINE, "\n"), (ESCAPE + "s", MARK), (ESCAPE + "e", ESCAPE))
 
 
 def mark(text: str) -> str:
-    """Spaces as ␣, line breaks as ␛n; a ␣ or ␛ of the text itself as ␛s, ␛e. The result is one line without spaces."""
+    """The text with each space as ␣, line break as ␛n, ␣ as ␛s and ␛ as ␛e: one line without spaces."""
     if ESCAPE in text or MARK in text:
         text = text.replace(ESCAPE, ESCAPE + "e").replace(MARK, ESCAPE + "s")
     return text.replace(" ", MARK).replace("\n", NEWLINE)
 
 
 def unmark(text: str) -> str:
-    """The inverse of mark."""
+    """The original text of a marked text: the inverse of `mark`."""
     for written, original in REPLACEMENTS:
         text = text.replace(written, original)
     return text

@@ -1,8 +1,9 @@
-"""Word boundaries by MeCab with the Juman dictionary, without the traps of calling it naively.
+"""Segments text into words with MeCab and the Juman dictionary, without losing text.
 
-MeCab drops spaces, stops at a NUL, may die on very long strings, and this dictionary has entries that end inside a character. So:
-text is cut at what MeCab cannot carry and into pieces of bounded length, its words are compared with the text they came from, and where they
-do not add up (or cannot be decoded) the same analysis is read as byte offsets, and a boundary inside a character is ignored.
+MeCab drops spaces, stops at a NUL character and may crash on very long strings. The dictionary has entries that end
+inside a character. So this module cuts the text at characters that MeCab cannot process and into pieces of bounded
+length, and compares the words with the text. If they differ or cannot be decoded, the byte offsets of the same analysis
+are used, without the boundaries inside a character.
 """
 
 import re
@@ -11,31 +12,41 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-LONGEST = 1000  # characters given to MeCab at once; sentences are far shorter, and longer runs only cost time
-UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")  # never given to MeCab; a token of its own
-CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)  # the last good place to cut
+# Characters given to MeCab at once. Sentences are far shorter, and longer strings only cost time.
+LONGEST = 1000
+# Characters that are never given to MeCab; each is a word of its own.
+UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
+# The last sentence end, comma or white space: a good position to cut after.
+CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
 @lru_cache(maxsize=1)
 def _taggers() -> tuple[Any, Any]:
-    """(words separated by spaces, byte offsets). Made on first use: loading the dictionary takes some milliseconds."""
+    """(tagger that returns words separated by spaces, tagger that returns byte offsets).
+
+    They are made on first use, because loading the dictionary takes some milliseconds.
+    """
     import jumandic
     from fugashi import GenericTagger
 
-    offsets = "%ps,%pe\\\\s"  # fugashi splits its arguments like a shell, so the backslash is doubled
+    # fugashi splits its arguments as a shell does, so the backslash is doubled
+    offsets = "%ps,%pe\\\\s"
     formats = f"-F {offsets} -U {offsets} -E \\\\n"
     return GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati"), GenericTagger(f"{jumandic.MECAB_ARGS} {formats}")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text (any text): `"".join(words(text)) == text`. Each space is a word of its own."""
+    """The words of any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
     return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
 
 
 def plain_line(text: str) -> str | None:
-    """The words of a text separated by spaces, where MeCab's own line can be taken as it is: most sentences. Else None."""
+    """The words of a text separated by spaces, as MeCab prints them; None if that output differs from the text.
+
+    For most sentences it does not differ. A text with spaces or with characters that are not printable gives None.
+    """
     if len(text) > LONGEST or " " in text or not text.isprintable():
         return None
     try:
@@ -49,8 +60,8 @@ def _pieces(text: str) -> Iterator[str]:
     for part in UNFIT.split(text):
         at = 0
         while len(part) - at > LONGEST:
-            place = CUT.search(part, at + LONGEST // 2, at + LONGEST)
-            end = place.end() if place else at + LONGEST
+            cut = CUT.search(part, at + LONGEST // 2, at + LONGEST)
+            end = cut.end() if cut else at + LONGEST
             yield part[at:end]
             at = end
         if at < len(part):
@@ -59,18 +70,19 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _piece(text: str) -> list[str]:
     try:
-        found: list[str] = _taggers()[0].parse(text).split(" ")
-    except UnicodeDecodeError:  # a boundary inside a character
+        dense: list[str] = _taggers()[0].parse(text).split(" ")
+    except UnicodeDecodeError:
+        # a boundary inside a character
         return _by_offsets(text)
     if " " not in text:
-        return found if "".join(found) == text else _by_offsets(text)
-    return _with_spaces(text, found) or _by_offsets(text)
+        return dense if "".join(dense) == text else _by_offsets(text)
+    return _with_spaces(text, dense) or _by_offsets(text)
 
 
-def _with_spaces(text: str, found: list[str]) -> list[str] | None:
-    """The words with the spaces between them put back; None if they do not add up to the text."""
+def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
+    """The words with the spaces of the text inserted between them; None if the result differs from the text."""
     whole, at = [], 0
-    for word in found:
+    for word in dense:
         while text.startswith(" ", at):
             whole.append(" ")
             at += 1
@@ -84,11 +96,12 @@ def _with_spaces(text: str, found: list[str]) -> list[str] | None:
 
 
 def _by_offsets(text: str) -> list[str]:
-    """The same analysis, read as byte offsets: nothing is lost, and a boundary inside a character is dropped."""
+    """The words of the same analysis by byte offsets: no text is lost, and a boundary inside a character is dropped."""
     content = text.encode()
     borders = {0, len(content)}
     for pair in _taggers()[1].parse(text).split():
         borders.update(map(int, pair.split(",")))
-    places = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
-    found = [content[start:end].decode() for start, end in pairwise(places)]
-    return [part for word in found for part in (word if word.isspace() else [word])]
+    # a byte 10xxxxxx is inside a character (UTF-8)
+    boundaries = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
+    parts = [content[start:end].decode() for start, end in pairwise(boundaries)]
+    return [part for word in parts for part in (word if word.isspace() else [word])]

@@ -1,17 +1,19 @@
-"""Normalization: one form for each of the many ways the same Japanese text is typed.
+"""Normalization: different ways of typing the same Japanese text are reduced to one form.
 
-neologdn does the work (half-width kana, full-width ASCII, runs of ー and 〜, spaces between Japanese characters). This module settles
-what neologdn leaves alone and a corpus cannot use: other white space, control characters, か + ゙ apart, and ▁, which sentencepiece
-keeps for itself. It is not NFKC: ①, ㈱ and Ⅳ stay as they are.
+neologdn normalizes half-width kana, full-width ASCII, runs of ー and 〜, and spaces between Japanese characters. This
+module treats what neologdn does not: other white space, control characters, a kana followed by a separate voiced sound
+mark (か + ゙), and ▁, which sentencepiece reserves for itself. The result is not NFKC: ①, ㈱ and Ⅳ stay as they are.
 
-neologdn's rules (github.com/neologd/mecab-ipadic-neologd/wiki/Regexp.ja) take every dash such as － and ― for a long-vowel mark ー, and
-delete every 〜, wherever they are. But a vowel can be lengthened only behind a kana (JIS X 4051 and the Cabinet notice 外来語の表記,
-1991, know ー only there). So the characters beside a sign decide:
+neologdn's rules (github.com/neologd/mecab-ipadic-neologd/wiki/Regexp.ja) turn every dash, such as － and ―, into the
+long-vowel mark ー, and delete every 〜. But a vowel can be lengthened only after a kana: JIS X 4051 and the Cabinet
+notice 外来語の表記 (1991) use ー only there. So in this module the characters beside a dash or wave decide:
 
-* A dash behind a kana is neologdn's ー (ユ－ザ－), unless a digit follows (は－１０℃). Every other dash becomes - (882年－912年).
-* Two or more of ― — ─ are the dash of punctuation and become ―― everywhere (だが――それ).
-* A wave beside a digit becomes ~ (10〜20人), and so does one between two words that is not behind a kana (東京〜大阪, A〜Z) or that
-  joins two names in katakana (パリ〜ニース). Every other wave is deleted (すご〜〜い, ラ〜メン, 〜だった〜).
+* A dash after a kana becomes ー, as in neologdn (ユ－ザ－), unless a digit follows (は－１０℃). Every other dash
+  becomes - (882年－912年).
+* Two or more of ― — ─ are a punctuation dash and become ―― everywhere (だが――それ).
+* A wave beside a number (10〜20人) or after a slash becomes ~. So does a wave between two words that is not after a
+  kana (東京〜大阪, A〜Z), and a wave between two names in katakana (パリ〜ニース). Every other wave is deleted
+  (すご〜〜い, ラ〜メン, 〜だった〜).
 """
 
 import re
@@ -19,39 +21,41 @@ import unicodedata
 
 import neologdn
 
-WHITE = re.compile(
-    r"[^\S\n ]|\u200b|\ufeff|\u00ad"
-)  # every white space but line breaks and spaces; invisible separators
+# All white space except line breaks and spaces, and invisible separators.
+WHITE = re.compile(r"[^\S\n ]|\u200b|\ufeff|\u00ad")
 CONTROL = re.compile(
     r"[\x00-\x08\x0e-\x1b\x7f-\x9f\u200e\u200f\u202a-\u202e\u2060\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 KANA = "ぁ-ゖ\u3099-ゟァ-ヺー-ヿㇰ-ㇿｦ-ﾟ"
-# what neologdn takes for ー and for 〜
+# The characters that neologdn treats as ー and as 〜.
 DASHES, WAVES = "﹣－—―─━", "~〜～∼∾〰"
-# at its start a class of characters, which `re` finds fast
+# This pattern begins with a character class, for which `re` searches fast.
 SIGN = re.compile(f"[{DASHES}{WAVES}]")
 DASH = re.compile(rf"(?<![{KANA}{DASHES}])[{DASHES}]+|(?<=[{KANA}])[{DASHES}]+(?=\d)")
 LONG_DASH = re.compile("[—―─]{2,}")
-# stands for ―― while neologdn replaces the others; no character of any text
+# Replaces ―― while neologdn changes the other dashes. U+FDD0 is a noncharacter, which `CONTROL` removes from any text.
 KEPT = "\ufdd0"
-# waves with spaces between them count as one
+# Waves with spaces between them count as one wave.
 WAVE = re.compile(f"[{WAVES}]+(?:[ \u3000]+[{WAVES}]+)*")
 BEHIND_WORD = re.compile(rf"(?:[^\W_{KANA}]|[％%℃）)」』])$")
 BEFORE_WORD = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿｰﾞﾟ]|[「『])")
 BEHIND_NAME = re.compile("[ァ-ヺー][アイウエオ-ヂツ-モヤユヨ-ロワ-ヴー]$")
 BEFORE_NAME = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-ヺー]{2}")
-# 学習〜 次: a space behind the wave and none before it. neologdn deletes this space, so it is not found a second time
+# A space after the wave and none before it: 学習〜 次. neologdn deletes this space, so a second normalization of the
+# text does not find it.
 PHRASE_END = re.compile("[ \u3000]+[、-ヿ一-\u9fff！-\uffef]")
 NUMBER = re.compile(r"[-+−－＋±]?\d")
-VOICED = re.compile("[ぁ-ヿ][\u3099\u309a]")  # a kana and its mark apart
+# A kana and a separate (semi-)voiced sound mark.
+VOICED = re.compile("[ぁ-ヿ][\u3099\u309a]")
 
 
 def normalize(text: str) -> str:
-    """The normal form of a text of any number of lines; line breaks stay.
+    """The normalized form of a text with any number of lines; line breaks stay.
 
-    The result holds no white space but single spaces and line breaks, no control characters and no '▁' (it becomes '_').
+    The result contains no white space except single spaces and line breaks, and no control characters. '▁' becomes '_'.
     """
-    if not text.isprintable() or "▁" in text:  # isprintable is a fast first look: no white space but " ", no controls
+    # isprintable is a fast check: a printable text has no white space except " " and no control characters
+    if not text.isprintable() or "▁" in text:
         text = CONTROL.sub("", WHITE.sub(" ", text.replace("\r\n", "\n"))).replace("▁", "_")
     normal = "\n".join(map(_line, text.split("\n")))
     if "\u3099" in normal or "\u309a" in normal:
@@ -67,7 +71,7 @@ def _line(line: str) -> str:
 
 
 def _wave(match: re.Match[str]) -> str:
-    """'~' for a wave that says something, '' for one that neologdn deletes: the module's text has the rule."""
+    """The replacement of a wave: '~' or '' by the rules in the module's docstring."""
     text, start, end = match.string, match.start(), match.end()
     before, after = text[max(0, start - 3) : start].rstrip(" \u3000"), text[end : end + 4].lstrip(" \u3000")
     if before.endswith("/") or before[-1:].isdecimal() or NUMBER.match(after):

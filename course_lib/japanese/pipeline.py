@@ -1,7 +1,8 @@
-"""Documents in, segmented lines out: a sentence a line, an empty line between documents.
+"""Turns a file of documents into segmented lines: one sentence per line, an empty line between documents.
 
-Batches of about 1 MB go to worker processes and come back in order, so the output does not depend on their number and memory does
-not depend on the file. What is done to a single text is in normalize.py, sentences.py and segment.py.
+Worker processes segment batches of about 1 MB, and the results are written in order. So the output does not depend on
+the number of workers, and the memory does not depend on the size of the file. normalize.py, sentences.py and segment.py
+process a single text.
 """
 
 from collections.abc import Sequence
@@ -25,26 +26,26 @@ from course_lib.progress import progress
 
 
 class Segmenter(Protocol):
-    """Who finds the words: MeCab or Juman++."""
+    """The interface of a program that finds words: MeCab or Juman++."""
 
     @property
     def failed_pieces(self) -> int:
-        """Pieces it could not analyse so far, kept as one word."""
+        """The number of pieces that could not be analysed so far; they are split at white space only."""
 
     def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
-        """Each line as words separated by spaces."""
+        """Each line as words separated by spaces; original spaces are kept as ␣ if `mark_spaces`, else dropped."""
 
 
 @dataclass
 class SegmentReport:
-    """What one run did."""
+    """The counts of one segmentation run, or of a batch of it."""
 
     documents: int = 0
     lines: int = 0
     words: int = 0
     characters: int = 0  # of the lines, before segmentation
     bytes_read: int = 0
-    unanalysed: int = 0  # pieces of text Juman++ could not analyse, kept as one word
+    unanalysed: int = 0  # pieces of text that Juman++ could not analyse; they are split at white space only
     seconds: float = 0.0
 
     def add(self, other: "SegmentReport") -> None:
@@ -53,7 +54,7 @@ class SegmentReport:
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
     def summary(self) -> str:
-        """One line for the terminal."""
+        """The report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
         failed = f"; {self.unanalysed} pieces not analysed" if self.unanalysed else ""
         return (
@@ -69,16 +70,28 @@ class _Result:
 
 
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
-    """Segments the documents of a JSONL or .txt file into `target` (UTF-8 text), which appears whole or not at all.
+    """Segments the documents of a file into `target` (UTF-8 text) and returns the report.
 
-    Raises CourseError naming file and line of unreadable input, or if Juman++ is asked for and not there.
+    `target` is complete or does not appear at all.
+
+    Args:
+        source: documents as JSON lines, or .txt with an empty line between documents.
+        target: the product.
+        settings: the defaults if None.
+        workers: number of processes.
+
+    Raises:
+        CourseError: for input that cannot be read, with file and line, and if the settings choose Juman++ but it is not
+            installed.
     """
     settings = settings or SegmentConfig()
     require_other(require_file(source), target)
-    _segmenter(settings.segmenter)  # a missing part is named before any work
+    # a missing segmenter is reported before any work
+    _segmenter(settings.segmenter)
     total = SegmentReport()
     started = perf_counter()
-    size = None if source.suffix in OPENERS else source.stat().st_size  # what it unpacks to is not known
+    # the decompressed size of a compressed file is unknown
+    size = None if source.suffix in OPENERS else source.stat().st_size
     with atomic_write(target) as out, progress(size, "B", f"segmenting {source.name}") as bar:
         for result in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
             out.write(result.content)
@@ -94,19 +107,20 @@ def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
     flat = [line for lines in documents for line in lines]
     segmenter = _segmenter(settings.segmenter)
     failed_before = segmenter.failed_pieces
-    found = segmenter.segment(flat, settings.mark_spaces)
-    if len(found) != len(flat):  # counted independently of the analyser
-        raise CourseError(f"{batch.path}: {len(flat)} lines went to {settings.segmenter}, {len(found)} came back")
+    segmented = segmenter.segment(flat, settings.mark_spaces)
+    # a check that does not rely on the segmenter's own checks
+    if len(segmented) != len(flat):
+        raise CourseError(f"{batch.path}: {settings.segmenter} got {len(flat)} lines and returned {len(segmented)}")
     report = SegmentReport(
         documents=len(documents),
         lines=len(flat),
-        words=sum(line.count(" ") + 1 for line in found),
+        words=sum(line.count(" ") + 1 for line in segmented),
         characters=sum(map(len, flat)),
         bytes_read=batch.size,
         unanalysed=segmenter.failed_pieces - failed_before,
     )
-    segmented = iter(found)
-    blocks = ("\n".join(islice(segmented, len(lines))) + "\n\n" for lines in documents if lines)
+    remaining = iter(segmented)
+    blocks = ("\n".join(islice(remaining, len(lines))) + "\n\n" for lines in documents if lines)
     return _Result("".join(blocks).encode(), report)
 
 
@@ -117,7 +131,7 @@ def _lines(text: str, settings: SegmentConfig) -> list[str]:
 
 
 class _Mecab:
-    """mecab.py in the form of a Segmenter."""
+    """A Segmenter that uses mecab.py."""
 
     failed_pieces = 0
 
@@ -126,7 +140,7 @@ class _Mecab:
 
 
 class _Jumanpp:
-    """jumanpp.py in the form of a Segmenter."""
+    """A Segmenter that uses jumanpp.py."""
 
     def __init__(self, program: JumanppSegmenter) -> None:
         self.program = program
@@ -141,7 +155,7 @@ class _Jumanpp:
 
 @lru_cache(maxsize=2)
 def _segmenter(name: str) -> Segmenter:
-    """One per process, made on first use."""
+    """The segmenter of this process with that name, made on first use."""
     if name == "mecab":
         return _Mecab()
     return _Jumanpp(JumanppSegmenter.from_path())

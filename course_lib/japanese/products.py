@@ -10,11 +10,12 @@ from course_lib.japanese.config import SegmentConfig
 from course_lib.parallel import default_workers
 from course_lib.product import Product
 
-LINES = "lines.txt"  # the file inside each product
+# The file name inside each product.
+LINES = "lines.txt"
 
 
 def products() -> list[Product]:
-    """One product per source: japanese/wikipedia and japanese/webtext."""
+    """The products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
     settings = config.section("japanese.segment", SegmentConfig)
     names = ("wikipedia", "webtext")
     return [

@@ -1,7 +1,7 @@
-"""Segmentation of one text, both ways: words separated by spaces, and back. Files are pipeline.py's work.
+"""Segmentation of one text into words separated by spaces, and its inverse. pipeline.py segments files.
 
-segment("Visual Studioを使う")   → 'Visual ␣Studio を 使う'       (marks.py: the ␣ is an original space)
-desegment('Visual ␣Studio を 使う') → 'Visual Studioを使う'       for any text, exactly
+segment("Visual Studioを使う")      → 'Visual ␣Studio を 使う'; ␣ is an original space (marks.py)
+desegment('Visual ␣Studio を 使う') → 'Visual Studioを使う'; the inverse is exact for any text
 """
 
 from course_lib.japanese import mecab
@@ -9,28 +9,33 @@ from course_lib.japanese.marks import ESCAPE, MARK, mark, unmark
 
 
 def segment(text: str, mark_spaces: bool = True) -> str:
-    """The words of a text, separated by single spaces, by MeCab with the Juman dictionary.
+    """The words of a text, separated by single spaces, found by MeCab with the Juman dictionary.
 
-    With mark_spaces every original space is kept as ␣ and `desegment` gives the text back exactly. Without it original spaces
-    are dropped: the plain form that published models expect. Line breaks separate lines and stay.
+    With `mark_spaces` every original space is kept as ␣, and `desegment` restores the text exactly. Without it original
+    spaces are dropped, which is the form that published models expect. Line breaks are kept.
     """
     return "\n".join(segment_line(line, mark_spaces) for line in text.split("\n"))
 
 
 def segment_line(text: str, mark_spaces: bool = True) -> str:
-    """`segment` of one line."""
+    """The words of one line, separated by single spaces; as `segment`, for a text without line breaks."""
     if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
         return line
     return join(mecab.words(text), mark_spaces)
 
 
 def desegment(text: str) -> str:
-    """The text that `segment` was given: spaces between words removed, marks turned back into spaces."""
+    """The original text of a segmented text: removes the spaces between words and turns marks into spaces."""
     return unmark(text.replace(" ", ""))
 
 
 def join(words: list[str], mark_spaces: bool = True) -> str:
-    """Words, " " among them for each original space, as one line. A marked space is written at the head of the word behind it."""
+    """Joins words to one line, separated by single spaces.
+
+    Args:
+        words: the words, with a word " " for each original space.
+        mark_spaces: whether an original space is kept, as ␣ at the start of the next word, or dropped.
+    """
     line = " ".join(words)
     if not mark_spaces:
         return line if "  " not in line and line != " " else " ".join(word for word in words if word != " ")

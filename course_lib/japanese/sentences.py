@@ -1,7 +1,8 @@
-"""Sentence splitting: where a Japanese text may be cut, and where it must not.
+"""Sentence splitting for Japanese text.
 
-A candidate is found by one regular expression; the reasons against a cut are asked one by one in `_ends_here`. Sentences inside
-「…」 and （…） stay with the sentence around them. It does not look at grammar: a heading is a sentence of its own.
+One regular expression finds each candidate for a sentence end. `_ends_here` then checks the reasons against a cut, one
+by one. Sentences inside 「…」 and （…） stay with the sentence around them. The rules do not use grammar: a heading is
+a sentence of its own.
 """
 
 import re
@@ -10,15 +11,16 @@ from bisect import bisect_right
 OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
 BRACKET = re.compile(f"[{re.escape(OPEN + CLOSE)}]")
-# signs that open an item more often than they decorate an end: they belong to what is before them only before white space
+# Signs that begin a list item more often than they decorate a sentence end. They belong to the sentence before them
+# only if white space follows.
 ITEM = "★☆☎-☓☛-☟✁-✘❶-➿"
-# a candidate: one or more marks, then what belongs to them: closing quotes, （笑）, ♪, emoji
+# A candidate for a sentence end: one or more marks, then closing quotation marks, （笑）, ♪ and emoji.
 CANDIDATE = re.compile(
     r"(?P<mark>[。！？!?]+|(?<![.．])(?:[.．](?![.．])|[.．]{3,}(?![.．。！？!?])))[。！？!?]*"
     r"(?P<closing>[」』）)］\]】〉》”\"]*)(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?"
     rf"(?:(?![{ITEM}])[♪♡♥💦-🧿☀-➿\ufe0f\u200d]|[{ITEM}]+(?!\S))*"
 )
-# what says that the sentence goes on behind 」 or behind ！？: a particle, a comma, 言った
+# What shows that the sentence continues after 」 or after ！？: a particle, a comma, 言った.
 GOES_ON_AFTER_QUOTE = re.compile(
     r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
     r"|[ぐく]らい|ほど(?!な)|ばかり|ばっか|しか(?![したもるり])|さえ(?!ぎ)|みたい|よう(?:[なにだで]|です)|っ[とぽつ]|じゃな|です"
@@ -28,24 +30,27 @@ GOES_ON_AFTER_MARK = re.compile(
     r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声"
     r"|[ぐく]らい[のにで、しは]|みたいな|ような|ように"
 )
-NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")  # モーニング娘。のコンサート
+# The 。 belongs to a name: モーニング娘。のコンサート.
+NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
-# behind these a ．．． ends the sentence; behind others (えーと．．．) it may go on
+# After these forms ．．． ends the sentence; after others (えーと．．．) the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
-LONGEST_QUOTE = 400  # characters; a 「 that is open for longer is a mistake
-UNFINISHED = re.compile(r"[、，,をはがのに]$")  # no sentence ends like this: it goes on in the next line
+# Characters; a 「 that stays open for longer is taken for a mistake.
+LONGEST_QUOTE = 400
+# A line with this end is not a complete sentence: it continues in the next line.
+UNFINISHED = re.compile(r"[、，,をはがのに]$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text of any number of lines, without white space around them; none is empty.
+    """The sentences of a text with any number of lines, without white space around them; no sentence is empty.
 
-    A sentence that plainly goes on in the next line is joined (an open bracket, a comma or a particle at the line's end).
-    White space apart, the joined sentences are the text again.
+    Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
+    Except for white space, the joined sentences are the text.
     """
     if "\n" not in text:
         return _split(text)
@@ -53,9 +58,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The lines of a text, those that a hard line break cut in two joined again. An empty line always separates."""
+    """The lines of a text, with lines joined where a line break splits a sentence. An empty line always separates."""
     paragraphs: list[list[str]] = []
-    # of the last paragraph: characters, 「 that are open, 『 that are open
+    # of the last paragraph: its characters, the open 「, the open 『
     length = single = double = 0
     open_before = False
     for line in text.split("\n"):
@@ -91,19 +96,26 @@ def _split(line: str) -> list[str]:
 
 
 def _skip_space(line: str, at: int) -> int:
-    """Where the next character that is no white space is, or the end."""
+    """The position of the first character from `at` on that is not white space; `len(line)` if there is none."""
     if at < len(line) and not line[at].isspace():
         return at
-    found = NOT_SPACE.search(line, at)
-    return found.start() if found else len(line)
+    match = NOT_SPACE.search(line, at)
+    return match.start() if match else len(line)
 
 
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
-    """Whether the candidate is inside brackets that go on, or ends a remark in round brackets that interrupts its sentence."""
-    last = (
-        candidate.start("closing") + len(candidate["closing"]) - 1
-    )  # the mark itself, or the last bracket that closes
-    pair = bisect_right(inside, (last, -1)) - 1  # the last pair that opens before it
+    """Whether the candidate is inside brackets, or ends a remark in round brackets in the middle of a sentence.
+
+    Args:
+        line: the text.
+        start: where the current sentence begins.
+        candidate: a match of CANDIDATE.
+        inside: the bracket pairs of the line, from `_enclosed`.
+    """
+    # the mark itself, or the last closing bracket of the candidate
+    last = candidate.start("closing") + len(candidate["closing"]) - 1
+    # the last pair that opens before it
+    pair = bisect_right(inside, (last, -1)) - 1
     if pair < 0:
         return False
     opening, closing = inside[pair]
@@ -111,7 +123,7 @@ def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[t
 
 
 def _enclosed(line: str) -> list[tuple[int, int]]:
-    """(opening, closing) positions of the outermost brackets that have a partner, in order. A lone one encloses nothing."""
+    """The (opening, closing) positions of the outermost bracket pairs, in order; unmatched brackets are ignored."""
     waiting: list[tuple[str, int]] = []
     pairs: list[tuple[int, int]] = []
     for bracket in BRACKET.finditer(line):
@@ -120,7 +132,8 @@ def _enclosed(line: str) -> list[tuple[int, int]]:
         elif (depth := _innermost(waiting, PARTNER[bracket[0]])) is not None:
             opening = waiting[depth][1]
             del waiting[depth:]
-            while pairs and pairs[-1][0] > opening:  # pairs within this one
+            # pairs inside this one are not outermost
+            while pairs and pairs[-1][0] > opening:
                 pairs.pop()
             pairs.append((opening, bracket.start()))
     return pairs
@@ -131,7 +144,7 @@ def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
 
 
 def _ends_here(line: str, candidate: re.Match[str]) -> bool:
-    """Whether the sentence really ends at the candidate. Asked only outside of brackets."""
+    """Whether the sentence ends at the candidate, which must be outside of brackets."""
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
         return True
@@ -144,13 +157,18 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
     before, after = line[max(0, at - 8) : at], line[end : end + 8]
     if mark[-1] in ".．":
         return _period_ends(before, after)
+    # a mark inside a name: Yahoo!ニュース
     if before[-1:].isascii() and before[-1:].isalnum() and not after[0].isspace():
-        return False  # Yahoo!ニュース
+        return False
     return not GOES_ON_AFTER_MARK.match(after)
 
 
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
-    """終わりました．．．次は and 'He left... Then' do; えーと．．．次, 「えーと．．．」次 and 'he said... well' do not."""
+    """Whether the sentence ends at a candidate that is an ellipsis.
+
+    It does in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 and
+    'he said... well'.
+    """
     if candidate["closing"] or GOES_ON_AFTER_QUOTE.match(line, candidate.end()):
         return False
     at, after = candidate.start(), line[candidate.end() : candidate.end() + 8]
@@ -160,12 +178,16 @@ def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
 
 
 def _period_ends(before: str, after: str) -> bool:
-    """3.14, a.b@example.jp, Mr. Smith, U.S. and file.txt go on; である．これは and 'end. Next' do not."""
+    """Whether the sentence ends at a single period, given the text before and after it.
+
+    It does in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. and file.txt.
+    """
     if JAPANESE.match(before[-1:]) or before[-1:] in CLOSE:
         return not after[0].isdigit()
     if ABBREVIATION.search(before) or not before[-1:].isalnum():
         return False
     if not after[0].isspace():
-        return not before[-1:].isdigit() and JAPANESE.match(after) is not None  # normalization took the space before 彼
+        # normalization has removed the space between an English sentence and a Japanese one
+        return not before[-1:].isdigit() and JAPANESE.match(after) is not None
     following = after.lstrip()[:1]
     return following.isupper() or JAPANESE.match(following) is not None or following in OPEN + '"'

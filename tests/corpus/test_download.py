@@ -444,7 +444,7 @@ def test_a_full_disk_is_one_clear_line(mirror: Mirror, tmp_path: Path) -> None:
     mirror.tricks[path] = ["huge"]
     (tmp_path / f"{DATED}.part").unlink()
     message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror)))
-    assert "the disk is too full: 1000000.0 TB to come" in message
+    assert "the disk is too full: 1000000.0 TB still needed" in message
 
 
 def test_places_that_cannot_be_written(mirror: Mirror, tmp_path: Path) -> None:
