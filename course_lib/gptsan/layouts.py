@@ -1,4 +1,6 @@
-"""Builds GPTSAN's training examples from token ids, in the modes lm, mlm and hybrid. encode.py reads and writes the files.
+"""Builds GPTSAN's training examples from token ids, in the modes lm, mlm and hybrid.
+
+The functions work on lists of ids; encode.py reads and writes the files.
 
     x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context
     y   the target of each position (already shifted by one), -1 where there is no target

@@ -223,6 +223,6 @@ class _Run:
         return work + h * shape.vocab_size * 2.0 * (2 + self._has(EMBEDDINGS[0]))
 
     def _below(self, layer: int) -> bool:
-        """Whether the input of a layer comes directly from trained parameters (embeddings, extra positions or spout)."""
+        """Whether trained parameters (embeddings, extra positions or spout) feed directly into a layer."""
         extra = layer == self.shape.num_switch_layers and self._has(EXTRA_POSITIONS)
         return extra or (layer == 0 and self._has(*EMBEDDINGS))
