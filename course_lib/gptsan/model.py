@@ -209,8 +209,8 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     """GPTSAN with the language-model head.
 
     The weight of the head is that of the embedding. Its bias, one number per vocabulary entry, is a buffer: it is
-    loaded, but not trained. `generate` takes the spout and the token types as arguments, like the mask. To continue from
-    a cache that began with a spout, pass the spout again.
+    loaded, but not trained. `generate` takes the spout and the token types as arguments, like the mask. To continue
+    from a cache that began with a spout, pass the spout again.
 
     Experts have a limited capacity. If an expert overflows, the result of a token depends on the other tokens in the
     same forward pass. A pass with a cache computes fewer tokens at once, so it drops fewer tokens than a full pass.

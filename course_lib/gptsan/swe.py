@@ -5,8 +5,8 @@ alternative spellings: all of them encode to the same id, and the id decodes to 
 
 The encoder scans the text from left to right. If several entries of up to 3 characters match at a position, it takes
 the one with the smallest id, not the longest. No character is unknown. A character outside the vocabulary becomes its
-UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens and each emoji token to
-the string that it decodes to.
+UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens and each emoji token
+to the string that it decodes to.
 
 Decoding restores the text except for:
 

@@ -6,8 +6,8 @@ calls it unfinished, and it has not changed since 2023.
 
 The format (tensorflow/core/util/tensor_bundle; leveldb's doc/table_format.md):
 
-- `PREFIX.index` is a sorted string table. It consists of blocks of key-value entries, one index block that points to the
-  other blocks, and a footer. Consecutive keys in a block share prefixes.
+- `PREFIX.index` is a sorted string table. It consists of blocks of key-value entries, one index block that points to
+  the other blocks, and a footer. Consecutive keys in a block share prefixes.
 - The empty key holds a header. Every other key is a tensor's name; its value is a BundleEntryProto with the dtype, the
   shape, and the shard and offset of the tensor's bytes.
 - `PREFIX.data-0000K-of-0000N` is shard K. It holds the bytes of tensors.
@@ -53,8 +53,9 @@ MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
     "Slice": [],
     "Header": [("num_shards", 1, "int32", False), ("endianness", 2, "int32", False)],
     "Entry": [
-        ("dtype", 1, "int32", False), ("shape", 2, "Shape", False), ("shard_id", 3, "int32", False), ("offset", 4, "int64", False),
-        ("size", 5, "int64", False), ("crc32c", 6, "fixed32", False), ("slices", 7, "Slice", True),
+        ("dtype", 1, "int32", False), ("shape", 2, "Shape", False), ("shard_id", 3, "int32", False),
+        ("offset", 4, "int64", False), ("size", 5, "int64", False), ("crc32c", 6, "fixed32", False),
+        ("slices", 7, "Slice", True),
     ],
 }  # fmt: skip
 

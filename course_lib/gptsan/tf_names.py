@@ -67,8 +67,8 @@ class Dims:
 class Row:
     """One kind of variable: names and axes in both formats.
 
-    `{l}` in a name is the number of the layer. `{p}` or `{e}` in a Hugging Face name means that the axis `p` (query, key,
-    value) or `e` (expert) is split into one tensor per element.
+    `{l}` in a name is the number of the layer. `{p}` or `{e}` in a Hugging Face name means that the axis `p` (query,
+    key, value) or `e` (expert) is split into one tensor per element.
     """
 
     tf: str  # name in the TensorFlow checkpoint
@@ -173,7 +173,7 @@ def _names(row: Row, dims: Dims, layer: int) -> tuple[str, ...]:
 
 
 def hf_shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of the Hugging Face model, by name, without `lm_head.weight` (tied to the embedding)."""
+    """The shape of each tensor of the Hugging Face model, by name, without `lm_head.weight` (tied to the embedding)."""
     return {name: variable.hf_shape for variable in variables(dims) for name in variable.hf}
 
 

@@ -2,8 +2,8 @@
 
 tensorboard writes the record framing and the checksums, protobuf the messages. The messages are those of
 tensorflow/core/example/{example,feature}.proto, with integer features only. In the .proto file the features are a map.
-On the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the features,
-and with it every byte of the file, is always the same.
+On the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the
+features, and with it every byte of the file, is always the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

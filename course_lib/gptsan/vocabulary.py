@@ -10,8 +10,8 @@ substrings by score, single characters by frequency, the special block. The enco
 a character must be larger than that of every substring that begins with it.
 
 A substring of 3 letters is left out if its first 2 letters score at least as high, because the encoder would never use
-it. Some other entries are never used either, because the token before them always includes their first character. These
-are one in twenty of 8000 entries built from the course's corpus.
+it. Some other entries are never used either, because the token before them always includes their first character. This
+is the case for one entry in twenty of an 8000-entry vocabulary built from the course's corpus.
 
 Old forms of characters (學) are counted as the new forms (学) and become alternative spellings of their entries.
 """
@@ -40,11 +40,11 @@ LEAST = 2
 ROOM = 4_000_000
 # Pairs of a new form and its old form.
 NEW_AND_OLD = (
-    "亜亞 悪惡 圧壓 囲圍 医醫 営營 駅驛 円圓 塩鹽 応應 欧歐 桜櫻 価價 会會 絵繪 拡擴 覚覺 学學 楽樂 気氣 帰歸 旧舊 経經 軽輕 県縣 "
-    "験驗 剣劍 厳嚴 国國 済濟 雑雜 参參 辞辭 実實 写寫 釈釋 収收 従從 獣獸 処處 証證 乗乘 畳疊 触觸 図圖 数數 声聲 静靜 専專 戦戰 "
-    "浅淺 銭錢 双雙 争爭 総總 蔵藏 属屬 続續 対對 体體 帯帶 択擇 担擔 単單 団團 断斷 弾彈 遅遲 昼晝 聴聽 転轉 点點 伝傳 当當 党黨 "
-    "盗盜 独獨 読讀 悩惱 脳腦 拝拜 廃廢 売賣 麦麥 発發 髪髮 仏佛 払拂 変變 宝寶 豊豐 満滿 訳譯 薬藥 与與 様樣 来來 乱亂 両兩 礼禮 "
-    "霊靈 恋戀 労勞 楼樓 湾灣"
+    "亜亞 悪惡 圧壓 囲圍 医醫 営營 駅驛 円圓 塩鹽 応應 欧歐 桜櫻 価價 会會 絵繪 拡擴 覚覺 学學 楽樂 気氣 帰歸 "
+    "旧舊 経經 軽輕 県縣 験驗 剣劍 厳嚴 国國 済濟 雑雜 参參 辞辭 実實 写寫 釈釋 収收 従從 獣獸 処處 証證 乗乘 "
+    "畳疊 触觸 図圖 数數 声聲 静靜 専專 戦戰 浅淺 銭錢 双雙 争爭 総總 蔵藏 属屬 続續 対對 体體 帯帶 択擇 担擔 "
+    "単單 団團 断斷 弾彈 遅遲 昼晝 聴聽 転轉 点點 伝傳 当當 党黨 盗盜 独獨 読讀 悩惱 脳腦 拝拜 廃廢 売賣 麦麥 "
+    "発發 髪髮 仏佛 払拂 変變 宝寶 豊豐 満滿 訳譯 薬藥 与與 様樣 来來 乱亂 両兩 礼禮 霊靈 恋戀 労勞 楼樓 湾灣"
 )
 OLD_FORMS = {pair[1]: pair[0] for pair in NEW_AND_OLD.split()}
 NEW_FORMS = {new: old for old, new in OLD_FORMS.items()}
@@ -136,7 +136,7 @@ def _spellings(entry: str) -> list[str]:
 
 
 def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: Counts) -> None:
-    """Writes the files of the vocabulary; vocab.txt ends without a newline, because the original's tools expect that."""
+    """Writes the vocabulary's files; vocab.txt ends without a newline, because the original's tools expect that."""
     config = {
         "tokenizer_class": "GPTSanTokenizer",
         "unk_token": NAMED["nottoken"],
