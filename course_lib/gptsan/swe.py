@@ -116,7 +116,7 @@ class SubwordEncoding:
         return len(self.entries)
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The token ids of a text, without special tokens around it; with `clean`, of the text that cleaning.py cleaned."""
+        """The token ids of a text, without special tokens around it; with `clean`, cleaning.py edits the text first."""
         text = self.prepare(text, clean)
         ids: list[int] = []
         best, append, position, end = self._best.get, ids.append, 0, len(text)
