@@ -60,7 +60,8 @@ def _check_kept(answer: Any) -> str | None:
             (
                 ([0, 0, 0, 0, 0, 0, 1, 1], 2, 1.25),
                 room([1, 1, 1, 1, 1, 0, 1, 1]),
-                "8·1.25/2 = 5 tokens for each expert, first come, first served: the sixth token of expert 0 has no room",
+                "8·1.25/2 = 5 tokens for each expert, first come, first served: "
+                "the sixth token of expert 0 has no room",
             ),
             (
                 ([0, 1, 0, 1, 0, 1, 0, 0, 0], 2, 1.25),
@@ -119,8 +120,8 @@ CHAPTER = Chapter(
             "with the next character.",
         ),
         encode,
-        "Ids are ranks: a more frequent piece wins over a longer one. The library looks up the winner in a table that it "
-        "builds once.",
+        "Ids are ranks: a more frequent piece wins over a longer one. The library looks up the winner in a table "
+        "that it builds once.",
     ),
     Exercise(
         "write a function kept(choices, experts, factor): for each token whether the expert it chose has room for it",

@@ -113,12 +113,12 @@ CHAPTER = Chapter(
         (
             "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
             "the label at a position is the next token.",
-            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come before "
-            "it.",
+            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come "
+            "before it.",
         ),
         example,
-        "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the published "
-        "training script.",
+        "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
+        "published training script.",
     ),
     Exercise(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "

@@ -101,7 +101,7 @@ def _check_zero(answer: Any) -> str | None:
 
 
 def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    """The learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine down to `low`, then `low`."""
+    """The learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine to `low`, then `low`."""
     from math import cos, pi
 
     if step <= warmup:

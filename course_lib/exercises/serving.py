@@ -50,8 +50,8 @@ def _check_files(answer: Any) -> str | None:
             (
                 (12, 2, False),
                 221,
-                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not split; "
-                "the other 6 are split into one file for each rank",
+                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not "
+                "split; the other 6 are split into one file for each rank",
             ),
             ((1, 4, True), 36, "with parallel residual a layer has one file more: the sum of two biases"),
         ],
@@ -97,17 +97,18 @@ CHAPTER = Chapter(
         "config.ini included",
         _check_files,
         (
-            "A layer has 12 tensors: 6 that are not split (four of the norms, two biases) and 6 that are split into one "
-            "file per rank. Parallel residual adds one file.",
+            "A layer has 12 tensors: 6 that are not split (four of the norms, two biases) and 6 that are split into "
+            "one file per rank. Parallel residual adds one file.",
             "Four more files belong to the whole model (embedding, head, and two of the last norm), "
             "and config.ini is one more.",
         ),
         files,
-        "If a file is missing, the engine only warns and continues with whatever was in its buffer. So count the files, "
-        "or run `course ft inspect`.",
+        "If a file is missing, the engine only warns and continues with whatever was in its buffer. So count the "
+        "files, or run `course ft inspect`.",
     ),
     Exercise(
-        "write a function word_list(words): words to avoid, each a list of ids, as Triton's bad_words_list of one request",
+        "write a function word_list(words): words to avoid, each a list of ids, "
+        "as Triton's bad_words_list of one request",
         _check_word_list,
         (
             "The first row has the ids of all words one after the other. The second row has, for each word, its end in "

@@ -52,7 +52,10 @@ def _check_ratio(answer: Any) -> str | None:
             "For one text of 4 characters in 2 tokens you gave 0.5: that is tokens per character, "
             "turn the fraction around."
         )
-    once = "add up characters and tokens over all texts, then divide once; a mean of means gives short texts too much weight"
+    once = (
+        "add up characters and tokens over all texts, then divide once; "
+        "a mean of means gives short texts too much weight"
+    )
     cases = [
         ((["ああああ"], _pairs), 2.0, "len(text) over len(encode(text))"),
         ((["ああああ", "いい"], list), 1.0, once),
@@ -110,8 +113,8 @@ CHAPTER = Chapter(
         _check_ratio,
         ("Two sums and one division are enough.", "Add up over all texts first, then divide once."),
         characters_per_token,
-        "With the sums first, every token has the same weight. In a mean of the texts' ratios, a line of one word would "
-        "weigh as much as a page.",
+        "With the sums first, every token has the same weight. In a mean of the texts' ratios, a line of one word "
+        "would weigh as much as a page.",
     ),
     Exercise(
         "write a function is_lossless(codec, text, normalize): does the codec give the normalized text back?",
