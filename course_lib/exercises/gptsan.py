@@ -78,7 +78,7 @@ def _check_kept(answer: Any) -> str | None:
 
 
 def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
-    """The prefix-LM mask: a row for each token, a column for each slot, 1 where the token sees the slot."""
+    """The prefix-LM attention mask: a row for each token, a column for each slot, 1 where the token sees the slot."""
     first = int(spout)
     slots = range(first + tokens)
     return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]

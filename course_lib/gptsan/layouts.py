@@ -5,6 +5,9 @@ The functions work on lists of ids; encode.py reads and writes the files.
     x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context
     y   the target of each position (already shifted by one), -1 where there is no target
 
+SOT starts an example, SEP separates sentences, SEG separates the encoder part from the decoder part, EOT ends the text
+and NOT (`<|nottoken|>`) is padding. MSK stands for a masked token and BAG for the rest of a run of equal tokens.
+
 The modes differ only in the length of the encoder part: 0 (lm), as long as fits (mlm), or random (hybrid).
 
 - The encoder part is text that is not cleaned, with masked tokens.

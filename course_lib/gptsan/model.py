@@ -1,5 +1,7 @@
 """GPTSAN as a transformers model: a prefix language model of switch layers and extra layers, controlled by the spout.
 
+The spout is a vector for each sequence. A small network turns it into one additional key and value in each layer.
+
     ids ─embedding + position─ switch layers ─(+ extra positions)─ extra layers ─ swish(projection) ─ tied head + bias
 
 The names of the weights are those of the published checkpoint (`Tanrei/GPTSAN-japanese`). transformers 4.27 to 4.57 had

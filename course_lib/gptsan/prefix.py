@@ -14,7 +14,7 @@ def prefix_types(num_input: Tensor, length: int, spout: bool) -> Tensor:
     the prefix is one token shorter than `num_input`.
 
     Args:
-        num_input: [B], the number of positions before SEG.
+        num_input: [B], the number of positions before SEG, the token that ends the prefix.
         length: number of tokens in a sequence.
         spout: whether the model gets a spout vector.
     """

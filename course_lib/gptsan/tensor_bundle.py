@@ -170,7 +170,7 @@ def find_prefix(source: Path) -> Path:
 
 
 def crc32c(data: Any) -> int:
-    """CRC32C of a buffer, at about 10 GB/s."""
+    """Computes the CRC32C of a buffer, at about 10 GB/s."""
     from google_crc32c import extend
 
     crc = 0

@@ -1,5 +1,7 @@
 """The tokenizer of GPTSAN for transformers: encodes to SOT [prefix] SEG text, with token types that mark the prefix.
 
+SOT is the start token, and SEG separates the prefix from the text.
+
 swe.py contains the algorithm. It also encodes a corpus, without this module and without transformers.
 """
 
