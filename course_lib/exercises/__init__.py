@@ -1,7 +1,8 @@
-"""Exercises: `check(n, answer)`, `hint(n)`, `solution(n)` for each chapter, one file per chapter.
+"""The exercises of the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
 
-A notebook writes `from course_lib.exercises import corpus as exercises`. An unanswered exercise (`...` or None) prints that it waits
-and fails nothing. This module knows how to ask and answer; what is right stands in the chapters' files.
+A notebook runs `from course_lib.exercises import corpus as exercises`. For an unanswered exercise (`...` or None),
+`check` prints the task and raises no error. This module contains the classes and helpers; the modules of the chapters
+contain the tasks, checks and solutions.
 """
 
 import inspect
@@ -16,13 +17,13 @@ from course_lib.errors import UsageError
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `check` returns None when the answer is right, else what to look at again."""
+    """One exercise: its task, check, hints and solution."""
 
     task: str
-    check: Callable[[Any], str | None]
-    hints: tuple[str, ...]
-    solution: Any  # the answer itself: a value, or a function whose source is shown
-    explanation: str
+    check: Callable[[Any], str | None]  # returns None if the answer is right, else what is wrong with it
+    hints: tuple[str, ...]  # from vague to precise
+    solution: Any  # a right answer: a value, or a function whose source is printed
+    explanation: str  # printed after the solution
 
 
 class Chapter:
@@ -38,51 +39,66 @@ class Chapter:
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
-        """Prints whether `answer` is right, and if not, what to look at again. Never raises for a wrong answer."""
+        """Prints whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
             print(f"Exercise {number} waits for your answer: {exercise.task}")
             return
         try:
             problem = exercise.check(answer)
-        except Exception as error:  # the learner's own function may raise anything
+        # The learner's function may raise any exception.
+        except Exception as error:
             problem = f"your answer raised {type(error).__name__}: {error}"
         print(f"Exercise {number}: " + ("right." if problem is None else f"not yet. {problem}"))
 
     def hint(self, number: int) -> None:
-        """Prints the next hint; after the last one, the last again."""
+        """Prints the next hint; after the last hint, prints it again."""
         exercise = self._get(number)
-        given = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
-        self._hints_given[number] = given + 1
-        print(f"Hint {given + 1} of {len(exercise.hints)}: {exercise.hints[given]}")
+        index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
+        self._hints_given[number] = index + 1
+        print(f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}")
 
     def solution(self, number: int) -> None:
-        """Prints the solution and why it is one."""
+        """Prints the solution and its explanation."""
         exercise = self._get(number)
         shown = dedent(inspect.getsource(exercise.solution)) if callable(exercise.solution) else repr(exercise.solution)
         print(f"{shown.rstrip()}\n# {exercise.explanation}")
 
 
 def run_cases(function: Any, cases: Sequence[tuple[tuple[Any, ...], Any, str]]) -> str | None:
-    """Calls a learner's function on (arguments, wanted, what to think of); the first case it gets wrong, explained, or None."""
+    """Calls a learner's function on test cases and describes the first one that fails.
+
+    Numbers that should be floats may differ by less than 1e-9.
+
+    Args:
+        function: the learner's function.
+        cases: (arguments, expected result, advice for a learner whose result is different).
+
+    Returns:
+        A message for the learner, or None if all cases pass.
+    """
     if not callable(function):
-        return f"expected a function, got {type(function).__name__}: write the name without brackets behind it."
+        return f"expected a function, got {type(function).__name__}: write its name without parentheses."
     for arguments, wanted, reason in cases:
-        given = function(*arguments)
-        close = isinstance(wanted, float) and isinstance(given, float | int) and abs(given - wanted) < 1e-9
-        if given != wanted and not close:
+        result = function(*arguments)
+        close = isinstance(wanted, float) and isinstance(result, float | int) and abs(result - wanted) < 1e-9
+        if result != wanted and not close:
             shown = ", ".join(map(repr, arguments))
             right = f"{wanted:.3f}" if isinstance(wanted, float) else repr(wanted)
-            return f"For {shown} expected {right}, got {given!r}: {reason}."
+            return f"For {shown} expected {right}, got {result!r}: {reason}."
     return None
 
 
 def plain(answer: Any) -> Any:
-    """The function with lists for what it gives: right in tuples or arrays is right."""
+    """Wraps a function so that returned tuples, NumPy arrays and torch tensors become lists.
 
-    def lists(given: Any) -> Any:
-        if hasattr(given, "tolist"):  # numpy, torch
-            return given.tolist()
-        return [lists(each) for each in given] if isinstance(given, list | tuple) else given
+    Returns `answer` itself if it is not callable.
+    """
+
+    def lists(result: Any) -> Any:
+        # NumPy arrays and torch tensors.
+        if hasattr(result, "tolist"):
+            return result.tolist()
+        return [lists(each) for each in result] if isinstance(result, list | tuple) else result
 
     return (lambda *arguments: lists(answer(*arguments))) if callable(answer) else answer

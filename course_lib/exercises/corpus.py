@@ -1,4 +1,4 @@
-"""Exercises of chapter 1."""
+"""Exercises of chapter 1: references in wiki markup, the share of hiragana, and Jaccard similarity."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def without_references(wikitext: str) -> str:
-    """The markup without its references."""
+    """Removes the references from wiki markup."""
     return re.sub(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>", "", wikitext, flags=re.S)
 
 
@@ -20,7 +20,7 @@ def _check_references(answer: Any) -> str | None:
             (
                 ('一<ref name="a" />二<ref name="a">b</ref>三',),
                 "一二三",
-                "a <ref … /> that closes itself: look for it first, else 二 is lost",
+                "a <ref … /> that closes itself: match it first, otherwise 二 is lost",
             ),
             (("一<ref>二行に\nわたる</ref>三",), "一三", "a reference over two lines: `.` needs re.DOTALL"),
             (("そのまま",), "そのまま", "no reference"),
@@ -29,7 +29,7 @@ def _check_references(answer: Any) -> str | None:
 
 
 def hiragana_share(text: str) -> float:
-    """The share of hiragana among the characters that are not white space."""
+    """The share (0 to 1) of hiragana among the characters that are not white space."""
     dense = "".join(text.split())
     return sum("ぁ" <= char <= "ゟ" for char in dense) / len(dense) if dense else 0.0
 
@@ -41,14 +41,14 @@ def _check_hiragana(answer: Any) -> str | None:
             (("ひらがな",), 1.0, "count characters, and divide by all of them"),
             (("漢字とかな",), 0.6, "count characters, and divide by all of them"),
             (("カタカナ",), 0.0, "katakana are not hiragana: the range is ぁ to ゟ"),
-            (("か な\n漢 字",), 0.5, "white space counts neither above nor below the line"),
-            (("",), 0.0, "an empty text has no share; answer 0.0 instead of dividing by zero"),
+            (("か な\n漢 字",), 0.5, "white space counts neither in the numerator nor in the denominator"),
+            (("",), 0.0, "an empty text has no characters; return 0.0 to avoid a division by zero"),
         ],
     )
 
 
 def jaccard(a: str, b: str, n: int = 5) -> float:
-    """Jaccard similarity of the sets of character n-grams of two texts."""
+    """The Jaccard similarity (0 to 1) of two texts, from their sets of character n-grams."""
     grams_a, grams_b = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
     return len(grams_a & grams_b) / len(grams_a | grams_b) if grams_a | grams_b else 0.0
 
@@ -59,9 +59,9 @@ def _check_jaccard(answer: Any) -> str | None:
         [
             (("あいうえお", "あいうえお", 2), 1.0, "shared n-grams over all n-grams"),
             (("あいう", "いうえ", 2), 1 / 3, "the n-grams are あい, いう and いう, うえ: one shared of three"),
-            (("ああああ", "ああ", 2), 1.0, "a set holds each n-gram once, however often it comes"),
+            (("ああああ", "ああ", 2), 1.0, "a set holds each n-gram once, however often it occurs"),
             (("日本語", "英語圏", 2), 0.0, "shared n-grams over all n-grams"),
-            (("あ", "い", 2), 0.0, "texts shorter than n have no n-grams; answer 0.0"),
+            (("あ", "い", 2), 0.0, "texts shorter than n have no n-grams; return 0.0"),
         ],
     )
 
@@ -70,9 +70,13 @@ CHAPTER = Chapter(
     Exercise(
         "write a function without_references(wikitext) that removes <ref>…</ref> and <ref … />",
         _check_references,
-        ("re.sub with two alternatives will do.", "`<ref[^<>]*/>` first, then `<ref[^<>]*>.*?</ref>`, with re.DOTALL."),
+        (
+            "One re.sub whose pattern has two alternatives is enough.",
+            "`<ref[^<>]*/>` first, then `<ref[^<>]*>.*?</ref>`, with re.DOTALL.",
+        ),
         without_references,
-        "The self-closing form comes first: otherwise its `<ref` opens a reference that ends at somebody else's `</ref>`.",
+        "The self-closing form comes first. Otherwise the pattern matches from its `<ref` to the `</ref>` of a later "
+        "reference.",
     ),
     Exercise(
         "write a function hiragana_share(text): hiragana among all characters that are not white space",
@@ -82,14 +86,14 @@ CHAPTER = Chapter(
             "'ぁ' <= char <= 'ゟ' is True for hiragana; True counts as 1 in sum().",
         ),
         hiragana_share,
-        "Keyword lists and menus have kanji and katakana but hardly any hiragana, which carry the grammar of prose.",
+        "Prose needs hiragana for its grammar. Keyword lists and menus have kanji and katakana, but few hiragana.",
     ),
     Exercise(
         "write a function jaccard(a, b, n): shared character n-grams over all n-grams of two texts",
         _check_jaccard,
         (
             "Make a set of text[i:i+n] for each text.",
-            "The answer is len(A & B) / len(A | B); think of texts shorter than n.",
+            "The answer is len(A & B) / len(A | B). Texts shorter than n need a case of their own.",
         ),
         jaccard,
         "MinHash estimates this number from a few hashes per text, so that millions of pairs need not be compared.",

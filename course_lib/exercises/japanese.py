@@ -1,4 +1,4 @@
-"""Exercises of chapter 2."""
+"""Exercises of chapter 2: normalization, segmented lines, and the F1 of word boundaries."""
 
 from typing import Any
 
@@ -18,62 +18,65 @@ def _check_normal(answer: Any) -> str | None:
         return None
     mistakes = {
         "〜": "〜 is removed",
-        "　": "a full-width space between Japanese characters goes",
+        "　": "a full-width space between Japanese characters is removed",
         "ーー": "a run of ー becomes one ー",
         "Ｌ": "full-width letters become half-width",
-        "1": "① is what NFKC would change; neologdn leaves it",
-        " ": "spaces beside Japanese characters go",
+        "1": "NFKC would change ①, but neologdn does not",
+        " ": "spaces beside Japanese characters are removed",
     }
     reason = next(
         (text for sign, text in mistakes.items() if sign in answer and sign not in wanted),
         "compare it character by character",
     )
-    return f"{answer!r} is not it: {reason}."
+    return f"{answer!r} is not the right text: {reason}."
 
 
 def to_plain(marked: str) -> str:
-    """The plain form of a segmented line: no marks, single spaces between words."""
+    """Converts a segmented line to its plain form: without marks, with single spaces between words."""
     words = (word.lstrip("␣").replace("␛s", "␣").replace("␛e", "␛") for word in marked.split(" "))
     return " ".join(word for word in words if word)
 
 
 def _check_plain(answer: Any) -> str | None:
-    words = "only the marks go, the words keep their spaces"
+    words = "remove only the marks; the words keep their spaces"
     return run_cases(
         answer,
         [
             (("早稲田 大学",), "早稲田 大学", words),
             (("Visual ␣Studio を 使う",), "Visual Studio を 使う", words),
             (("a ␣␣b",), "a b", "a word can carry several marks"),
-            (("雨 ␣",), "雨", "a mark alone is a space at the end: nothing is left of it"),
-            (("記号 は ␛s です",), "記号 は ␣ です", "␛s is a ␣ that the text itself held: it stays, as ␣"),
+            (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
+            (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
         ],
     )
 
 
 def boundary_f1(gold: str, guess: str) -> float:
-    """F1 of the word boundaries inside two segmentations of the same text."""
+    """The F1 (0 to 1) of the word boundaries inside two segmentations of the same text."""
 
     def boundaries(line: str) -> set[int]:
-        found, length = set(), 0
+        positions, length = set(), 0
         for word in line.split(" ")[:-1]:
             length += len(word)
-            found.add(length)
-        return found
+            positions.add(length)
+        return positions
 
     right, made = boundaries(gold), boundaries(guess)
     return 2 * len(right & made) / (len(right) + len(made)) if right or made else 1.0
 
 
 def _check_f1(answer: Any) -> str | None:
-    places = "boundaries stand after characters 2, 3, 5 and after 2, 4: one is shared, 2·1/(3+2)"
+    positions = (
+        "the boundaries are after characters 2, 3 and 5 in the first line and after 2 and 4 in the second: "
+        "one is shared, so F1 is 2·1/(3+2)"
+    )
     return run_cases(
         answer,
         [
             (("外国 人 参政 権", "外国 人 参政 権"), 1.0, "identical lines share every boundary"),
-            (("外国 人 参政 権", "外国 人参 政権"), 0.4, places),
+            (("外国 人 参政 権", "外国 人参 政権"), 0.4, positions),
             (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
-            (("雨 が", "雨が"), 0.0, "the end of the line is no boundary"),
+            (("雨 が", "雨が"), 0.0, "the end of the line is not a boundary"),
             (("雨", "雨"), 1.0, "two segmentations without a boundary agree: 1.0"),
         ],
     )
@@ -84,11 +87,12 @@ CHAPTER = Chapter(
         f"what does normalize({TYPED!r}) give? Answer with a text",
         _check_normal,
         (
-            "Go through it character by character: letters, the space, 〜, ー, the next space, ①.",
-            "① stays: only NFKC would change it.",
+            "Go through the text character by character: letters, the space, 〜, ー, the next space, ①.",
+            "① does not change: only NFKC would change it.",
         ),
         NORMAL,
-        "Spaces beside Japanese characters go, 〜 goes, ー is squeezed, full-width letters become ASCII, ① stays.",
+        "Spaces beside Japanese characters and 〜 are removed, a run of ー becomes one ー, "
+        "full-width letters become ASCII, and ① does not change.",
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
@@ -98,17 +102,17 @@ CHAPTER = Chapter(
             "Strip ␣ from the left of each word, then turn ␛s into ␣ and ␛e into ␛, and drop empty words.",
         ),
         to_plain,
-        "The order matters: strip the marks first, or the ␣ that ␛s stands for would be stripped too.",
+        "The order matters: strip the marks first, otherwise the ␣ from ␛s would be stripped too.",
     ),
     Exercise(
         "write a function boundary_f1(gold, guess) of two segmented lines of the same text",
         _check_f1,
         (
             "A boundary is a position in the text without spaces.",
-            "Add up word lengths, leave out the last; F1 is 2·shared / (gold + guess).",
+            "Add up the lengths of the words, without the last word; F1 is 2·shared / (gold + guess).",
         ),
         boundary_f1,
-        "Scores of segmenters are compared by this number: 0.97 against hand-segmented text is good.",
+        "This number is used to compare segmenters: 0.97 against text segmented by hand is good.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -1,4 +1,4 @@
-"""Exercises of chapter 6."""
+"""Exercises of chapter 6: parameters of a prefix, labels of an example, and mask and positions in a batch."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ from course_lib.exercises import Chapter, Exercise, plain, run_cases
 
 
 def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
-    """How many numbers are trained, and how many are deployed."""
+    """The number of trained parameters and the number of deployed parameters of prefix tuning with an MLP.
+
+    Source: Prefix-Tuning, Li and Liang 2021, arXiv:2101.00190.
+    """
     row = 2 * layers * width
     embedding = length * input_dim
     mlp = input_dim * hidden_dim + hidden_dim + hidden_dim * row + row
@@ -20,20 +23,21 @@ def _check_parameters(answer: Any) -> str | None:
             (
                 (10, 12, 768, 10, 10),
                 [202_962, 184_320],
-                "a row has a key and a value of each layer, 2·12·768 numbers; trained are an embedding of 10 × 10 and two layers with biases",
+                "a row has a key and a value for each layer, which are 2·12·768 numbers; the trained parameters are "
+                "an embedding of 10 × 10 and two linear layers with biases",
             ),
             (
                 (20, 36, 2816, 64, 64),
                 [13_184_320, 4_055_040],
-                "the published run: 20 rows of 2·36·2816 numbers; the MLP has 64·64 + 64 and 64·202 752 + 202 752",
+                "the published run has 20 rows of 2·36·2816 numbers; its MLP has 64·64 + 64 and 64·202 752 + 202 752",
             ),
-            ((1, 1, 1, 1, 1), [7, 2], "1 for the embedding, 1 + 1 for the first layer, 2 + 2 for the second"),
+            ((1, 1, 1, 1, 1), [7, 2], "1 for the embedding, 1 + 1 for the first layer, 2 + 2 for the second layer"),
         ],
     )
 
 
 def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
-    """What the model reads, and at each place what it is to predict: -100 where nothing is learned."""
+    """The input ids of the model and the label at each position, -100 where nothing is learned."""
     ids = [*prompt, *target, end]
     return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
 
@@ -45,9 +49,10 @@ def _check_example(answer: Any) -> str | None:
             (
                 ([5, 6, 7], [8, 9], 2),
                 [[5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]],
-                "at 7 the first word of the target is predicted, at 9 the end; what the prompt predicts of itself is not learned",
+                "at 7 the model predicts the first token of the target, at 9 the end; "
+                "predictions within the prompt are not learned",
             ),
-            (([5], [8], 2), [[5, 8], [8, 2]], "a prompt of one token: its place already predicts the target"),
+            (([5], [8], 2), [[5, 8], [8, 2]], "a prompt of one token: at this token the model predicts the target"),
             (
                 ([5, 6], [8, 9, 10, 11], 0),
                 [[5, 6, 8, 9, 10, 11], [-100, 8, 9, 10, 11, 0]],
@@ -58,16 +63,20 @@ def _check_example(answer: Any) -> str | None:
 
 
 def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
-    """A row of a batch: its attention mask, and the positions of its tokens."""
+    """The attention mask of a row in a batch, and the positions of the row's tokens."""
     mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
-    return mask, [prefix + place for place in range(tokens)]
+    return mask, [prefix + index for index in range(tokens)]
 
 
 def _check_slots(answer: Any) -> str | None:
     return run_cases(
         plain(answer),
         [
-            ((2, 3, 2, 3), [[1, 1, 1, 1, 1], [2, 3, 4]], "nothing to pad; the tokens stand behind the prefix"),
+            (
+                (2, 3, 2, 3),
+                [[1, 1, 1, 1, 1], [2, 3, 4]],
+                "this row needs no padding; the positions of the tokens come after the prefix",
+            ),
             (
                 (2, 3, 4, 5),
                 [[0, 0, 1, 1, 0, 0, 1, 1, 1], [2, 3, 4]],
@@ -76,7 +85,7 @@ def _check_slots(answer: Any) -> str | None:
             (
                 (0, 2, 3, 4),
                 [[0, 0, 0, 0, 0, 1, 1], [0, 1]],
-                "a row without a prefix has the columns of the others' prefixes, and sees none of them",
+                "a row without a prefix also has columns for the other rows' prefixes, and they are 0",
             ),
         ],
     )
@@ -84,34 +93,45 @@ def _check_slots(answer: Any) -> str | None:
 
 CHAPTER = Chapter(
     Exercise(
-        "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, and how many deployed",
+        "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, "
+        "and how many deployed",
         _check_parameters,
         (
-            "One position of the prefix is a key and a value in each layer, each of the model's width. That is a row; `length` rows are deployed.",
-            "Trained are the embedding (length × input_dim) and two linear layers with biases: input_dim → hidden_dim → a row.",
+            "One position of the prefix is a key and a value in each layer, each of the model's width. "
+            "That is a row; `length` rows are deployed.",
+            "The trained parameters are the embedding (length × input_dim) and two linear layers with biases: "
+            "input_dim → hidden_dim → a row.",
         ),
         parameters,
-        "The MLP is a scaffold: it steadies training and stays behind. The base of 3.6 billion numbers is in neither count.",
+        "The MLP only stabilizes training and is not deployed. Neither count includes the base model's 3.6 billion "
+        "parameters.",
     ),
     Exercise(
-        "write a function example(prompt, target, end): what the model reads, and the labels, with -100 where nothing is learned",
+        "write a function example(prompt, target, end): what the model reads, and the labels, "
+        "with -100 where nothing is learned",
         _check_example,
         (
-            "The whole text is prompt + target + [end]. The model reads all but the last; the label at a place is the token after it.",
-            "Labels are learned from the last token of the prompt on: before it stand len(prompt) - 1 times -100.",
+            "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
+            "the label at a position is the next token.",
+            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come "
+            "before it.",
         ),
         example,
-        "One end of text, once. A tokenizer that adds its own would double it, as the published training script does.",
+        "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
+        "published training script.",
     ),
     Exercise(
-        "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, and its tokens' positions",
+        "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
+        "and its tokens' positions",
         _check_slots,
         (
-            "The columns are first those of the longest prefix, then those of the longest text; both parts are padded on the left with 0.",
-            "Positions count what the row really has: the first token stands at `prefix`, however wide the batch is.",
+            "The first columns are those of the longest prefix, the others those of the longest text; "
+            "both parts are padded on the left with 0.",
+            "Padding does not count in positions: the position of the first token is `prefix`, however wide the batch "
+            "is.",
         ),
         slots,
-        "That is how a server answers requests with different tasks in one batch: each row sees its own prefix only.",
+        "In this way a server answers requests for different tasks in one batch: each row sees only its own prefix.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -1,4 +1,4 @@
-"""Exercises of chapter 4."""
+"""Exercises of chapter 4: a Megatron index file, memory under ZeRO, and the learning-rate schedule."""
 
 import struct
 from itertools import accumulate
@@ -9,7 +9,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
-    """The dtype code, the sizes and the document index of a Megatron .idx."""
+    """Reads a Megatron .idx file and returns the dtype code, the sequence sizes [tokens] and the document index."""
     import struct
 
     _, _, code, sequences, entries = struct.unpack_from("<9sQBQQ", content)
@@ -19,9 +19,9 @@ def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
 
 
 class _Index(bytes):
-    """A small .idx for the checker, made of the sizes of each document's sequences, and shown by them."""
+    """The bytes of a small .idx file for the check; its repr shows the documents."""
 
-    documents: list[list[int]]
+    documents: list[list[int]]  # for each document, the sizes of its sequences [tokens]
 
     def __new__(cls, code: int, width: int, documents: list[list[int]]) -> "_Index":
         sizes = [size for document in documents for size in document]
@@ -42,18 +42,18 @@ def _check_index(answer: Any) -> str | None:
         return run_cases(answer, [])
 
     def with_lists(content: bytes) -> Any:
-        """What is right in tuples or arrays is right."""
-        given = answer(content)
-        return (given[0], *map(list, given[1:])) if isinstance(given, tuple | list) else given
+        """Calls the answer and converts the sizes and the document index to lists."""
+        result = answer(content)
+        return (result[0], *map(list, result[1:])) if isinstance(result, tuple | list) else result
 
     header = (
-        "this one has no sequences: behind the header of 34 bytes stands only the last entry of the document index, 0"
+        "this file has no sequences: the header of 34 bytes is followed only by the last entry of the document index, 0"
     )
     body = (
         "first come 4 bytes of size for each sequence, then 8 bytes of pointer for each, then the document index; "
-        "give the sizes as they stand: the end-of-document token is counted in them"
+        "return the sizes unchanged: the end-of-document token is counted in them"
     )
-    two = "the second document has two sequences: read the document index, do not count it up"
+    two = "the second document has two sequences: read the document index instead of counting from 0"
     cases = [
         ((_Index(8, 2, []),), (8, [], [0]), header),
         ((_Index(8, 2, [[3]]),), (8, [3], [0, 1]), body),
@@ -63,12 +63,16 @@ def _check_index(answer: Any) -> str | None:
         return run_cases(with_lists, cases)
     except struct.error as error:
         return (
-            f"struct says “{error}”: begin each format with '<' (little-endian without gaps); the header has 34 bytes."
+            f"struct reports “{error}”: begin each format with '<' (little-endian without gaps); "
+            "the header has 34 bytes."
         )
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
-    """Bytes of weights, gradients and optimizer states on each GPU."""
+    """The bytes of weights, gradients and optimizer states on each GPU, in mixed precision with Adam.
+
+    Source: ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054.
+    """
     weights = 2 * parameters / (ranks if stage >= 3 else 1)
     gradients = 2 * parameters / (ranks if stage >= 2 else 1)
     optimizer = 12 * parameters / (ranks if stage >= 1 else 1)
@@ -80,20 +84,24 @@ def _check_zero(answer: Any) -> str | None:
     return run_cases(
         answer,
         [
-            ((1000, 4, 0), 16_000, "stage 0 shards nothing: every GPU has 2 + 2 + 12 bytes a parameter"),
+            ((1000, 4, 0), 16_000, "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter"),
             (
                 (xl, 2, 1),
                 15_572_000_000,
-                "stage 1 shards the optimizer states alone, 12 bytes with their fp32 weights: 2 + 2 + 12/2",
+                "stage 1 shards the optimizer states alone, which are 12 bytes with the fp32 weights: 2 + 2 + 12/2",
             ),
-            ((xl, 8, 2), 5_839_500_000, "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8"),
+            (
+                (xl, 8, 2),
+                5_839_500_000,
+                "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8",
+            ),
             ((xl, 4, 3), 6_228_800_000, "stage 3 shards all three: (2 + 2 + 12)/4"),
         ],
     )
 
 
 def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    """The rate of update `step` (from 1): up to `high` in a line, down to `low` in half a cosine, then `low`."""
+    """The learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine to `low`, then `low`."""
     from math import cos, pi
 
     if step <= warmup:
@@ -112,7 +120,7 @@ def _check_rate(answer: Any) -> str | None:
             (
                 (60, 10, 110, 1.0, 0.0),
                 0.5,
-                "half of the decay is over, as it begins after the warm-up: the share is (60 - 10)/(110 - 10)",
+                "half of the decay is over, because it begins after the warm-up: the share is (60 - 10)/(110 - 10)",
             ),
             (
                 (35, 10, 110, 1.0, 0.0),
@@ -122,43 +130,54 @@ def _check_rate(answer: Any) -> str | None:
             (
                 (35, 10, 110, 1.0, 0.2),
                 0.6 + 0.4 * cos(pi / 4),
-                "the rate falls to low, not to 0: what shrinks is high - low, and low is added",
+                "the learning rate falls to low, not to 0: multiply high - low by the cosine term, then add low",
             ),
-            ((160, 10, 110, 1.0, 0.2), 0.2, "after the decay the rate stays at low; the cosine would rise again"),
+            (
+                (160, 10, 110, 1.0, 0.2),
+                0.2,
+                "after the decay the learning rate stays at low; the cosine would rise again",
+            ),
         ],
     )
 
 
 CHAPTER = Chapter(
     Exercise(
-        "write a function read_index(content) that gives the dtype code, the sizes and the document index of the bytes of an .idx",
+        "write a function read_index(content) that gives the dtype code, the sizes and the document index "
+        "of the bytes of an .idx",
         _check_index,
         (
-            "struct.unpack_from('<9sQBQQ', content) reads the header: magic, version, dtype code, S sequences, D entries.",
-            "The sizes are f'<{S}i' at byte 34; the document index is f'<{D}q' after 4·S bytes of sizes and 8·S of pointers.",
+            "struct.unpack_from('<9sQBQQ', content) reads the header: magic, version, dtype code, S sequences, "
+            "D entries.",
+            "The sizes are f'<{S}i' at byte 34; the document index is f'<{D}q' after 4·S bytes of sizes "
+            "and 8·S bytes of pointers.",
         ),
         read_index,
-        "The index alone says how many tokens there are and where each document begins, however large the .bin is.",
+        "The index alone gives the number of tokens and the start of each document, however large the .bin file is.",
     ),
     Exercise(
-        "write a function zero_bytes(parameters, ranks, stage): bytes of weights, gradients and optimizer states on each GPU",
+        "write a function zero_bytes(parameters, ranks, stage): bytes of weights, gradients and optimizer states "
+        "on each GPU",
         _check_zero,
         (
             "In mixed precision a parameter takes 2 bytes of weight, 2 of gradient and 12 of optimizer states.",
-            "Divide the optimizer states by ranks from stage 1 on, the gradients from stage 2 on, the weights from stage 3 on.",
+            "Divide the optimizer states by ranks from stage 1 on, the gradients from stage 2 on, "
+            "and the weights from stage 3 on.",
         ),
         zero_bytes,
-        "ZeRO-2 shards 14 of the 16 bytes and sends no more than plain data parallelism; stage 3 shards the rest and sends half more.",
+        "ZeRO stage 2 shards 14 of the 16 bytes and sends no more data than plain data parallelism. Stage 3 shards all "
+        "16 bytes and sends 50 % more data.",
     ),
     Exercise(
-        "write a function learning_rate(step, warmup, decay, high, low): linear warm-up, half a cosine down to low, then low",
+        "write a function learning_rate(step, warmup, decay, high, low): linear warm-up, half a cosine down to low, "
+        "then low",
         _check_rate,
         (
-            "Three cases: up to step warmup, from step decay on, and between them; updates count from 1.",
-            "Between them share = (step - warmup)/(decay - warmup), and (1 + cos(pi * share))/2 falls from 1 to 0.",
+            "There are three cases: up to step warmup, from step decay on, and between them. Updates count from 1.",
+            "Between them, share = (step - warmup)/(decay - warmup), and (1 + cos(pi * share))/2 falls from 1 to 0.",
         ),
         learning_rate,
-        "With high and low exchanged, as in a well-known config, the same formula rises after the warm-up.",
+        "With high and low exchanged, the same formula rises after the warm-up.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

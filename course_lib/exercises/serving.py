@@ -1,4 +1,4 @@
-"""Exercises of chapter 7."""
+"""Exercises of chapter 7: weight order and files of FasterTransformer, and Triton's bad_words_list."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from course_lib.exercises import Chapter, Exercise, plain, run_cases
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
-    """The rows of a GPT-NeoX query_key_value in FasterTransformer's order: all queries, all keys, all values."""
+    """Reorders the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
     size = len(rows) // (3 * heads)
     return [
-        rows[(head * 3 + part) * size + place] for part in range(3) for head in range(heads) for place in range(size)
+        rows[(head * 3 + part) * size + index] for part in range(3) for head in range(heads) for index in range(size)
     ]
 
 
@@ -20,7 +20,7 @@ def _check_reorder(answer: Any) -> str | None:
             (
                 (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
                 ["q0", "q1", "k0", "k1", "v0", "v1"],
-                "Hugging Face has query, key and value of head 0, then of head 1",
+                "the Hugging Face order is query, key and value of head 0, then of head 1",
             ),
             (
                 (["q00", "q01", "k00", "k01", "v00", "v01", "q10", "q11", "k10", "k11", "v10", "v11"], 2),
@@ -30,14 +30,14 @@ def _check_reorder(answer: Any) -> str | None:
             (
                 (["q0", "q1", "k0", "k1", "v0", "v1"], 1),
                 ["q0", "q1", "k0", "k1", "v0", "v1"],
-                "one head: nothing moves",
+                "with one head the order does not change",
             ),
         ],
     )
 
 
 def files(layers: int, ranks: int, parallel_residual: bool) -> int:
-    """How many files a GPT-NeoX folder holds, config.ini included."""
+    """The number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
     layer = 6 + 6 * ranks + parallel_residual
     return layers * layer + 4 + 1
 
@@ -46,11 +46,12 @@ def _check_files(answer: Any) -> str | None:
     return run_cases(
         plain(answer),
         [
-            ((12, 1, False), 149, "12 files a layer, 4 for the whole model, and config.ini"),
+            ((12, 1, False), 149, "12 files per layer, 4 for the whole model, and config.ini"),
             (
                 (12, 2, False),
                 221,
-                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices are not split; the other 6 are, into a file for each rank",
+                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not "
+                "split; the other 6 are split into one file for each rank",
             ),
             ((1, 4, True), 36, "with parallel residual a layer has one file more: the sum of two biases"),
         ],
@@ -58,9 +59,9 @@ def _check_files(answer: Any) -> str | None:
 
 
 def word_list(words: list[list[int]]) -> list[list[int]]:
-    """Words to avoid as Triton's bad_words_list: ids one after the other, and where each word ends."""
+    """Converts words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
     ids = [number for word in words for number in word]
-    ends = [sum(map(len, words[: place + 1])) for place in range(len(words))]
+    ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
     return [ids, ends + [-1] * (len(ids) - len(ends))]
 
 
@@ -68,13 +69,13 @@ def _check_word_list(answer: Any) -> str | None:
     return run_cases(
         plain(answer),
         [
-            (([[5, 6]],), [[5, 6], [2, -1]], "one word of two tokens ends at 2; the row of ends is filled up with -1"),
+            (([[5, 6]],), [[5, 6], [2, -1]], "one word of two tokens ends at 2; the row of ends is padded with -1"),
             (
                 ([[5, 6], [7], [8, 9, 10]],),
                 [[5, 6, 7, 8, 9, 10], [2, 3, 6, -1, -1, -1]],
                 "ends are counted from the start of the list: 2, 2 + 1, 2 + 1 + 3",
             ),
-            (([[5], [6]],), [[5, 6], [1, 2]], "words of one token: the two rows are full"),
+            (([[5], [6]],), [[5, 6], [1, 2]], "with words of one token, neither row needs padding"),
         ],
     )
 
@@ -84,31 +85,38 @@ CHAPTER = Chapter(
         "write a function reorder(rows, heads): the rows of a GPT-NeoX query_key_value in FasterTransformer's order",
         _check_reorder,
         (
-            "Row (head·3 + part)·size + place of Hugging Face holds place `place` of query (part 0), key (1) or value (2) of a head.",
-            "Go through part, then head, then place, and take that row: a list comprehension with three `for`.",
+            "In the Hugging Face order, row (head·3 + part)·size + index is row `index` of a head's query (part 0), "
+            "key (1) or value (2).",
+            "Loop over part, then head, then index, and take that row: a list comprehension with three `for`.",
         ),
         reorder,
-        "The library does it by a view [heads, 3, size, …] and a permutation of its first two axes.",
+        "The library views the tensor as [heads, 3, size, …] and swaps the first two axes.",
     ),
     Exercise(
-        "write a function files(layers, ranks, parallel_residual): how many files a GPT-NeoX folder holds, config.ini included",
+        "write a function files(layers, ranks, parallel_residual): how many files a GPT-NeoX folder holds, "
+        "config.ini included",
         _check_files,
         (
-            "A layer has 12 tensors: 6 whole (four of the norms, two biases) and 6 split into one file per rank; parallel residual adds one.",
-            "Four more files belong to the whole model (embedding, head, and the last norm's two), and there is config.ini.",
+            "A layer has 12 tensors: 6 that are not split (four of the norms, two biases) and 6 that are split into "
+            "one file per rank. Parallel residual adds one file.",
+            "Four more files belong to the whole model (embedding, head, and two of the last norm), "
+            "and config.ini is one more.",
         ),
         files,
-        "A missing file is only a warning to the engine, which goes on with whatever its buffer held. So count, or let `course ft inspect`.",
+        "If a file is missing, the engine only warns and continues with whatever was in its buffer. So count the "
+        "files, or run `course ft inspect`.",
     ),
     Exercise(
-        "write a function word_list(words): words to avoid, each a list of ids, as Triton's bad_words_list of one request",
+        "write a function word_list(words): words to avoid, each a list of ids, "
+        "as Triton's bad_words_list of one request",
         _check_word_list,
         (
-            "The first row has the ids of all words one after the other, the second for each word where it ends in the first.",
-            "The second row is filled up with -1 until it is as long as the first.",
+            "The first row has the ids of all words one after the other. The second row has, for each word, its end in "
+            "the first row.",
+            "The second row is padded with -1 to the length of the first.",
         ),
         word_list,
-        "stop_words_list has the same form. Both are int32 and have a batch axis before: [batch, 2, length].",
+        "stop_words_list has the same format. Both are int32 and begin with a batch axis: [batch, 2, length].",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

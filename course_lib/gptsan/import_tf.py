@@ -1,7 +1,8 @@
-"""The original's release, a TensorFlow checkpoint → a Hugging Face folder, bit for bit.
+"""Converts a TensorFlow checkpoint of the original GPTSAN release to a Hugging Face folder, bit for bit.
 
-Sizes come from the variables' shapes; `parameters.json`, where it lies beside them, has to agree. Adam's moments and the step are left out.
-Reading the format is tensor_bundle.py's work, names and order of axes are tf_names.py's. Nothing is trained or built here.
+The importer infers the sizes of the model from the shapes of the variables. A `parameters.json` beside the checkpoint
+must state the same sizes. Adam's moments and the global step are not imported. tensor_bundle.py reads the checkpoint
+format; tf_names.py maps names and axes. This module neither builds nor trains a model.
 """
 
 import shutil
@@ -21,38 +22,48 @@ from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
 from course_lib.progress import progress
 
 PARAMETERS = "parameters.json"
-TOKENIZER = {"vocab.txt": ("vocab.txt", "ja-swe36k.txt"), "emoji.json": ("emoji.json",)}  # our name: those it may have
+# Name in the new folder → names that the file may have beside the checkpoint.
+TOKENIZER = {"vocab.txt": ("vocab.txt", "ja-swe36k.txt"), "emoji.json": ("emoji.json",)}
 NOT_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 MOMENTS = ("/adam_m", "/adam_v")
 
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What was imported."""
+    """Report of an import: source, target, sizes and counts."""
 
     folder: Path
-    checkpoint: Path  # prefix of its files
+    checkpoint: Path  # path prefix of the checkpoint's files
     dims: Dims
     dtype: str
     variables: int
-    left_out: int  # moments and step
+    left_out: int  # variables not imported: Adam's moments and the global step
     parameters: int
     files: tuple[str, ...]
 
     def summary(self) -> str:
-        """One line."""
+        """The report in one line."""
         d = self.dims
         return (
-            f"{d.switch_layers} switch + {d.ext_layers} extra layers × {d.hidden}, {d.experts} experts, spout {d.spout}: "
-            f"{self.parameters:,} parameters in {self.dtype} from {self.variables} variables, {self.left_out} left out → {self.folder}"
+            f"{d.switch_layers} switch + {d.ext_layers} extra layers × {d.hidden}, "
+            f"{d.experts} experts, spout {d.spout}: "
+            f"{self.parameters:,} parameters in {self.dtype} from {self.variables} variables, "
+            f"{self.left_out} left out → {self.folder}"
         )
 
 
 def import_tf(source: Path, folder: Path) -> ImportReport:
-    """Writes the Hugging Face folder `folder` from a TensorFlow checkpoint: a folder, a prefix or an index file.
+    """Converts a TensorFlow checkpoint to the Hugging Face folder `folder`.
 
-    Takes vocabulary and emoji table along if they lie beside it. Raises CourseError naming what is missing, unknown or damaged;
-    `folder` then is as it was, else it appears whole.
+    Copies the vocabulary and the emoji table too if they are beside the checkpoint. After an error, `folder` is
+    unchanged; otherwise it appears complete.
+
+    Args:
+        source: the checkpoint's folder, the path prefix of its files, or its index file.
+        folder: the folder to write.
+
+    Raises:
+        CourseError: a variable or file is missing, unknown or damaged; the message names it.
     """
     require_other(source, folder)
     bundle = TensorBundle(source)
@@ -79,25 +90,26 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
                 yield from zip(variable.hf, variable.to_hf(bundle.read(variable.tf)), strict=True)
                 bar.update(bundle.entries[variable.tf].size)
 
-    with atomic_folder(folder) as place:
-        numbers = write_tensors(tensors(), place)
-        hf_config(dims, dtype).save_pretrained(place)
+    with atomic_folder(folder) as temporary:
+        numbers = write_tensors(tensors(), temporary)
+        hf_config(dims, dtype).save_pretrained(temporary)
         for name, candidates in TOKENIZER.items():
-            lying = [bundle.prefix.with_name(candidate) for candidate in candidates]
-            if found := next((path for path in lying if path.is_file()), None):
-                shutil.copyfile(found, place / name)
+            paths = [bundle.prefix.with_name(candidate) for candidate in candidates]
+            if original := next((path for path in paths if path.is_file()), None):
+                shutil.copyfile(original, temporary / name)
         if bundle.prefix.with_name(PARAMETERS).is_file():
-            shutil.copyfile(bundle.prefix.with_name(PARAMETERS), place / PARAMETERS)
+            shutil.copyfile(bundle.prefix.with_name(PARAMETERS), temporary / PARAMETERS)
+        # The bias of the head is a buffer, not a parameter, so it is not counted.
         report = ImportReport(
             folder, bundle.prefix, dims, dtype, len(wanted), len(bundle.entries) - len(wanted),
-            numbers - dims.vocabulary, tuple(sorted(path.name for path in place.iterdir())),  # the head's bias is a buffer
+            numbers - dims.vocabulary, tuple(sorted(path.name for path in temporary.iterdir())),
         )  # fmt: skip
-        write_json(place / "conversion.json", asdict(report))
+        write_json(temporary / "conversion.json", asdict(report))
     return report
 
 
 def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
-    """The configuration of a model of this size; routing is the original's."""
+    """The configuration of a model of these sizes, with the routing of the original (`overflow="zero"`)."""
     return GPTSanConfig(
         vocab_size=dims.vocabulary,
         max_position_embeddings=dims.contexts,
@@ -110,7 +122,8 @@ def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
         num_heads=dims.heads,
         num_experts=dims.experts,
         overflow="zero",
-        separator_token_id=dims.vocabulary - 2,  # the special tokens are the vocabulary's last
+        # The special tokens are the last entries of the vocabulary.
+        separator_token_id=dims.vocabulary - 2,
         pad_token_id=dims.vocabulary - 5,
         eos_token_id=dims.vocabulary - 1,
         dtype=dtype,
@@ -119,17 +132,24 @@ def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
 
 
 def _compare(path: Path, dims: Dims) -> None:
-    """Raises CourseError where a `parameters.json` says another size than the variables."""
-    _, said = read_parameters(path)
+    """Compares the sizes in a `parameters.json` with those of the variables. Raises CourseError if they differ."""
+    _, params = read_parameters(path)
     for key, size in original_params(dims).items():
-        if size and said.get(key, size) != size:  # 0: trained without a spout, whatever its width would be
+        # A size of 0 is not compared: a model trained without a spout may still have a spout width in the file.
+        if size and params.get(key, size) != size:
             raise CourseError(
-                f"{path}: model_params.{key} is {said[key]}, but the variables of the checkpoint say {size}"
+                f"{path}: model_params.{key} is {params[key]}, but the variables of the checkpoint say {size}"
             )
 
 
 def read_parameters(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`train_params` and `model_params` of a `parameters.json`, empty where there is none. Raises CourseError for another content."""
+    """`train_params` and `model_params` of a `parameters.json`.
+
+    Returns two empty dicts if the file does not exist, and an empty dict for a missing key.
+
+    Raises:
+        CourseError: one of the two is not a JSON object.
+    """
     content = read_json(path) if path.is_file() else {}
     train, model = content.get("train_params", {}), content.get("model_params", {})
     if not isinstance(train, dict) or not isinstance(model, dict):
@@ -138,7 +158,7 @@ def read_parameters(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def original_params(dims: Dims) -> dict[str, int]:
-    """The sizes under their names in the original's `parameters.json`."""
+    """The sizes of a model, under the keys of the original's `parameters.json`."""
     return {
         "num_contexts": dims.contexts,
         "num_switch_layers": dims.switch_layers,

@@ -1,4 +1,4 @@
-"""What `course gptsan encode` reads: a list of files with classes, or files alone, in pieces of bounded size."""
+"""Input files of `course gptsan encode`: a CSV list of files with classes, or plain files, read in bounded pieces."""
 
 import csv
 import glob
@@ -16,22 +16,26 @@ HEADER = ["filename", "fileid"]
 
 @dataclass(frozen=True)
 class Document:
-    """A file to encode; `label` is its class where it has one."""
+    """A file to encode, and its class if it has one."""
 
     path: Path
-    label: int | None = None
+    label: int | None = None  # class of the file
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some lines of a document, about 1 MB (plain text without an empty line: 4 MB); `document` is its place in the list, `number` counts its pieces from 0."""
+    """Consecutive lines of a document, about 1 MB (up to 4 MB if plain text has no empty line)."""
 
-    document: int
-    number: int
+    document: int  # index of the document in the list of documents
+    number: int  # index of the piece in its document, from 0
     batch: Batch
 
     def lines(self) -> list[str]:
-        """The lines, whatever their ends. Raises CourseError for what is not UTF-8, and for a document without text."""
+        """The decoded lines; all kinds of line end are recognised.
+
+        Raises:
+            CourseError: a line is not UTF-8, or the first piece of a document holds only white space.
+        """
         path, decoded = self.batch.path, []
         for number, line in self.batch.numbered():
             try:
@@ -45,10 +49,21 @@ class Piece:
 
 
 def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]:
-    """The documents of a list with classes, of a pattern (sorted by name) or of given files. Raises CourseError, UsageError."""
+    """The documents to encode.
+
+    Args:
+        inputs: the path of a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
+            files themselves.
+        d_spout: width of the spout; a class must be below it.
+
+    Raises:
+        CourseError: a file is missing, or the CSV list is damaged.
+        UsageError: `inputs` matches no file.
+    """
     if isinstance(inputs, str) and inputs.endswith(".csv"):
         return _read_list(Path(inputs), d_spout)
-    if isinstance(inputs, str):  # a pattern may be absolute, which Path.glob does not take
+    if isinstance(inputs, str):
+        # Path.glob does not accept an absolute pattern.
         paths = [path for path in map(Path, sorted(glob.glob(inputs, recursive=True))) if not path.is_dir()]  # noqa: PTH207
     else:
         paths = list(inputs)
@@ -58,7 +73,7 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
 
 
 def _read_list(path: Path, d_spout: int) -> list[Document]:
-    """The rows of a CSV `filename,fileid`; file names are relative to its folder."""
+    """The documents in a CSV list `filename,fileid`; file names are relative to the folder of the list."""
     try:
         text = require_file(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,7 +101,8 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
         raise CourseError(f"{where}: expected a file name and a class, found {len(row)} fields")
     try:
         document = Document(require_file(path.parent / row[0]), int(row[1]))
-    except (CourseError, OSError) as error:  # OSError: a name the system does not take
+    # OSError: the operating system does not allow this file name.
+    except (CourseError, OSError) as error:
         raise CourseError(f"{where}: {error}") from None
     except ValueError:
         raise CourseError(f"{where}: fileid {row[1]!r} is not an integer") from None
@@ -98,7 +114,12 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
 
 
 def read_pieces(documents: Sequence[Document], order: Iterable[int]) -> Iterator[list[Piece]]:
-    """The documents in an order, as pieces in groups of about 1 MB."""
+    """Yields the pieces of the documents, in groups of about 1 MB.
+
+    Args:
+        documents: all documents.
+        order: indices into `documents`, in the order to read them.
+    """
     group: list[Piece] = []
     size = 0
     for document in order:

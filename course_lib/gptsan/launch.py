@@ -1,4 +1,4 @@
-"""Trains a GPTSAN under DeepSpeed's launcher, and writes the trained model as a Hugging Face folder."""
+"""Trains a GPTSAN with DeepSpeed's launcher and exports the trained model as a Hugging Face folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,33 +16,43 @@ from course_lib.training.launch import train as run_task
 from course_lib.training.monitor import ALOUD, Say
 from course_lib.training.task import CONFIG
 
-MODEL = "model"  # where the trained model lies in the folder of a run
+MODEL = "model"  # folder of the exported model inside the folder of a run
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run wrote."""
+    """Report of an export."""
 
     folder: Path
     step: int
-    trained: int  # tensors
-    frozen: int
+    trained: int  # number of trained tensors
+    frozen: int  # number of frozen tensors
 
     def summary(self) -> str:
-        """One line."""
-        return f"step {self.step:,}, {self.trained} tensors trained, {self.frozen} frozen (bit for bit as they were) → {self.folder}"
+        """The report in one line."""
+        return (
+            f"step {self.step:,}, {self.trained} tensors trained, "
+            f"{self.frozen} frozen (bit for bit as they were) → {self.folder}"
+        )
 
 
 def train(settings: GptsanConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains the GPTSAN of the settings; see course_lib.training.launch.train."""
+    """Trains a GPTSAN; arguments and result are those of course_lib.training.launch.train."""
     return run_task(Gptsan(absolute(settings)), resume, say)
 
 
 def export(run: Path, target: Path) -> Trained:
-    """Writes the model of a run's latest whole checkpoint to `target`, which appears whole or not at all.
+    """Exports the model in a run's latest complete checkpoint to `target`, which appears complete or not at all.
 
-    What was frozen is copied bit for bit from model.checkpoint; what was trained comes from the optimizer's fp32 weights, in the format that
-    the checkpoint has, or for a new model the one it was trained in. Raises CourseError for a run without a whole checkpoint.
+    Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the optimizer's fp32 weights,
+    converted to the dtype that they have in model.checkpoint. For a new model that is the dtype it was trained in.
+
+    Args:
+        run: folder of the run.
+        target: the folder to write.
+
+    Raises:
+        CourseError: the run has no complete checkpoint.
     """
     from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
     from course_lib.gptsan.extra_stage import read_config, tensors_of
@@ -50,16 +60,17 @@ def export(run: Path, target: Path) -> Trained:
     from course_lib.gptsan.shards import read_tensors, write_tensors
     from course_lib.pretrain.export import TORCH
 
-    found = checkpoint.whole_checkpoints(run)
-    if not found:
+    checkpoints = checkpoint.whole_checkpoints(run)
+    if not checkpoints:
         raise CourseError(f"{run}: the run has no whole checkpoint yet")
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()
-    weights = read_weights(found[0])
+    weights = read_weights(checkpoints[0])
     before = {n.replace(".sqout.", ".spout."): v for n, v in read_tensors(source).items()} if source else {}
     held, parameters = tensors_of(shape)
-    stored = {} if held.keys() <= weights.tensors.keys() or source else read_module(found[0])  # frozen, at stage 1
+    # At ZeRO stage 1 the optimizer has no copy of the frozen weights; the module's state does.
+    stored = {} if held.keys() <= weights.tensors.keys() or source else read_module(checkpoints[0])
     trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
@@ -77,4 +88,4 @@ def export(run: Path, target: Path) -> Trained:
         write_tensors(tensors(), folder)
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)
-    return Trained(target, checkpoint.step_of(found[0]), len(trained), len(parameters) - len(trained))
+    return Trained(target, checkpoint.step_of(checkpoints[0]), len(trained), len(parameters) - len(trained))

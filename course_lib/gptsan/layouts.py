@@ -1,11 +1,21 @@
-"""What GPTSAN learns from: examples of token ids in the modes lm, mlm and hybrid. Pure functions; files are encode.py's.
+"""Builds GPTSAN's training examples from token ids, in the modes lm, mlm and hybrid.
+
+The functions work on lists of ids; encode.py reads and writes the files.
 
     x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context
-    y   what each position predicts (shifted already), -1 where nothing is learned
+    y   the target of each position (already shifted by one), -1 where there is no target
 
-The modes differ in the length of the encoder part only: none, all that fits, or random. It is raw text with masks; the decoder part
-is cleaned, its sentence ends read as SEP (yet predicted as they are) and its runs of three or more equal tokens are token and BAG.
-Layouts of tools/make_tfrecord_simple.py in tanreinama/GPTSAN; `original_layout` gives its examples to the last id.
+SOT starts an example, SEP separates sentences, SEG separates the encoder part from the decoder part, EOT ends the text
+and NOT (`<|nottoken|>`) is padding. MSK stands for a masked token and BAG for the rest of a run of equal tokens.
+
+The modes differ only in the length of the encoder part: 0 (lm), as long as fits (mlm), or random (hybrid).
+
+- The encoder part is text that is not cleaned, with masked tokens.
+- The decoder part is cleaned text. A sentence end is replaced by SEP in x and stays in y. A run of three or more equal
+  tokens becomes the token and BAG.
+
+The layouts are those of tools/make_tfrecord_simple.py in the repository tanreinama/GPTSAN. With `original_layout` the
+examples equal that script's, id by id.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,22 +28,26 @@ import numpy as np
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.swe import NAMED
 
-IGNORE = -1  # in y: nothing is learned here
+# Value in y at positions without a target.
+IGNORE = -1
+# Sentence ends.
 ENDS = "。｡．.？！?!:：;；"
-RUN = 3  # equal tokens in a row that become token and BAG
-MASKED, RANDOM = 0.8, 0.5  # share of chosen tokens that become MSK, and of the others that become any token
+# A run of at least this many equal tokens becomes the token and BAG.
+RUN = 3
+# Share of the chosen tokens that become MSK; share of the other chosen tokens that become a random token.
+MASKED, RANDOM = 0.8, 0.5
 
 
 class Encoding(Protocol):
-    """What is needed of swe.SubwordEncoding, besides the ids of its named tokens as attributes."""
+    """The part of swe.SubwordEncoding that the layouts use; it also has the ids of the named tokens as attributes."""
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The ids of a text, without special tokens around it."""
+        """The token ids of a text, without special tokens around it; with `clean`, of the cleaned text."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Ids with a meaning for the layouts."""
+    """The token ids that the layouts treat specially."""
 
     sot: int
     msk: int
@@ -43,12 +57,16 @@ class Marks:
     seg: int
     eot: int
     newline: int
-    last: int  # the last one before the byte tokens
-    ends: frozenset[int]  # sentence ends
+    last: int  # the last id before the byte tokens
+    ends: frozenset[int]  # ids of sentence ends
 
     @classmethod
     def of(cls, encoding: Encoding, original: bool = False) -> "Marks":
-        """The marks of an encoding. A sentence end without a token of its own is none; the original took each of its bytes for one."""
+        """The marks of an encoding.
+
+        A sentence end that has no token of its own is not in `ends`. With `original`, each of its byte tokens is in
+        `ends`, as in the original script.
+        """
         codes = [encoding.encode_text(end) for end in ENDS]
         ends = frozenset(token for code in codes if original or len(code) == 1 for token in code)
         (newline,), (byte0,) = encoding.encode_text("\n"), encoding.encode_text("<|byte0|>")
@@ -58,15 +76,18 @@ class Marks:
 
 @dataclass(frozen=True)
 class Example:
-    """One example: `num_input` counts the positions before SEG, which see each other."""
+    """One training example; the positions before SEG attend to each other in both directions."""
 
-    x: list[int]
-    y: list[int]
-    num_input: int
+    x: list[int]  # token ids, length num_context
+    y: list[int]  # targets, length num_context
+    num_input: int  # number of positions before SEG
 
 
 def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]]:
-    """What is read and what is predicted of the ids of a cleaned line. Of what is predicted it gives the same again."""
+    """Inputs and targets (not yet shifted) of the decoder part, from the ids of a cleaned line.
+
+    Applied to its own targets, the function returns the same inputs and targets again.
+    """
     predicted: list[int] = []
     for token, run in groupby(ids):
         count = len(list(run))
@@ -75,7 +96,14 @@ def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]
 
 
 def encoder_length(mode: str, context: int, before: int, rng: np.random.Generator) -> int:
-    """Tokens of the encoder part, after `before` tokens of a line [line SEP]."""
+    """The length of the encoder part in tokens.
+
+    Args:
+        mode: lm, mlm or hybrid.
+        context: length of an example in tokens.
+        before: length in tokens of the part `line SEP` before the encoder part; 0 without it.
+        rng: random generator, used in hybrid mode.
+    """
     if mode == "lm":
         return 0
     return context - before - 3 if mode == "mlm" else int(rng.integers(context - before - 2))
@@ -91,7 +119,18 @@ def compose(
     before: Sequence[int] = (),
     follows: bool = False,
 ) -> Example:
-    """An example of its parts. `before` is a line with its SEP, which predicts SEP if the text `follows` it, else EOT."""
+    """Builds an example from its parts and masks tokens of the encoder part.
+
+    Args:
+        encoder: ids of the encoder part.
+        read: input ids of the decoder part.
+        predicted: target ids of the decoder part.
+        marks: the special ids.
+        settings: context length, masking and layout.
+        rng: random generator that chooses the masked tokens.
+        before: the line before the encoder part, with its SEP, for next-sentence prediction; empty without it.
+        follows: whether the text follows that line; the target of next-sentence prediction is SEP if so, else EOT.
+    """
     context, start = settings.num_context, 1 + len(before)
     num_input = start + len(encoder)
     x = [marks.sot, *before, *encoder, marks.seg, *read, marks.eot]
@@ -112,7 +151,8 @@ def compose(
                 x[position] = marks.msk
             elif rng.random() < RANDOM:
                 x[position] = int(rng.integers(marks.last))
-    if settings.no_offset_mlm and settings.original_layout:  # it moves x instead, and loses the token after SOT
+    # The original script shifts x instead of y, which loses the token after SOT.
+    if settings.no_offset_mlm and settings.original_layout:
         x = [x[0], *x[2:], marks.eot]
     return Example(x, y, num_input)
 
@@ -125,10 +165,21 @@ def pack(
     rng: np.random.Generator,
     another: Callable[[], str],
 ) -> tuple[list[Example], int]:
-    """The examples of a document, and the number of its tokens that none of them reads.
+    """Packs the lines of a document into examples.
 
-    Lines follow each other until the context is full; what is left of the last one begins the next example (in the original it is
-    lost). A document that ends within the encoder part gives no example of it. `another` gives a line from elsewhere.
+    Lines are joined until the context is full. The rest of the last line begins the next example; the original script
+    drops that rest. If the document ends within an encoder part, that part gives no example.
+
+    Args:
+        lines: the lines of the document.
+        encoding: the subword encoding.
+        marks: the special ids of that encoding.
+        settings: mode, context length and masking.
+        rng: random generator.
+        another: returns a line of another document, for next-sentence prediction.
+
+    Returns:
+        The examples, and the number of the document's tokens that are in no example.
     """
     text = _Text(lines, encoding, marks.newline)
     examples: list[Example] = []
@@ -141,7 +192,8 @@ def pack(
             line = text.before() if follows else encoding.encode_text(another().strip(), True)
             before = [*line[: settings.num_context // 2 - 1], marks.sep] if line else []
         length = encoder_length(mode, settings.num_context, len(before), rng)
-        room = settings.num_context - 2 - len(before) - length  # decoder tokens that x holds; y holds one more
+        # Decoder tokens that fit into x; y has one more.
+        room = settings.num_context - 2 - len(before) - length
         encoder: list[int] = []
         read: list[int] = []
         predicted: list[int] = []
@@ -162,7 +214,7 @@ def pack(
 
 
 class _Text:
-    """The lines of a document as token ids, one after the other; false when there are none left."""
+    """Iterates over the lines of a document as token ids; false when no tokens are left."""
 
     def __init__(self, lines: Sequence[str], encoding: Encoding, newline: int) -> None:
         self.lines, self.encoding, self.newline = lines, encoding, newline
@@ -173,7 +225,7 @@ class _Text:
         return bool(self.rest) or self.next < len(self.lines)
 
     def take(self, clean: bool) -> list[int]:
-        """The ids of the next line with its end, or what was put back."""
+        """The ids that were put back, else those of the next line with a newline token."""
         if self.rest:
             ids, self.rest = self.rest, []
             return ids
@@ -181,13 +233,19 @@ class _Text:
         return [*self.encoding.encode_text(self.lines[self.next - 1].strip(), clean), self.newline]
 
     def before(self) -> list[int]:
-        """The next line without its end, if another one follows it; else nothing, and it stays."""
+        """The ids of the next line without the newline token, or an empty list if no other line follows it.
+
+        In the second case the line is not consumed.
+        """
         if self.next + (not self.rest) >= len(self.lines):
             return []
         return self.take(clean=True)[:-1]
 
     def put_back(self, ids: list[int], lost: bool) -> None:
-        """What did not fit, unless it is a line's end only."""
+        """Keeps ids that did not fit for the next `take`.
+
+        Ids that are only newline tokens, and all ids if `lost`, are dropped and counted in `left_out`.
+        """
         if lost or all(token == self.newline for token in ids):
             self.left_out += len(ids)
         else:

@@ -1,10 +1,14 @@
-"""GPTSAN as a transformers model: a prefix language model of switch layers, extra layers on top, steered by the spout.
+"""GPTSAN as a transformers model: a prefix language model of switch layers and extra layers, controlled by the spout.
+
+The spout is a vector for each sequence. A small network turns it into one additional key and value in each layer.
 
     ids ─embedding + position─ switch layers ─(+ extra positions)─ extra layers ─ swish(projection) ─ tied head + bias
 
-The names of the weights are those of the published checkpoint (`Tanrei/GPTSAN-japanese`). Where transformers' port of
-4.27–4.57 differed from the original, this follows the original. Importing this module registers the auto classes.
-Shapes: B sequences of T tokens, H = d_model, V = vocab_size, L = num_layers.
+The names of the weights are those of the published checkpoint (`Tanrei/GPTSAN-japanese`). transformers 4.27 to 4.57 had
+a port of the model. Where that port differs from the original, this module follows the original. Importing this module
+registers the model with transformers' auto classes.
+
+Shapes: B sequences of T tokens, H = d_model, V = vocab_size, L = num_layers, E = num_experts, S = key/value slots.
 """
 
 from collections.abc import Sequence
@@ -29,7 +33,7 @@ from course_lib.gptsan.experts import FeedForward, Linear, router_losses
 
 @dataclass
 class GPTSanOutput(ModelOutput):  # type: ignore[misc]
-    """What `GPTSanForCausalLM` returns; without labels `loss` is None."""
+    """Output of `GPTSanForCausalLM`; `loss` is None without labels."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None  # [B, T, V]
@@ -39,11 +43,11 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
     router_logits: tuple[Tensor, ...] | None = None  # each switch layer's [B, T, E]
     balance_loss: Tensor | None = None
     z_loss: Tensor | None = None
-    router_loss: Tensor | None = None  # both by their coefficients; part of `loss`
+    router_loss: Tensor | None = None  # sum of the two losses above, each times its coefficient; part of `loss`
 
 
 class Table(nn.Embedding):
-    """One vector per token or position, initialised as Normal(0, std): [...] → [..., H]."""
+    """An embedding with one vector per token or position, initialised as Normal(0, std): [...] → [..., H]."""
 
     def __init__(self, rows: int, width: int, std: float) -> None:
         super().__init__(rows, width)
@@ -51,7 +55,7 @@ class Table(nn.Embedding):
 
 
 class Block(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One layer: attention, then experts (a switch layer) or a dense network (an extra layer)."""
+    """One layer: attention, then a feed-forward part with experts (switch layer) or without (extra layer)."""
 
     def __init__(self, config: GPTSanConfig, layer: int) -> None:
         super().__init__()
@@ -61,14 +65,22 @@ class Block(GradientCheckpointingLayer):  # type: ignore[misc]
     def forward(
         self, x: Tensor, mask: Tensor | None, spout: Tensor | None, real: Tensor | None, past_key_values: Any = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """[B, T, H] → ([B, T, H], attention weights, router logits)."""
+        """Computes the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
+
+        Args:
+            x: input, [B, T, H].
+            mask: attention mask, [B or 1, 1, T, S]; None: each token attends to the slots up to its own.
+            spout: this layer's key and value of the spout, [B, 2, heads, 1, d].
+            real: [B, T], False for tokens that no expert takes.
+            past_key_values: the key/value cache.
+        """
         x, weights = self.self_attn(x, mask, spout, past_key_values)
         x, logits = self.feed_forward(x, real)
         return x, weights, logits
 
 
 class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
-    """What transformers needs to know to initialise, load and place the weights."""
+    """Base class with the rules for initialising, loading and placing the weights."""
 
     config_class = GPTSanConfig
     base_model_prefix = "model"
@@ -78,7 +90,10 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
 
     def _init_weights(self, module: nn.Module) -> None:
-        """As the original: Normal(0, 0.02) but for what says otherwise at its construction; norms 1 and 0."""
+        """Initialises a module as the original does.
+
+        Weights are Normal(0, 0.02) unless the module has an `init_std`. Norms get weight 1 and bias 0.
+        """
         if isinstance(module, nn.Linear | nn.Embedding):
             init.normal_(module.weight, std=getattr(module, "init_std", 0.02))
             if getattr(module, "bias", None) is not None:
@@ -91,16 +106,20 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **named: Any) -> Any:
-        """As in transformers; checkpoints that call the spout `sqout`, as the port's converter did, are loaded too."""
+        """Loads a model as in transformers, also from checkpoints that spell the spout's weights `sqout`.
+
+        The converter of transformers' port wrote `sqout`.
+        """
         named["key_mapping"] = {r"\bsqout\.": "spout."} | (named.get("key_mapping") or {})
         loaded = super().from_pretrained(*arguments, **named)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        model._weight_conversions = None  # and saved under our names
+        # Without this, transformers would rename the weights back to `sqout` when it saves them.
+        model._weight_conversions = None
         return loaded
 
 
 class GPTSanModel(GPTSanPreTrainedModel):
-    """GPTSAN without its head."""
+    """GPTSAN without the language-model head."""
 
     _keys_to_ignore_on_load_unexpected = (r"^final_logits_bias$",)
 
@@ -127,16 +146,25 @@ class GPTSanModel(GPTSanPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> MoeModelOutputWithPast:
-        """Ids [B, T] → `last_hidden_state` [B, T, H], the cache, the router logits and what else was asked for.
+        """Computes `last_hidden_state` [B, T, H], the key/value cache, the router logits and the requested extras.
 
-        `attention_mask` [B, tokens of the cache + T] is 0 at padding on the left, after which positions begin.
-        `token_type_ids` [B, T] is 1 at the prefix, which sees both ways; with a spout also [B, T+1], as the port wants it.
-        `spout` [B, d_spout] takes one slot before all tokens, so positions begin at 1; it goes into the cache, and where the
-        cache has begun it is ignored. Without `use_cache` there is a cache if the config says so, but not in training.
-        `hidden_states` are the embeddings, the output of each layer and the projection's.
+        Args:
+            input_ids: token ids, [B, T].
+            attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; the positions are
+                counted from the first token after it.
+            token_type_ids: [B, T], 1 in the prefix, whose tokens attend to each other in both directions. With a spout
+                [B, T+1] is also allowed, as in transformers' port.
+            spout: [B, d_spout]. It takes one slot before all tokens, so positions begin at 1. It is stored in the
+                cache; if the cache is not empty, `spout` is ignored.
+            past_key_values: the key/value cache of earlier tokens.
+            use_cache: whether to return a cache; by default as in the config, but not in training.
+            output_attentions: whether to return the attention weights; by default as in the config.
+            output_hidden_states: whether to return the embeddings, the output of each layer and the output of the last
+                projection; by default as in the config.
 
         Raises:
-            ValueError: a mask or the token types have the wrong width, there is no spout, or only eager attention has weights.
+            ValueError: the mask or the token types have the wrong width, the model has no spout, or attention weights
+                are requested without eager attention.
         """
         config, length = self.config, input_ids.shape[1]
         output_attentions = config.output_attentions if output_attentions is None else output_attentions
@@ -146,7 +174,8 @@ class GPTSanModel(GPTSanPreTrainedModel):
         use_cache = config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=config)
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0  # slots before these tokens
+        # Number of slots before these tokens.
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
         slots: Sequence[Tensor | None] = [None] * config.num_layers
         if spout is not None and past == 0:
             slots, past = self.spout_slots(spout), 1
@@ -171,7 +200,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
-        """The key and value that the spout [B, d_spout] gives to each layer: L times [B, 2, heads, 1, d]."""
+        """The key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
         if self.spout is None:
             raise ValueError("this model has no spout (d_spout is 0)")
         projected: Tensor = self.spout(spout.to(self.last_project.weight.dtype))  # [B, L·2·H]
@@ -179,11 +208,14 @@ class GPTSanModel(GPTSanPreTrainedModel):
 
 
 class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """GPTSAN with its head: the embeddings again, and one bias per token, a buffer that is loaded and not trained.
+    """GPTSAN with the language-model head.
 
-    With `generate`, the spout and the token types are arguments like the mask. To continue from a cache that began with a
-    spout, pass the spout again. Experts have a capacity: where it cuts, a token's result depends on what is computed with it,
-    and a cached pass, which computes few tokens at once, cuts less than a full one.
+    The weight of the head is that of the embedding. Its bias, one number per vocabulary entry, is a buffer: it is
+    loaded, but not trained. `generate` takes the spout and the token types as arguments, like the mask. To continue
+    from a cache that began with a spout, pass the spout again.
+
+    Experts have a limited capacity. If an expert overflows, the result of a token depends on the other tokens in the
+    same forward pass. A pass with a cache computes fewer tokens at once, so it drops fewer tokens than a full pass.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -210,30 +242,44 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         output_router_logits: bool | None = None,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
-        """As `GPTSanModel`, to logits [B, T, V], of the last `logits_to_keep` tokens only if there are no labels, and losses.
+        """Computes the logits [B, T, V] and, with labels, the loss.
 
-        `labels` [B, T] are the tokens themselves (shifted here), −100 where none is asked for. The loss is the mean over the
-        others plus the routers' loss. With labels no cache is made unless told.
+        The arguments are those of `GPTSanModel`, and:
+
+        - `labels`: [B, T], the token ids themselves (this method shifts them), −100 at positions without a target. The
+          loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels, `use_cache`
+          is False by default.
+        - `output_router_logits`: whether to return the router logits; by default as in the config.
+        - `logits_to_keep`: without labels, the number of last tokens whose logits are computed; 0: all tokens.
         """
         config = self.config
         use_cache = False if use_cache is None and labels is not None else use_cache
-        asked = use_cache, output_attentions, output_hidden_states
-        found = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, *asked)
-        balance, z = router_losses(found.router_logits, routed_tokens(config, attention_mask, input_ids.shape[1]))
+        requested = use_cache, output_attentions, output_hidden_states
+        output = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, *requested)
+        balance, z = router_losses(output.router_logits, routed_tokens(config, attention_mask, input_ids.shape[1]))
         router_loss = config.router_balance_coef * balance + config.router_z_coef * z
-        last = found.last_hidden_state[:, -logits_to_keep if labels is None else 0 :]
+        last = output.last_hidden_state[:, -logits_to_keep if labels is None else 0 :]
         logits = self.lm_head(last) + self.final_logits_bias
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten()) + router_loss
         wanted = config.output_router_logits if output_router_logits is None else output_router_logits
-        parts = found.past_key_values, found.hidden_states, found.attentions, found.router_logits if wanted else None
+        parts = (
+            output.past_key_values,
+            output.hidden_states,
+            output.attentions,
+            output.router_logits if wanted else None,
+        )
         return GPTSanOutput(loss, logits, *parts, balance, z, router_loss)
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """As in transformers, which takes a cache's slots for tokens: one of them is the spout. It knows `kwargs` by that name."""
+        """Prepares the inputs as transformers does, but counts the spout's slot in the cache.
+
+        transformers takes every slot of the cache for a token, and one slot is the spout's. The name `kwargs` must
+        stay, because transformers looks for it.
+        """
         cache = kwargs.get("past_key_values")
         begun = kwargs.get("is_first_iteration") and cache is not None and cache.get_seq_length() > 0
         if begun and next_sequence_length is not None and kwargs.get("spout") is not None:
@@ -243,7 +289,10 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     def _update_model_kwargs_for_generation(
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], **named: Any
     ) -> dict[str, Any]:
-        """As in transformers, which gives new tokens the type of the last one; no new token is part of the prefix."""
+        """Updates the arguments as transformers does, but gives new tokens type 0.
+
+        transformers repeats the type of the last token; here a new token is never part of the prefix.
+        """
         types = model_kwargs.get("token_type_ids")
         updated: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **named)
         if types is not None:
@@ -251,37 +300,56 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         return updated
 
     def _prepare_attention_mask_for_generation(self, inputs_tensor: Tensor, *_: Any) -> Tensor:
-        """No mask given: all tokens count. Transformers would look for the padding token, which here is a word like others."""
+        """Returns a mask of ones when the caller gives no mask.
+
+        transformers would mask every padding token, but in GPTSAN the padding token (SEP) also occurs in text.
+        """
         return torch.ones_like(inputs_tensor)
 
 
 def spout_network(config: GPTSanConfig) -> nn.Sequential:
-    """Eight times linear and tanh, then to a key and a value in each layer: [B, d_spout] → [B, L·2·H]."""
+    """The spout network: eight linear layers with tanh, then a projection to a key and a value for each layer.
+
+    Maps [B, d_spout] to [B, L·2·H].
+    """
     std = config.spout_init_std
     hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=std), nn.Tanh())]
     return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=std))
 
 
 def token_positions(length: int, past: int, device: torch.device, attention_mask: Tensor | None) -> Tensor:
-    """Positions [B or 1, T] of the tokens after `past` slots, counted without the padding on the left (negative there)."""
+    """The positions [B or 1, T] of new tokens after `past` slots.
+
+    Padding on the left does not count; padding itself gets a negative position.
+    """
     positions = torch.arange(past, past + length, device=device)[None]
     return positions if attention_mask is None else positions - (attention_mask == 0).cumprod(1).sum(1, keepdim=True)
 
 
 def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: int) -> Tensor | None:
-    """Which of the tokens [B, T] the experts take: None for all; all but padding where the config leaves that out."""
+    """A mask [B, T] of the tokens that go to experts; None if all tokens do.
+
+    Padding is left out if `config.router_ignore_padding_tokens` is set.
+    """
     if attention_mask is None or not config.router_ignore_padding_tokens:
         return None
     return attention_mask[:, -length:].bool()
 
 
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
-    """Refuses a mask that leaves out tokens so far (one of the `past` slots may be a spout's), and types that leave out new ones."""
+    """Checks the widths of the attention mask and of the token types.
+
+    The mask must cover all tokens so far; one of the `past` slots may be the spout's. The types must cover the new
+    tokens.
+
+    Raises:
+        ValueError: one of the two has another width.
+    """
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:
-        raise ValueError(f"attention_mask has {mask.shape[1]} columns where all tokens so far are {max(tokens)}")
+        raise ValueError(f"attention_mask: has {mask.shape[1]} columns, but there are {max(tokens)} tokens so far")
     if types is not None and types.shape[1] not in (length, length + 1):
-        raise ValueError(f"token_type_ids has {types.shape[1]} columns for {length} tokens")
+        raise ValueError(f"token_type_ids: has {types.shape[1]} columns, but there are {length} tokens")
 
 
 AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Products of chapter 5: vocabulary, examples, a base, its extra stage, and what that has learned.
+"""Products of chapter 5: vocabulary, encoded examples, a base model, the base with an extra stage, and the tuned model.
 
-Runs live beside the products and are kept, as in chapter 4: an interrupted training goes on.
+Folders of runs are kept beside the products, as in chapter 4, so that an interrupted training can be resumed.
 """
 
 import shutil
@@ -20,16 +20,27 @@ from course_lib.product import Product
 
 TEXTS = ("corpus/wikipedia", "corpus/webtext")
 CLASSES = "classified/list.csv"
-RUNS = "gptsan/runs"  # a folder per run
-MODEL = "model"  # in a product's folder: what from_pretrained loads
+# Holds one folder per run.
+RUNS = "gptsan/runs"
+# Inside a product's folder: the model folder that from_pretrained loads.
+MODEL = "model"
 TOKENIZER = ("vocab.txt", "emoji.json")
-ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")  # its code
+# The modules whose change makes encoded examples stale.
+ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
 
 def products() -> list[Product]:
-    """vocabulary, corpus (examples), base (a model), classes (examples), extra (the base with more layers), tuned (that, trained).
+    """The products of the chapter, in the order in which they are built.
 
-    With a ready base (gptsan.recipe.checkpoint) nothing is trained on the corpus: base is its copy, and vocabulary comes from there.
+    - vocabulary: the tokenizer
+    - corpus: examples without classes
+    - base: a trained model
+    - classes: examples with classes
+    - extra: the base with extra layers
+    - tuned: `extra` after training on `classes`
+
+    If gptsan.recipe.checkpoint names a ready base, base is a copy of it and vocabulary is copied from it. Then there is
+    no corpus, and no base is trained.
     """
     recipe = config.section("gptsan.recipe", RecipeConfig)
     size = config.section("gptsan.vocabulary", VocabularyConfig)
@@ -63,12 +74,12 @@ def products() -> list[Product]:
 
 
 def base_settings() -> GptsanConfig:
-    """The run that trains the profile's base."""
+    """Settings of the run that trains the base of the active profile."""
     return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).base)
 
 
 def tuned_settings() -> GptsanConfig:
-    """The run that trains its extra stage on the classes."""
+    """Settings of the run that trains the extra stage of the active profile on the examples with classes."""
     return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).extra)
 
 
@@ -97,7 +108,7 @@ def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def _corpus(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Each document becomes a file, since a file is what examples are packed from."""
+    """Encodes the corpus; each document is first written to its own file, because examples are packed per file."""
     from course_lib.documents import read_texts
 
     tokenizer, *sources = inputs
@@ -143,14 +154,19 @@ def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.gptsan.extra_stage import TRAIN, add_extra_stage
 
     report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
-    settings = folder / MODEL / TRAIN  # which names the folder that this one will be
+    # The settings file names the temporary folder; replace it with the product's final folder.
+    settings = folder / MODEL / TRAIN
     named = settings.read_text(encoding="utf8").replace(str(folder), str(paths.root() / "gptsan/extra"))
     settings.write_text(named, encoding="utf8")
     return {"layers": report.total_layers, "new parameters": report.new, "kept parameters": report.kept}
 
 
 def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
-    """The settings, with the profile's own examples where none are named. Raises UsageError for a tokenizer without examples."""
+    """The settings, with the profile's own examples and tokenizer if data.input is not set.
+
+    Raises:
+        UsageError: data.tokenizer is set without data.input.
+    """
     if settings.data.input:
         return settings
     if settings.data.tokenizer:
@@ -159,7 +175,7 @@ def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = N
 
 
 def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
-    """The settings, with the profile's own extra stage where no checkpoint is named."""
+    """The settings, with the profile's own extra stage if model.checkpoint is not set."""
     from course_lib.gptsan.extra_stage import IGNORE
 
     if settings.model.checkpoint:
@@ -168,8 +184,9 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
 
 
 def planned(settings: GptsanConfig) -> GptsanConfig:
-    """The settings with the shape of the profile's own extra stage, where neither checkpoint nor shape is given: with_stage for the planner,
-    which builds nothing.
+    """The settings, with the shape of the profile's own extra stage if neither model.checkpoint nor model.shape is set.
+
+    The memory planner uses this function in place of `with_stage`, because it needs the shape but not the weights.
     """
     if settings.model.checkpoint or settings.model.shape != ShapeConfig():
         return settings

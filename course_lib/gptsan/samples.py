@@ -1,6 +1,6 @@
-"""What training reads: encoded examples in their shuffled order, epoch after epoch, with what feeds the spout.
+"""The training samples: encoded examples, shuffled anew in each epoch, each with the vector for the spout.
 
-Everything follows from the seed and the number of the sample, so that a resumed run goes on with what an unbroken one would have read.
+A sample depends only on the seed and its index. So a resumed run reads the same samples as an uninterrupted one.
 """
 
 from functools import lru_cache
@@ -16,10 +16,13 @@ Vector = npt.NDArray[np.float32]
 
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
-    """What feeds the spout for an example of class `label`: [width].
+    """The input vector [width] of the spout for an example of class `label`.
 
-    As run_training.py of the original: `uniform` is noise from [0, 1) whatever the class; `onehot` is 1 at label modulo width;
-    `half_onehot` is that in the first half of the width, and noise in the second.
+    The modes are those of run_training.py in tanreinama/GPTSAN:
+
+    - `uniform`: uniform noise from [0, 1), whatever the class;
+    - `onehot`: 1 at `label` modulo `width`, 0 elsewhere;
+    - `half_onehot`: a one-hot vector in the first half of the width, uniform noise in the second half.
     """
     if mode == "uniform":
         return rng.random(width, np.float32)
@@ -33,10 +36,19 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
 
 
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
-    """`number` samples: all examples in an order of their own for each epoch. With `shuffle=False` each example once, in order."""
+    """A dataset of `number` samples that goes through all examples once per epoch, in a new random order each time."""
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
-        """`mode` and `width` are those of the spout; mode "none" leaves it out."""
+        """Prepares the dataset; no example is read yet.
+
+        Args:
+            examples: the encoded examples.
+            number: number of samples; more than the examples for several epochs.
+            seed: seed of the order and of the spout's noise.
+            mode: mode of the spout (see `spout_vector`), or "none" for samples without a spout vector.
+            width: width of the spout.
+            shuffle: False to keep the examples in order.
+        """
         self.examples, self.number, self.seed = examples, number, seed
         self.mode, self.width, self.shuffle = mode, width, shuffle
         self._order = lru_cache(2)(self._epoch)
@@ -47,8 +59,8 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if not 0 <= index < self.number:
             raise IndexError(index)
-        epoch, place = divmod(index, len(self.examples))
-        sample: dict[str, Any] = dict(self.examples[int(self._order(epoch)[place]) if self.shuffle else place])
+        epoch, position = divmod(index, len(self.examples))
+        sample: dict[str, Any] = dict(self.examples[int(self._order(epoch)[position]) if self.shuffle else position])
         if self.mode != "none":
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
@@ -66,5 +78,5 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Samples as tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] where there is one."""
+    """Stacks samples into tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] if the samples have one."""
     return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}

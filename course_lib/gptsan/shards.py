@@ -1,6 +1,7 @@
-"""The weights in a Hugging Face folder: read as maps of their files, written one file at a time.
+"""Reads and writes the weights in a Hugging Face folder.
 
-So a model larger than memory passes from one folder to another. It knows nothing of what the tensors are for.
+Weights are memory-mapped for reading and written one file at a time. So a model larger than memory can be copied from
+one folder to another. The code does not depend on the kind of model.
 """
 
 import json
@@ -18,24 +19,34 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json
 
 __all__ = ["read_json", "read_tensors", "weight_files", "write_json", "write_tensors"]
-NAME = "model.safetensors"  # also in several files, with an index beside them
-SHARD = 2_000_000_000  # bytes of weights in one file, which is also what writing holds in memory
+# Name of the weights in one file; also part of the name of the index of several files.
+NAME = "model.safetensors"
+# Bytes of weights in one file; writing holds up to this many bytes in memory.
+SHARD = 2_000_000_000
 
 
 def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of a folder by name, mapped from its file: bytes are read when they are used. Raises CourseError for what is not there or damaged."""
+    """Every tensor in a folder, by name, memory-mapped: its bytes are read when they are used.
+
+    Raises:
+        CourseError: a weight file is missing or damaged.
+    """
     tensors: dict[str, torch.Tensor] = {}
     for path in weight_files(folder):
         try:
-            found: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else safe_load(path)
+            content: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else safe_load(path)
         except (SafetensorError, OSError) as error:
             raise CourseError(f"{path}: not readable, or cut short: {error}") from error
-        tensors |= {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+        tensors |= {name: value for name, value in content.items() if isinstance(value, torch.Tensor)}
     return tensors
 
 
 def write_tensors(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> int:
-    """Writes safetensors of at most SHARD bytes each, and the index of several; returns how many numbers they hold."""
+    """Writes tensors as safetensors files of at most SHARD bytes each, and an index if there are several files.
+
+    Returns:
+        The number of elements in all tensors together.
+    """
     parts: list[list[str]] = []
     waiting: dict[str, torch.Tensor] = {}
     held = size = numbers = 0
@@ -44,14 +55,16 @@ def write_tensors(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> 
         parts.append(list(waiting))
         path = folder / f"{len(parts)}.part"
         save_file(waiting, path, metadata={"format": "pt"})
-        path.chmod(0o644)  # safetensors makes it private
+        # safetensors creates files that only their owner can read.
+        path.chmod(0o644)
         waiting.clear()
 
     for name, value in tensors:
         if waiting and held + value.nbytes > SHARD:
             flush()
             held = 0
-        waiting[name] = value.detach().clone(memory_format=torch.contiguous_format)  # no two share memory
+        # safetensors refuses tensors that share memory, so each one is copied.
+        waiting[name] = value.detach().clone(memory_format=torch.contiguous_format)
         held, size, numbers = held + value.nbytes, size + value.nbytes, numbers + value.numel()
     flush()
     if len(parts) == 1:
@@ -67,5 +80,5 @@ def write_tensors(tensors: Iterable[tuple[str, torch.Tensor]], folder: Path) -> 
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes JSON that people can read."""
+    """Writes indented JSON with a newline at the end."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")

@@ -1,13 +1,22 @@
-"""The subword encoding of GPTSAN ("SWE"): text to ids and back, with nothing but the standard library.
+"""The subword encoding of GPTSAN ("SWE"): encodes text to token ids and decodes them, with the standard library only.
 
-An entry of the vocabulary is a line of `vocab.txt`; its line number from 0 is its id. Its comma-separated parts are spellings of the same
-thing: all of them encode to the id, the id decodes to the first. Ids are ranks, so where several entries of up to 3 characters begin at a
-place the one with the smallest id is taken, not the longest. Nothing is unknown: a character outside the vocabulary becomes its UTF-8
-bytes, or the class token of a symbol. `emoji.json` says which strings stand for one of twelve emoji tokens, and what each decodes to.
+Each line of `vocab.txt` is an entry, and its line number from 0 is its id. The comma-separated parts of an entry are
+alternative spellings: all of them encode to the same id, and the id decodes to the first.
 
-Decoding gives the text again, unless the text has: a spelling that is not its entry's first; a symbol outside the vocabulary (ASCII
-never); an emoji or face that is not its token's representative; a full-width space, CR, — or − (they become a space, LF, ー, ー);
-`<...>` spelled like an entry of the special block; half a surrogate pair; or what `clean` replaced.
+The encoder scans the text from left to right. If several entries of up to 3 characters match at a position, it takes
+the one with the smallest id, not the longest. No character is unknown. A character outside the vocabulary becomes its
+UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens and each emoji token
+to the string that it decodes to.
+
+Decoding restores the text except for:
+
+- a spelling that is not the first of its entry;
+- a symbol outside the vocabulary (never an ASCII character);
+- an emoji or emoticon that is not the string that its token decodes to;
+- a full-width space, CR, — and −, which become a space, LF, ー and ー;
+- text of the form `<...>` that equals an entry of the special block;
+- half of a surrogate pair;
+- text that `clean` replaced.
 """
 
 import json
@@ -20,10 +29,10 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan.cleaning import clean as cleaned
 
-LONGEST = 3  # characters of an entry that does not begin with `<`
+LONGEST = 3  # most characters of an entry that does not begin with `<`
 MARKUP = {"<BR>": "\n", "<SP>": " ", "<TAB>": "\t"}
 CLEANED = ("<URL>", "<EMAIL>", "<TEL>", "<DATE>", "<PRICE>", "<BLOCK>")
-CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}  # each with what it decodes to
+CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}  # class token of symbols → text that it decodes to
 EMOJI = tuple(f"<|emoji{group}|>" for group in range(1, 13))
 BYTES = tuple(f"<|byte{value}|>" for value in range(255))  # UTF-8 has no byte 255
 NAMED = {
@@ -35,17 +44,29 @@ NAMED = {
     "seg": "<|segmenter|>",
     "eot": "<|endoftext|>",
 }
-SPECIALS = (*MARKUP, *CLEANED, *CLASSES, *EMOJI, *BYTES, *NAMED.values())  # the special block, in the order of its ids
+# The entries of the special block, in the order of their ids.
+SPECIALS = (*MARKUP, *CLEANED, *CLASSES, *EMOJI, *BYTES, *NAMED.values())
+# Replacements before encoding: (text, replacement).
 REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("　", " "), ("—", "ー"), ("−", "ー"), *((v, k) for k, v in MARKUP.items()))
+# Code points of the two classes of symbols.
 KIGOU = (range(0xA1, 0xC0), range(0x1C0, 0x1C4), range(0x2B9, 0x363))
 U2000 = range(0x2000, 0x2C00)
-BAG_COPIES = 2  # the training data has a bag for the rest of a run of three or more; how many is not written
+# Copies of the token before BAG when decoding. In the training data BAG stands for the rest of a run of three or more
+# equal tokens; the length of the run is not stored.
+BAG_COPIES = 2
 
 
 class SubwordEncoding:
-    """The algorithm over one vocabulary. `emoji` maps strings to emoji tokens (earlier ones win), `shown` emoji tokens to strings.
+    """Encoder and decoder for one vocabulary.
 
-    Raises CourseError, naming `origin`, if the special block is not complete.
+    Args:
+        entries: the lines of the vocabulary.
+        emoji: string → emoji token; the replacements are made in this order.
+        shown: emoji token → string that it decodes to.
+        origin: the name of the vocabulary in error messages.
+
+    Raises:
+        CourseError: an entry of the special block is missing.
     """
 
     def __init__(
@@ -57,7 +78,8 @@ class SubwordEncoding:
         missing = [token for token in SPECIALS if token not in self.ids]
         if missing:
             raise CourseError(f"{origin}: {len(missing)} special entries are missing, the first is {missing[0]}")
-        self.names = [  # one for each id, and no two the same: a few lines of the published vocabulary stand twice
+        # A different name for each id, although a few lines of the published vocabulary occur twice.
+        self.names = [
             next((spelling for spelling in group if self.ids.get(spelling) == i), f"{group[0]}#{i}")
             for i, group in enumerate(spellings)
         ]
@@ -72,9 +94,14 @@ class SubwordEncoding:
         self._byte_of = {i: value for value, i in enumerate(self._byte_ids)}
 
     def _begin(self, emoji: dict[str, str]) -> None:
-        """Tables for encoding: who wins at each beginning, the entries from `<` on, the emoji by first character."""
+        """Builds the tables for encoding.
+
+        - `_best`: entry of up to 3 characters → (id, length) of the entry that wins where that text begins
+        - `_angle`, `_angle_lengths`: the entries that begin with `<`
+        - `_emoji`: the emoji strings by their first character
+        """
         self._angle_lengths = sorted({len(s) for s in self.ids if s[0] == "<" and len(s) > 2}, reverse=True)
-        self._best: dict[str, tuple[int, int]] = {}  # → (id, length)
+        self._best: dict[str, tuple[int, int]] = {}
         for spelling in sorted(self.ids, key=len):
             if len(spelling) <= LONGEST and not (spelling[0] == "<" and len(spelling) > 2):
                 own = (self.ids[spelling], len(spelling))
@@ -89,32 +116,36 @@ class SubwordEncoding:
         return len(self.entries)
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The ids of a text, without special tokens around it; with `clean` as cleaning.py says."""
+        """The token ids of a text, without special tokens around it; with `clean`, cleaning.py edits the text first."""
         text = self.prepare(text, clean)
         ids: list[int] = []
-        best, append, place, end = self._best.get, ids.append, 0, len(text)
-        while place < end:
-            found = best(text[place : place + 3]) or best(text[place : place + 2]) or best(text[place])
-            if found:
-                append(found[0])
-                place += found[1]
+        best, append, position, end = self._best.get, ids.append, 0, len(text)
+        while position < end:
+            entry = best(text[position : position + 3]) or best(text[position : position + 2]) or best(text[position])
+            if entry:
+                append(entry[0])
+                position += entry[1]
             else:
-                others, length = self._other(text, place)
+                others, length = self._other(text, position)
                 ids += others
-                place += length
+                position += length
         return ids
 
-    def _other(self, text: str, place: int) -> tuple[list[int], int]:
-        """Ids and length of what begins with `<`, or with a character outside the vocabulary."""
-        character = text[place]
+    def _other(self, text: str, position: int) -> tuple[list[int], int]:
+        """Token ids for the text at `position` that begins with `<` or with a character outside the vocabulary.
+
+        Returns:
+            The ids, and the number of characters that they encode.
+        """
+        character = text[position]
         if character == "<":
             for length in self._angle_lengths:
-                piece = text[place : place + length]
+                piece = text[position : position + length]
                 if len(piece) == length and piece in self.ids:
                     return [self.ids[piece]], length
-            found = self._angle.get(text[place : place + 2]) or self._angle.get("<")
-            if found:
-                return [found[0]], found[1]
+            entry = self._angle.get(text[position : position + 2]) or self._angle.get("<")
+            if entry:
+                return [entry[0]], entry[1]
         if ord(character) in U2000:
             return [self.ids["<U2000U2BFF>"]], 1
         if any(ord(character) in symbols for symbols in KIGOU):
@@ -122,7 +153,7 @@ class SubwordEncoding:
         return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
 
     def prepare(self, text: str, clean: bool = False) -> str:
-        """The text as it is matched: spaces, line ends, tabs and emoji written as their tokens, dashes as ー."""
+        """Prepares a text for matching: writes spaces, line ends, tabs and emoji as their tokens, and — and − as ー."""
         for old, new in REPLACED:
             text = text.replace(old, new)
         for _, emoji, token in sorted(e for first in self._emoji.keys() & set(text) for e in self._emoji[first]):
@@ -130,9 +161,13 @@ class SubwordEncoding:
         return cleaned(text) if clean else text
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. Runs of bytes are joined, broken UTF-8 shows as �; a bag repeats the id before it twice more.
+        """The text of token ids.
 
-        Raises CourseError for an id outside the vocabulary.
+        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the id before it two more
+        times.
+
+        Raises:
+            CourseError: an id is outside the vocabulary.
         """
         expanded: list[int] = []
         for i in ids:
@@ -148,7 +183,11 @@ class SubwordEncoding:
 
 
 def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
-    """The encoding of a `vocab.txt` and an `emoji.json`. Raises CourseError naming the file that is damaged, and how."""
+    """Loads the encoding from a `vocab.txt` and an `emoji.json`.
+
+    Raises:
+        CourseError: a file is missing or damaged; the message names the file and the fault.
+    """
     entries = _read(vocabulary).removesuffix("\n").split("\n")
     try:
         tables: Any = json.loads(_read(emoji))

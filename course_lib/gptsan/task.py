@@ -1,4 +1,4 @@
-"""Training a GPTSAN as a task: from scratch, or what is not frozen of a checkpoint."""
+"""The training task of a GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
 
 import shutil
 from pathlib import Path
@@ -25,18 +25,22 @@ TOKENIZER = (*NAMES, "emoji.json")
 
 
 class Gptsan(Task):
-    """The objective of the examples (lm, mlm or hybrid), steered by the spout."""
+    """Trains a GPTSAN on encoded examples (lm, mlm or hybrid), optionally with a spout vector for each example."""
 
     settings_class = GptsanConfig
     settings: GptsanConfig
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer's folder. Raises UsageError if none is named."""
-        found = self.settings.data.tokenizer or self.settings.model.checkpoint
-        if found is None:
+        """The folder of the tokenizer: data.tokenizer, else model.checkpoint.
+
+        Raises:
+            UsageError: neither is set.
+        """
+        folder = self.settings.data.tokenizer or self.settings.model.checkpoint
+        if folder is None:
             raise UsageError("data.tokenizer: not set; a new model needs the tokenizer its examples were encoded with")
-        return found
+        return folder
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
@@ -66,21 +70,31 @@ class Gptsan(Task):
         slots = examples.report["num_context"] + (mode != "none")
         if slots > shape.max_position_embeddings:
             raise UsageError(
-                f"data.input: {examples.folder} has examples of {examples.report['num_context']} tokens, which with the spout need {slots} "
-                f"positions; the model has {shape.max_position_embeddings}"
+                f"data.input: {examples.folder} has examples of {examples.report['num_context']} tokens, "
+                f"which with the spout need {slots} positions; the model has {shape.max_position_embeddings}"
                 if mode != "none"
-                else f"data.input: {examples.folder} has examples of {slots} tokens; the model has {shape.max_position_embeddings} positions"
+                else f"data.input: {examples.folder} has examples of {slots} tokens; "
+                f"the model has {shape.max_position_embeddings} positions"
             )
         frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
 
     def examples(self) -> Examples:
-        """All encoded examples. Raises UsageError if none are named, CourseError for what is damaged."""
+        """All encoded examples of data.input.
+
+        Raises:
+            UsageError: data.input is not set.
+            CourseError: the examples are damaged.
+        """
         if self.settings.data.input is None:
             raise UsageError("data.input: not set; give a folder of `course gptsan encode`")
         return Examples.open(self.settings.data.input)
 
     def split(self) -> tuple[Examples, Examples]:
-        """Examples for training, and those held out. Raises CourseError if none are left for training."""
+        """The examples for training and the held-out examples.
+
+        Raises:
+            CourseError: there are no examples for training.
+        """
         train, held_out = self.examples().split(self.settings.data.held_out, self.settings.engine.seed)
         if not len(train):
             raise CourseError(f"{train.folder}: holds no examples; encode some with `course gptsan encode`")
@@ -93,7 +107,8 @@ class Gptsan(Task):
         steps = engine.max_steps or samples // batch.total
         if not steps:
             raise CourseError(
-                f"{samples} samples of training are less than one step of {batch.total}; give more examples or epochs, or a smaller batch"
+                f"{samples} training samples are fewer than the {batch.total} of one step; "
+                "give more examples or epochs, or a smaller batch"
             )
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
@@ -128,7 +143,10 @@ class Gptsan(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     def shape(self) -> Any:
-        """The model's configuration: the checkpoint's, or a new one of model.shape, with the losses of the settings."""
+        """The model's configuration: that of the checkpoint, else a new one from model.shape.
+
+        The coefficients of the router losses and the router jitter come from the settings.
+        """
         from course_lib.gptsan.configuration import GPTSanConfig
         from course_lib.gptsan.extra_stage import read_config
 
@@ -149,7 +167,7 @@ class Gptsan(Task):
         return shape
 
     def build(self) -> "GPTSanForCausalLM":
-        """The model in the format of training, with gradients for what is trained."""
+        """Builds or loads the model in the training dtype, and freezes the parameters that are not trained."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -166,7 +184,8 @@ class Gptsan(Task):
                     settings.model.checkpoint, config=shape, dtype=dtype
                 )
         else:
-            model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)  # which stage 3 shards
+            # from_config shards the new weights while it creates them under ZeRO stage 3.
+            model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
         freeze(
             model,
             frozen_names(
@@ -188,9 +207,13 @@ class Gptsan(Task):
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:
-    """Lets the backward pass compute each layer again; those that nothing flows back to keep nothing anyway."""
+    """Turns on activation checkpointing, so that the backward pass recomputes each layer.
+
+    The first layers are left out as long as no gradient reaches them, because they keep no activations anyway.
+    """
     model.activation_checkpointing_enable()
-    model.disable_input_require_grads()  # else gradients would flow through all that is frozen
+    # Otherwise gradients would flow through all frozen layers too.
+    model.disable_input_require_grads()
     below = ("model.spout.", *memory.EMBEDDINGS)
     learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))
     for block in model.model.blocks:

@@ -1,12 +1,19 @@
-"""Reads a TensorFlow checkpoint of the "V2" format, which TensorFlow 1.x and 2.x write, without TensorFlow.
+"""Reads TensorFlow checkpoints in the "V2" format, which TensorFlow 1.x and 2.x write, without TensorFlow.
 
-Why not TensorFlow: tensorflow-cpu 2.21 brings 307 MB of wheels, 1.4 GB installed, to read a format of a page; the one reader without it on PyPI
-(tensorflow-checkpoint-reader) says of itself that it is not finished, and has not changed since 2023.
+TensorFlow is too large a dependency for this format, whose description fits on a page: tensorflow-cpu 2.21 needs 307 MB
+of wheels and 1.4 GB of disk. PyPI has one reader without TensorFlow, tensorflow-checkpoint-reader. Its own description
+calls it unfinished, and it has not changed since 2023.
 
-The format (tensorflow/core/util/tensor_bundle, leveldb's table_format): `PREFIX.index` is a sorted string table: blocks of key-value
-entries whose keys share prefixes, one block that points to the others, and a footer. The empty key holds a header, every other key is a
-tensor's name with a BundleEntryProto: type, shape, and where its bytes lie in `PREFIX.data-0000K-of-0000N`. A CRC32C, masked so that
-checksums of checksums stay harmless, stands behind every block and in every entry. This module does not read tensors saved in slices.
+The format (tensorflow/core/util/tensor_bundle; leveldb's doc/table_format.md):
+
+- `PREFIX.index` is a sorted string table. It consists of blocks of key-value entries, one index block that points to
+  the other blocks, and a footer. Consecutive keys in a block share prefixes.
+- The empty key holds a header. Every other key is a tensor's name; its value is a BundleEntryProto with the dtype, the
+  shape, and the shard and offset of the tensor's bytes.
+- `PREFIX.data-0000K-of-0000N` is shard K. It holds the bytes of tensors.
+- A CRC32C follows every block and is in every entry. It is masked, because a CRC of data that contains CRCs is weak.
+
+This module does not read tensors that are saved in slices.
 """
 
 import math
@@ -27,9 +34,10 @@ from course_lib.errors import CourseError
 from course_lib.files import CHUNK, require_file
 
 MAGIC = 0xDB4775248B80FB57
-FOOTER = 48  # bytes: two handles, padding, the magic number
+FOOTER = 48  # bytes: two block handles, padding, the magic number
 MASK = 0xA282EAD8
-DTYPES: dict[int, tuple[str, torch.dtype]] = {  # number in DataType: NumPy type of the bytes, type of the tensor
+# Number in TensorFlow's DataType → (NumPy dtype of the bytes, dtype of the tensor).
+DTYPES: dict[int, tuple[str, torch.dtype]] = {
     1: ("<f4", torch.float32),
     2: ("<f8", torch.float64),
     3: ("<i4", torch.int32),
@@ -38,24 +46,25 @@ DTYPES: dict[int, tuple[str, torch.dtype]] = {  # number in DataType: NumPy type
     19: ("<f2", torch.float16),
 }
 
-# tensor_bundle.proto and tensor_shape.proto, as far as they are needed: message → fields: name, number, type, repeated
+# The fields used here of tensor_bundle.proto and tensor_shape.proto: message → (field name, number, type, repeated).
 MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
     "Axis": [("size", 1, "int64", False)],
     "Shape": [("dim", 2, "Axis", True)],
     "Slice": [],
     "Header": [("num_shards", 1, "int32", False), ("endianness", 2, "int32", False)],
     "Entry": [
-        ("dtype", 1, "int32", False), ("shape", 2, "Shape", False), ("shard_id", 3, "int32", False), ("offset", 4, "int64", False),
-        ("size", 5, "int64", False), ("crc32c", 6, "fixed32", False), ("slices", 7, "Slice", True),
+        ("dtype", 1, "int32", False), ("shape", 2, "Shape", False), ("shard_id", 3, "int32", False),
+        ("offset", 4, "int64", False), ("size", 5, "int64", False), ("crc32c", 6, "fixed32", False),
+        ("slices", 7, "Slice", True),
     ],
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a tensor lies."""
+    """Dtype, shape and location of a tensor in a checkpoint."""
 
-    dtype: int
+    dtype: int  # key of DTYPES
     shape: tuple[int, ...]
     shard: int
     offset: int  # bytes from the start of the shard
@@ -64,10 +73,17 @@ class Entry:
 
 
 class TensorBundle:
-    """A checkpoint, named by its folder, its prefix or its index file. Tensors are read when asked for."""
+    """A TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
 
     def __init__(self, source: Path) -> None:
-        """Reads the index. Raises CourseError for what is no checkpoint, or not whole."""
+        """Reads the index.
+
+        Args:
+            source: the checkpoint's folder, the path prefix of its files, or its index file.
+
+        Raises:
+            CourseError: `source` is not a checkpoint, or the index is damaged.
+        """
         self.prefix = find_prefix(source)
         self.index = self.prefix.with_name(self.prefix.name + ".index")
         header, self.entries = _read_index(self.index)
@@ -77,7 +93,11 @@ class TensorBundle:
         self._maps: dict[int, Any] = {}
 
     def check(self, name: str) -> None:
-        """Raises CourseError if the tensor `name` is of no known type, or its bytes are not there. Reads none of them."""
+        """Checks the dtype, the size and the location of the tensor `name`, without reading its bytes.
+
+        Raises:
+            CourseError: the dtype is not supported, the size does not fit the shape, or the shard is too short.
+        """
         entry = self.entries[name]
         if entry.dtype not in DTYPES:
             raise CourseError(
@@ -90,20 +110,26 @@ class TensorBundle:
             raise CourseError(f"{shard}: cut short: {name} should end at byte {entry.offset + entry.size}")
 
     def shard(self, number: int) -> Path:
-        """The file of a shard."""
+        """The path of a shard."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.shards:05d}")
 
     def read(self, name: str) -> torch.Tensor:
-        """The tensor `name`, its bytes mapped from the file and its checksum compared. Raises CourseError where they differ."""
+        """The tensor `name`, memory-mapped from its shard, after its checksum has been verified.
+
+        Raises:
+            CourseError: the checksum differs, or `check` fails.
+        """
         self.check(name)
         entry = self.entries[name]
         shard = self.shard(entry.shard)
         if entry.shard not in self._maps:
-            self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")  # private: the file is never written
+            # Copy-on-write: the file is never changed.
+            self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")
         raw = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
         if mask(crc32c(raw)) != entry.crc:
             raise CourseError(
-                f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {entry.offset + entry.size}"
+                f"{shard}: {name}: checksum differs, "
+                f"the file is damaged at bytes {entry.offset} to {entry.offset + entry.size}"
             )
         kind, dtype = DTYPES[entry.dtype]
         values = torch.from_numpy(raw.view(kind).reshape(entry.shape))
@@ -111,7 +137,15 @@ class TensorBundle:
 
 
 def find_prefix(source: Path) -> Path:
-    """The prefix of a checkpoint's files: the newest of a folder, else the one named. Raises CourseError if there is none."""
+    """The path prefix of a checkpoint's files.
+
+    Args:
+        source: a prefix, an index file, or a folder. In a folder, the file `checkpoint` names the newest checkpoint;
+            without that file, there must be exactly one index file.
+
+    Raises:
+        CourseError: there is no checkpoint.
+    """
     state = source / "checkpoint"
     if state.is_file():
         named = re.search(
@@ -119,14 +153,16 @@ def find_prefix(source: Path) -> Path:
         )
         if not named:
             raise CourseError(f"{state}: names no checkpoint (model_checkpoint_path)")
-        source = source / Path(named[1]).name  # beside it, as the folder may have moved since
+        # Only the name counts: the folder may have been moved since the path was written.
+        source = source / Path(named[1]).name
     elif source.is_dir():
-        found = sorted(source.glob("*.index"))
-        if len(found) != 1:
+        indexes = sorted(source.glob("*.index"))
+        if len(indexes) != 1:
             raise CourseError(
-                f"{source}: no TensorFlow checkpoint: {len(found)} files *.index in it, and no `checkpoint` to name one"
+                f"{source}: no TensorFlow checkpoint: {len(indexes)} files *.index in it, "
+                "and no file `checkpoint` that names one"
             )
-        source = found[0]
+        source = indexes[0]
     prefix = source.with_name(source.name.removesuffix(".index"))
     if not prefix.with_name(prefix.name + ".index").is_file():
         raise CourseError(f"{source}: no TensorFlow checkpoint: {prefix.name}.index is not there")
@@ -134,7 +170,7 @@ def find_prefix(source: Path) -> Path:
 
 
 def crc32c(data: Any) -> int:
-    """CRC32C of a buffer, at about 10 GB/s."""
+    """Computes the CRC32C of a buffer, at about 10 GB/s."""
     from google_crc32c import extend
 
     crc = 0
@@ -144,12 +180,16 @@ def crc32c(data: Any) -> int:
 
 
 def mask(crc: int) -> int:
-    """A checksum as it is stored."""
+    """Masks a CRC32C as leveldb does before storing it: rotates it right by 15 bits and adds 0xA282EAD8 modulo 2³²."""
     return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
 def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
-    """The header, and the entry of every tensor. Raises CourseError for what is no index."""
+    """Reads an index file: the header, and the entry of every tensor by name.
+
+    Raises:
+        CourseError: the file is not an index, or it is damaged.
+    """
     content = require_file(path).read_bytes()
     if len(content) < FOOTER or struct.unpack("<Q", content[-8:])[0] != MAGIC:
         raise CourseError(f"{path}: not the index of a TensorFlow checkpoint (V2), or cut short")
@@ -157,7 +197,9 @@ def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
         _, at = _handle(content, len(content) - FOOTER)
         blocks, _ = _handle(content, at)
         table = {
-            key: value for _, place in _block(content, *blocks) for key, value in _block(content, *_handle(place, 0)[0])
+            key: value
+            for _, handle in _block(content, *blocks)
+            for key, value in _block(content, *_handle(handle, 0)[0])
         }
         header = messages()["Header"].FromString(table.pop(b""))
         return header, {key.decode(): _entry(value) for key, value in table.items()}
@@ -175,7 +217,14 @@ def _entry(value: bytes) -> Entry:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in base 128, lowest digits first, and where it ends. Raises IndexError at the end of the data."""
+    """Decodes the varint at offset `at` (7 bits per byte, lowest bits first).
+
+    Returns:
+        The value, and the offset after it.
+
+    Raises:
+        IndexError: the data ends within the varint.
+    """
     value = shift = 0
     while True:
         byte = data[at]
@@ -186,21 +235,26 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where they end."""
+    """Decodes the block handle at `at`: ((offset, size) of the block in bytes, offset after the handle)."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
     return (offset, size), at
 
 
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a block. Raises ValueError if it is damaged."""
+    """Yields the keys and values of a block.
+
+    Raises:
+        ValueError: the checksum differs, or the block is compressed.
+    """
     compression, crc = struct.unpack_from("<BI", content, offset + size)
     if mask(crc32c(content[offset : offset + size + 1])) != crc:
         raise ValueError(f"checksum differs at byte {offset}")
     if compression:
         raise ValueError("compressed, which no TensorFlow writes here")
     block = content[offset : offset + size]
-    restarts = struct.unpack("<I", block[-4:])[0]  # places behind the entries, for searching
+    # The entries are followed by this many restart points (for binary search), which are not needed here.
+    restarts = struct.unpack("<I", block[-4:])[0]
     end, at, key = size - 4 * (restarts + 1), 0, b""
     while at < end:
         shared, at = _varint(block, at)
@@ -213,7 +267,10 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
 
 @cache
 def messages() -> dict[str, Any]:
-    """The classes of MESSAGES, in a pool of their own: beside TensorFlow's they would be there twice."""
+    """The protobuf classes of MESSAGES, by name.
+
+    They are in a descriptor pool of their own, because in the default pool they would conflict with TensorFlow's.
+    """
     types = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle.proto", package="bundle", syntax="proto3")
     for name, fields in MESSAGES.items():

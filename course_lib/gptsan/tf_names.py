@@ -1,6 +1,7 @@
-"""The weights of GPTSAN under both their names: a variable of the original's TensorFlow checkpoint ⇄ tensors of the Hugging Face model.
+"""Maps the variables of the original's TensorFlow checkpoint to the tensors of the Hugging Face model, and back.
 
-One table says everything: names, shapes and the rearrangement between them, in einops' notation, so that it reads in both directions.
+One table holds the names, the shapes and the order of the axes, in the notation of einops. The same table serves both
+directions.
 """
 
 import re
@@ -10,18 +11,22 @@ from dataclasses import dataclass
 import torch
 from einops import rearrange
 
-SPOUT_LAYERS = 8  # tanh layers before the spout's output projection
-SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"  # its shape depends on the depth of the model
-BIAS = "final_logits_bias"  # a buffer: saved with the model, no parameter
+# Number of tanh layers before the output projection of the spout.
+SPOUT_LAYERS = 8
+# The output projection of the spout; its shape depends on the number of layers of the model.
+SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
+# A buffer, not a parameter; it is saved with the model.
+BIAS = "final_logits_bias"
+# Axis letter → names of the tensors that the axis is split into.
 PARTS = {"p": ("q", "k", "v")}
 
 
 @dataclass(frozen=True)
 class Dims:
-    """Sizes of a model."""
+    """The sizes of a model."""
 
     vocabulary: int
-    contexts: int  # positions
+    contexts: int  # number of positions
     hidden: int
     heads: int
     experts: int
@@ -33,12 +38,15 @@ class Dims:
 
     @property
     def layers(self) -> int:
-        """Switch layers and extra layers."""
+        """The number of layers, switch layers and extra layers together."""
         return self.switch_layers + self.ext_layers
 
     @property
     def axes(self) -> dict[str, int]:
-        """Size of every axis that the table names by a letter; a digit behind it (`h2`) tells two axes of one size apart."""
+        """The size of each axis by its letter in the table.
+
+        A digit after the letter (`h2`) distinguishes two axes of the same size.
+        """
         return {
             "v": self.vocabulary,
             "c": self.contexts,
@@ -57,16 +65,20 @@ class Dims:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of variable. `{l}` in its names is the layer; `{p}` or `{e}` stands for the tensors that its first axis `p` or `e` becomes."""
+    """One kind of variable: names and axes in both formats.
 
-    tf: str
-    tf_axes: str
-    hf: str
-    hf_axes: str
+    `{l}` in a name is the number of the layer. `{p}` or `{e}` in a Hugging Face name means that the axis `p` (query,
+    key, value) or `e` (expert) is split into one tensor per element.
+    """
+
+    tf: str  # name in the TensorFlow checkpoint
+    tf_axes: str  # axes there, in einops' notation
+    hf: str  # name in the Hugging Face model
+    hf_axes: str  # axes there, in einops' notation
 
     @property
     def part(self) -> str:
-        """The letter of the axis that is split into several tensors, or nothing."""
+        """The letter of the axis that is split into several tensors; empty if no axis is split."""
         return next((letter for letter in "pe" if f"{{{letter}}}" in self.hf), "")
 
 
@@ -108,21 +120,21 @@ SPOUT = (
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of one model."""
+    """One variable of a model with given sizes, with the conversion between both formats."""
 
     row: Row
     dims: Dims
-    tf: str
-    hf: tuple[str, ...]  # several where an axis is split: q, k, v, or one for each expert
+    tf: str  # name in the TensorFlow checkpoint
+    hf: tuple[str, ...]  # names in the Hugging Face model; several if an axis is split (q, k, v, or experts)
 
     @property
     def tf_shape(self) -> tuple[int, ...]:
-        """Shape in the TensorFlow checkpoint."""
+        """The shape in the TensorFlow checkpoint."""
         return tuple(self.dims.axes[axis[0]] for axis in self.row.tf_axes.split())
 
     @property
     def hf_shape(self) -> tuple[int, ...]:
-        """Shape of each tensor of the Hugging Face model."""
+        """The shape of each of the tensors in the Hugging Face model."""
         shape = tuple(
             self.dims.axes["n"] * self.dims.axes["d"] if axis.startswith("(") else self.dims.axes[axis[0]]
             for axis in re.findall(r"\(.+?\)|\S+", self.row.hf_axes)
@@ -130,29 +142,29 @@ class Variable:
         return shape[1:] if self.row.part else shape
 
     def to_hf(self, value: torch.Tensor) -> list[torch.Tensor]:
-        """The tensors of `hf`, as views of the variable."""
+        """Converts the TensorFlow variable to the tensors named in `hf`; they are views of it where possible."""
         turned = rearrange(value, f"{self.row.tf_axes} -> {self.row.hf_axes}")
         return list(turned) if self.row.part else [turned]
 
     def to_tf(self, values: list[torch.Tensor]) -> torch.Tensor:
-        """The variable, from the tensors of `hf`."""
+        """Converts the tensors named in `hf` to the TensorFlow variable."""
         joined = torch.stack(values) if self.row.part else values[0]
         heads = {"n": self.dims.heads} if "(" in self.row.hf_axes else {}
         return rearrange(joined, f"{self.row.hf_axes} -> {self.row.tf_axes}", **heads)
 
 
 def variables(dims: Dims) -> list[Variable]:
-    """Every variable of a model, in the order of the forward pass."""
+    """All variables of a model: embeddings, layers in order, last projection and head's bias, spout."""
 
     def of(rows: tuple[Row, ...], layer: int = 0) -> list[Variable]:
         return [Variable(row, dims, row.tf.format(l=layer), _names(row, dims, layer)) for row in rows]
 
-    found = of(MODEL[:2])
+    result = of(MODEL[:2])
     for layer in range(dims.layers):
         if layer == dims.switch_layers:
-            found += of((EXTRA_POSITIONS,))
-        found += of(BLOCK, layer) + of(SWITCH if layer < dims.switch_layers else EXTRA, layer)
-    return found + of(MODEL[2:]) + (of(SPOUT) if dims.spout else [])
+            result += of((EXTRA_POSITIONS,))
+        result += of(BLOCK, layer) + of(SWITCH if layer < dims.switch_layers else EXTRA, layer)
+    return result + of(MODEL[2:]) + (of(SPOUT) if dims.spout else [])
 
 
 def _names(row: Row, dims: Dims, layer: int) -> tuple[str, ...]:
@@ -161,12 +173,21 @@ def _names(row: Row, dims: Dims, layer: int) -> tuple[str, ...]:
 
 
 def hf_shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of the Hugging Face model, `lm_head.weight` apart, which is the embedding."""
+    """The shape of each tensor of the Hugging Face model, by name, without `lm_head.weight` (tied to the embedding)."""
     return {name: variable.hf_shape for variable in variables(dims) for name in variable.hf}
 
 
 def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
-    """The sizes that a TensorFlow checkpoint's shapes speak of; whether all shapes agree is not asked. Raises KeyError naming a variable that is not there."""
+    """Infers the sizes of a model from the shapes of a TensorFlow checkpoint's variables.
+
+    The function reads a few of the shapes; it does not check that the others agree.
+
+    Args:
+        shapes: name of a variable → its shape.
+
+    Raises:
+        KeyError: a variable is missing or has too few axes; the argument is its name.
+    """
 
     def size(name: str, axis: int) -> int:
         if len(shapes[name]) <= axis:
@@ -193,7 +214,7 @@ def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
 
 
 def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
-    """What differs between two sets of names and shapes, in one line; empty if nothing does."""
+    """Describes in one line how two sets of names and shapes differ; empty if they are equal."""
 
     def listed(kind: str, names: list[str], show: Callable[[str], str]) -> str:
         return f"{kind} {', '.join(map(show, names[:5]))}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

@@ -1,7 +1,9 @@
-"""TFRecord files of tf.train.Example with integer features, without TensorFlow. Framing and checksums are tensorboard's, messages protobuf's.
+"""Reads and writes TFRecord files of tf.train.Example with integer features, without TensorFlow.
 
-The messages are the integer half of tensorflow/core/example/{example,feature}.proto. What a map is to protobuf is on the wire a
-repeated message of key and value; written so, the order of the features and thereby the bytes are always the same.
+tensorboard writes the record framing and the checksums, protobuf the messages. The messages are those of
+tensorflow/core/example/{example,feature}.proto, with integer features only. In the .proto file the features are a map.
+On the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the
+features, and with it every byte of the file, is always the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +22,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from course_lib.errors import CourseError
 
 Features = Mapping[str, npt.NDArray[np.integer[Any]]]
-MESSAGES = {  # name → fields: name, number, type, repeated
+# Message → (field name, number, type, repeated).
+MESSAGES = {
     "Int64List": [("value", 1, "int64", True)],
     "Feature": [("int64_list", 3, "Int64List", False)],
     "Entry": [("key", 1, "string", False), ("value", 2, "Feature", False)],
@@ -30,7 +33,7 @@ MESSAGES = {  # name → fields: name, number, type, repeated
 
 
 def write_examples(file: IO[bytes], examples: Iterable[Features]) -> None:
-    """Appends a record per example to an open file."""
+    """Appends one record per example to an open file."""
     writer = RecordWriter(file)
     for features in examples:
         message = _example()()
@@ -40,7 +43,12 @@ def write_examples(file: IO[bytes], examples: Iterable[Features]) -> None:
 
 
 def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
-    """The integer features of each record. Raises CourseError naming the record whose checksum, length or message is wrong."""
+    """Yields the integer features of each record, by name.
+
+    Raises:
+        CourseError: the file is missing, or a record's checksum, length or message is wrong; the message names the
+            record.
+    """
     if not path.is_file():
         raise CourseError(f"{path}: no such file")
     reader, number = PyRecordReader_New(str(path)), 0
@@ -58,7 +66,10 @@ def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
 
 @cache
 def _example() -> Any:
-    """The class of the messages, in a pool of its own: beside TensorFlow's it would be there twice."""
+    """The protobuf class of tf.train.Example.
+
+    It is in a descriptor pool of its own, because in the default pool it would conflict with TensorFlow's.
+    """
     types = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
     for name, fields in MESSAGES.items():

@@ -1,6 +1,8 @@
-"""The tokenizer of GPTSAN as transformers knows tokenizers: SOT [prefix] SEG text, with token types that mark the prefix.
+"""The tokenizer of GPTSAN for transformers: encodes to SOT [prefix] SEG text, with token types that mark the prefix.
 
-The algorithm is swe.py's, which encodes a corpus without this module or transformers.
+SOT is the start token, and SEG separates the prefix from the text.
+
+swe.py contains the algorithm. It also encodes a corpus, without this module and without transformers.
 """
 
 import shutil
@@ -20,11 +22,17 @@ FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 
 
 class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """Loads a folder with `vocab.txt`, `emoji.json` and, where there is one, `tokenizer_config.json`.
+    """The tokenizer in a folder with `vocab.txt`, `emoji.json` and optionally `tokenizer_config.json`.
 
-    A text gets SOT SEG before it; with a prefix (`prefix_text=`, or the first of a pair) it is SOT prefix SEG text. `token_type_ids` are 1 on
-    SOT and prefix, the part the model sees in both directions, 0 from SEG on. Batches are padded on the left with SEP, as published.
-    `do_clean_text` replaces addresses, dates, prices (cleaning.py). Raises CourseError for a damaged file.
+    - A text alone becomes SOT SEG text. With a prefix (`prefix_text=`, or the first text of a pair) it becomes SOT
+      prefix SEG text.
+    - `token_type_ids` are 1 on SOT and the prefix, whose tokens attend to each other in both directions, and 0 from SEG
+      on.
+    - Batches are padded on the left with SEP, as in the published tokenizer.
+    - `do_clean_text` replaces URLs, e-mail addresses, telephone numbers, dates and prices (see cleaning.py).
+
+    Raises:
+        CourseError: a file is missing or damaged.
     """
 
     vocab_files_names = FILES
@@ -64,16 +72,19 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, also of those that no text encodes to."""
+        """The number of ids, including those that no text encodes to."""
         return len(self.swe)
 
     def get_vocab(self) -> dict[str, int]:
-        """One name for each id: the first spelling, or what tells a line that stands twice from the other."""
+        """A unique name for each id, and the added tokens.
+
+        The name is a spelling of the entry. A line that repeats an earlier line of the vocabulary gets `spelling#id`.
+        """
         added: dict[str, int] = self._added_tokens_encoder
         return {name: i for i, name in enumerate(self.swe.names)} | added
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The bare algorithm: no special tokens around the text, nothing of transformers."""
+        """The token ids of a text, without special tokens around it and without transformers' processing."""
         return self.swe.encode_text(text, clean)
 
     def _encode_plus(self, text: Any, text_pair: Any = None, prefix_text: Any = None, **kwargs: Any) -> Any:
@@ -93,7 +104,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return self.swe.names[index]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The text of tokens, as swe.py decodes their ids; tokens that somebody added stand for themselves."""
+        """The text of tokens: swe.py decodes their ids; added tokens stay as they are."""
         return "".join(
             self.swe.decode(self._id_of[token] for token in run) if known else "".join(run)
             for known, run in groupby(tokens, self._id_of.__contains__)
@@ -102,28 +113,28 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """SOT SEG text, or SOT prefix SEG text."""
+        """Adds the special tokens: SOT SEG text, or SOT prefix SEG text."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [self.bos_token_id, *prefix, self.sep_token_id, *text]
 
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """1 on SOT and prefix, 0 from SEG on."""
+        """The token types: 1 on SOT and the prefix, 0 from SEG on."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
 
     def get_special_tokens_mask(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
     ) -> list[int]:
-        """1 on SOT and SEG, 0 elsewhere."""
+        """The mask of special tokens: 1 on SOT and SEG, 0 elsewhere."""
         if already_has_special_tokens:
             return [int(i in self.all_special_ids) for i in token_ids_0]
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [1, *(0 for _ in prefix), 1, *(0 for _ in text)]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Copies vocab.txt and emoji.json as they were read."""
+        """Copies vocab.txt and emoji.json to a folder and returns their paths."""
         saved = []
         for key, name in FILES.items():
             target = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
@@ -134,7 +145,11 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
 
 def load_tokenizer(folder: Path) -> GPTSanTokenizer:
-    """The tokenizer of a folder. Raises CourseError naming the file that is missing or damaged."""
+    """Loads the tokenizer in a folder.
+
+    Raises:
+        CourseError: a file is missing or damaged; the message names it.
+    """
     for name in FILES.values():
         require_file(folder / name)
     config = folder / "tokenizer_config.json"
@@ -144,17 +159,18 @@ def load_tokenizer(folder: Path) -> GPTSanTokenizer:
         tokenizer: GPTSanTokenizer = GPTSanTokenizer.from_pretrained(folder, local_files_only=True)
     except CourseError:
         raise
-    except Exception as error:  # a value of another type in tokenizer_config.json can end in any error
+    # A value of the wrong type in tokenizer_config.json can cause any kind of error.
+    except Exception as error:
         raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
     return tokenizer
 
 
 class GPTSanJapaneseTokenizer(GPTSanTokenizer):
-    """The same under the name that the published tokenizer_config.json gives."""
+    """The same tokenizer under the class name in the published tokenizer_config.json."""
 
 
 def register() -> None:
-    """Lets AutoTokenizer find the class: by model type `gptsan-japanese`, and by its names in tokenizer_config.json."""
+    """Registers the tokenizer with AutoTokenizer, for model type `gptsan-japanese` and for both class names."""
     AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
     AutoTokenizer.register(GPTSanConfig, GPTSanTokenizer, slow_tokenizer_class=GPTSanJapaneseTokenizer, exist_ok=True)
 

@@ -1,4 +1,7 @@
-"""The Trainer of GPTSAN: its loss, and a checkpoint that holds what is trained. Shapes: B samples of the micro batch, T = num_context, V entries."""
+"""The Trainer of GPTSAN: computes the loss, and saves checkpoints without frozen parameters.
+
+Shapes: B samples in a micro-batch, T = num_context, V = vocabulary size, N positions with a target.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,11 +22,11 @@ from course_lib.gptsan.samples import Samples, collate
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
-IGNORED = -1  # in y: nothing is learned
+IGNORED = -1  # value in y at positions without a target
 
 
 class GptsanTrainer(RunTrainer):
-    """Trains what of a GPTSAN is not frozen, on encoded examples."""
+    """Trains the parameters of a GPTSAN that are not frozen, on encoded examples."""
 
     settings: GptsanConfig
 
@@ -35,7 +38,7 @@ class GptsanTrainer(RunTrainer):
         model: GPTSanForCausalLM,
         examples: Sequence[Examples],
     ) -> None:
-        """`examples` are those for training and those held out."""
+        """Builds the data sets and the Trainer; `examples` are the training examples and the held-out examples."""
         train, held_out = examples
         mode, width, seed = settings.spout.mode, model.config.d_spout, settings.engine.seed
         sets = Sets(
@@ -51,15 +54,19 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def on_weights_ready(self) -> None:
-        """Called when the weights stand on their device in their format: takes the digests of what is frozen."""
+        """Computes digests of the frozen parameters, once the weights are on their device and in their dtype."""
         self.frozen = digests(self.model)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Proves first that no bit of what is frozen has changed. Raises CourseError if one has: then there is no checkpoint."""
+        """Saves a checkpoint after checking that no bit of a frozen parameter has changed.
+
+        Raises:
+            CourseError: a frozen parameter has changed; no checkpoint is written.
+        """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(f"{changed[0]} was to stay frozen and has changed since training began")
+            raise CourseError(f"{changed[0]}: is frozen, but has changed since training began")
         super()._save_checkpoint(model, trial)
 
     @override
@@ -68,9 +75,14 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Mean cross-entropy [nats] over what is learned; in training with z_loss · mean (log Z)² and the routers' losses.
+        """The mean cross-entropy [nats] over the positions with a target.
 
-        `inputs`: x, y [B, T], of which y is shifted already; num_input [B]; spout [B, d_spout] where there is one.
+        In training, z_loss · mean (log Z)² and the router losses are added.
+
+        Args:
+            model: the model, possibly wrapped.
+            inputs: x and y [B, T], where y is already shifted; num_input [B]; spout [B, d_spout] if it is used.
+            return_outputs: whether to return (loss, model output) in place of the loss.
         """
         spout = inputs.get("spout")
         types = prefix_types(inputs["num_input"], inputs["x"].shape[1], spout is not None)
@@ -82,7 +94,7 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """As in the Trainer, without what is frozen where that lies in model.checkpoint."""
+        """Saves as the base class does, but without the frozen parameters if model.checkpoint holds them."""
         if self.settings.model.checkpoint:
             engine = self.model_wrapped
             engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
@@ -90,16 +102,21 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """The weights as the forward pass uses them, without what is frozen likewise."""
-        found = state_dict or self.model.state_dict()
+        """Saves the weights in the dtype of the forward pass, without frozen ones if model.checkpoint holds them."""
+        weights = state_dict or self.model.state_dict()
         if self.settings.model.checkpoint:
             trained = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
-            found = {name: value for name, value in found.items() if name in trained}
-        super()._save(output_dir, found)
+            weights = {name: value for name, value in weights.items() if name in trained}
+        super()._save(output_dir, weights)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """(mean cross-entropy [nats], mean of (log Z)²) of logits [B, T, V] where targets [B, T] are not −1; 0 if none is."""
+    """The mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target; 0 if there are none.
+
+    Args:
+        logits: [B, T, V].
+        targets: [B, T], −1 at positions without a target.
+    """
     learned = targets != IGNORED
     chosen, wanted = logits[learned].float(), targets[learned]  # [N, V], [N]
     count = max(len(wanted), 1)

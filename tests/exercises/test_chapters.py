@@ -186,7 +186,7 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda t, ids: scan(t, ids, lambda pieces: max(pieces, key=len)), "not the longest piece"),
         (lambda t, ids: [ids.get(c, -1) for c in t], "1, 2 or 3 characters"),
         (lambda t, ids: scan(t, ids, longest=2), "1, 2 or 3 characters"),
-        (lambda t, ids: scan(t, ids, step=1), "goes on behind the one it took"),
+        (lambda t, ids: scan(t, ids, step=1), "continues after the piece that it took"),
         (best_first, "from left to right"),
         (lambda t, ids: [i for i in gptsan.encode(t, ids) if i >= 0], "no entry begins with 犬"),
     ],
@@ -199,7 +199,7 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
     ],
     ("gptsan", 3): [
-        (lambda n, p, s: mask(n, p, s, own=0), "all up to itself"),
+        (lambda n, p, s: mask(n, p, s, own=0), "all tokens up to itself"),
         (lambda n, p, s: [list(row) for row in zip(*mask(n, p, s), strict=True)], "row i is what token i sees"),
         (lambda n, p, s: mask(n, 0, s), "every token sees them"),
         (lambda n, p, s: mask(n, p, s, slot=0), "a column, but no row"),
@@ -213,13 +213,13 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda p, n, h, i, d: prefix.parameters(p, n, h, i, d)[::-1], "an embedding of 10 × 10"),
     ],
     ("prefix", 2): [
-        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "what the prompt predicts of itself"),
-        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t[1:] + [e]), "at 7 the first word"),
+        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "predictions within the prompt"),
+        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t[1:] + [e]), "at 7 the model predicts the first token"),
         (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "at 9 the end"),
         (lambda p, t, e: ([*p, *t], ([-100] * (len(p) - 1) + t)[: len(p) + len(t)]), "at 9 the end"),
     ],
     ("prefix", 3): [
-        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "stand behind the prefix"),
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
         (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "padded on the left"),
         (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "each padded"),
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "takes no position"),
@@ -237,7 +237,7 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
     ],
     ("serving", 3): [
         (lambda words: [serving.word_list(words)[0], [len(w) for w in words] + [-1] * (sum(map(len, words)) - len(words))], "from the start of the list"),
-        (lambda words: [[i for w in words for i in w], [sum(map(len, words[: k + 1])) for k in range(len(words))]], "filled up with -1"),
+        (lambda words: [[i for w in words for i in w], [sum(map(len, words[: k + 1])) for k in range(len(words))]], "padded with -1"),
         (lambda words: [[i for w in words for i in w], [0] * sum(map(len, words))], "ends at 2"),
     ],
 }  # fmt: skip

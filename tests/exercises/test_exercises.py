@@ -49,7 +49,7 @@ def test_an_unanswered_exercise_waits(
         (2, double, "right."),
         (2, lambda n: n * n, "right."),
         (2, lambda n: n + 2, "not yet. For 0 expected 0, got 2: nothing."),
-        (2, 4, "not yet. expected a function, got int: write the name without brackets behind it."),
+        (2, 4, "not yet. expected a function, got int: write its name without parentheses."),
         (2, lambda n: 1 / n, "not yet. For 2 expected 4, got 0.5: add."),
         (2, lambda n: 4 if n else 1 / n, "not yet. your answer raised ZeroDivisionError: division by zero"),
         (2, lambda: 4, "not yet. your answer raised TypeError: "),

@@ -212,9 +212,9 @@ def test_padding_on_the_left_changes_nothing(ids, spout, with_spout):
 
 def test_wrong_widths_are_refused(model, ids, spout):
     for more, message in (
-        ({"attention_mask": torch.ones(2, 8)}, "attention_mask has 8 columns where all tokens so far are 9"),
-        ({"attention_mask": torch.ones(2, 10), "spout": spout}, "attention_mask has 10 columns"),
-        ({"token_type_ids": torch.ones(2, 7)}, "token_type_ids has 7 columns for 9 tokens"),
+        ({"attention_mask": torch.ones(2, 8)}, "attention_mask: has 8 columns, but there are 9 tokens so far"),
+        ({"attention_mask": torch.ones(2, 10), "spout": spout}, "attention_mask: has 10 columns"),
+        ({"token_type_ids": torch.ones(2, 7)}, "token_type_ids: has 7 columns, but there are 9 tokens"),
     ):
         with pytest.raises(ValueError, match=message):
             model(ids, **more)
