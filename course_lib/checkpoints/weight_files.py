@@ -30,7 +30,10 @@ DTYPES = {
 # The number formats in which a weight may be stored.
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
-INSTEAD = "get the model as model.safetensors, a format that holds tensors only (the Hub's space safetensors/convert makes it)"
+INSTEAD = (
+    "get the model as model.safetensors, a format that holds tensors only "
+    "(the Hub's space safetensors/convert makes it)"
+)
 
 
 @dataclass(frozen=True)
