@@ -106,8 +106,8 @@ def _activations(model: ModelConfig, rows_of_text: int, length: int, width: int)
     core = rows * length * (softmax + read) if eager else 4 * rows
     # q, k, v and the input of the projection.
     attention = 4 * width * stream + mask
-    # GPT-NeoX also keeps the rotated q and k. v is a view of the tensor of unrotated q, k and v, so that tensor stays in
-    # memory unless eager attention copies v. Fused attention keeps its output in addition to the projection's copy.
+    # GPT-NeoX also keeps the rotated q and k. v is a view of the tensor of unrotated q, k and v, which then stays in
+    # memory unless eager attention copies v. Fused attention keeps its output besides the projection's copy.
     if neox:
         attention += 2 * width * stream
         core += (-2 if eager else 1) * width * stream

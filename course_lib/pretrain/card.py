@@ -17,12 +17,14 @@ FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 INTRODUCTION = """# {title}
 
-A {family} of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
+A {family} of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, \
+{positions} positions, {rows:,} entries),
 trained from scratch on Japanese text.
 """
 PREPARED = """## How to use it
 
-The tokenizer expects text that is normalized and segmented as its training text was, which `preparation.json` records and
+The tokenizer expects text that is normalized and segmented as its training text was, \
+which `preparation.json` records and
 `transformers` knows nothing of. The course's own command takes raw Japanese, and gives it back:
 
 ```
@@ -53,8 +55,10 @@ print(generator("早稲田大学で")[0]["generated_text"])
 """
 LIMITS = """## Limits
 
-The model continues text; it knows nothing but which tokens follow which. What it writes may be false, offensive or copied from its
-training text, and it has the slant of that text. It was not tuned to follow instructions, nor filtered. It sees {positions} tokens at most.
+The model continues text; it knows nothing but which tokens follow which. \
+What it writes may be false, offensive or copied from its
+training text, and it has the slant of that text. \
+It was not tuned to follow instructions, nor filtered. It sees {positions} tokens at most.
 Nothing but the loss was measured.
 """
 
@@ -142,7 +146,7 @@ def _training(facts: Facts) -> str:
             ("sharding", f"DeepSpeed ZeRO stage {facts.settings.zero.stage}"),
             ("computed in", facts.settings.precision.dtype),
             ("seed", str(facts.settings.engine.seed)),
-        ]  # fmt: skip
+        ]
     rows.append(("these weights", f"{facts.weights}, stored as {facts.dtype}"))
     return "## Training\n\n" + _table(("", ""), [row for row in rows if row[1] != "–"])
 

@@ -101,7 +101,7 @@ def pretrain(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
 ) -> None:
-    """Pretrain a GPT-2 or GPT-NeoX with DeepSpeed on GPUs or CPU ranks, on one or several nodes, and export the model."""
+    """Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model."""
     # Settings are checked before torch is imported, which takes seconds.
     settings = run_settings(config, overrides)
     from course_lib import workspace
@@ -190,7 +190,7 @@ def generate(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a model continue a text; the prompt is normalized and segmented, and the output is turned back into plain text."""
+    """Let a model continue a raw Japanese text; it is normalized and segmented for the model, and the output restored."""
     from course_lib.pretrain import generate as generator
 
     settings = options.given(GenerateConfig, config, overrides)
