@@ -190,7 +190,7 @@ def generate(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a model continue a raw Japanese text; it is normalized and segmented for the model, and the output restored."""
+    """Let a model continue a raw Japanese text; normalization, segmentation and their inverse are included."""
     from course_lib.pretrain import generate as generator
 
     settings = options.given(GenerateConfig, config, overrides)

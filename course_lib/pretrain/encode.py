@@ -54,7 +54,7 @@ class TokenizeReport:
 def tokenize(
     sources: Sequence[Path], tokenizer: Path, prefix: Path, workers: int = 1, append_eod: bool = False
 ) -> TokenizeReport:
-    """Writes PREFIX.bin and PREFIX.idx with one sequence per document; the bytes do not depend on the number of workers.
+    """Writes PREFIX.bin and PREFIX.idx with one sequence per document; the number of workers does not change the bytes.
 
     Args:
         sources: .txt files of segmented text, which is encoded unchanged, or .jsonl files of raw documents. Documents
@@ -134,8 +134,8 @@ class Encoder:
 class _Words(dict[str, bytes]):
     """Cache from words to the bytes of their token ids.
 
-    Words are separated by spaces. With the pre-tokenizers Whitespace and WhitespaceSplit, line breaks separate words too.
-    With Metaspace the space before a word belongs to the word.
+    Words are separated by spaces. With the pre-tokenizers Whitespace and WhitespaceSplit, line breaks also separate
+    words. With Metaspace the space before a word belongs to the word.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
