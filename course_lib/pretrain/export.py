@@ -88,8 +88,10 @@ def export(
         config: a config.json or a run's YAML; takes precedence over the checkpoint's and the run's own.
         tokenizer: a tokenizer folder; takes precedence over the checkpoint's and the run's own.
 
-    A raw DeepSpeed checkpoint has neither configuration nor tokenizer, so it needs both arguments. Raises CourseError if
-    a file is missing, damaged or does not fit the model, and UsageError if an argument is missing or not allowed.
+    A raw DeepSpeed checkpoint has neither configuration nor tokenizer, so it needs both arguments.
+
+    Raises CourseError if a file is missing, damaged or does not fit the model, and UsageError if an argument is missing
+    or not allowed.
     """
     # A target inside its source is refused, except the folder `model` of a run.
     if target.absolute() != source.absolute() / MODEL:
@@ -186,7 +188,7 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Shape:
-    """The model's configuration, from `given` if set, else from the checkpoint's config.json or the run's settings."""
+    """The model's configuration: from `given` if set, else the checkpoint's config.json, else the run's settings."""
     path = given or found.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)

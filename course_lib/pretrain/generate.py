@@ -1,7 +1,7 @@
 """Generates text with a causal language model; input and output are raw Japanese.
 
-If the model folder has the course's preparation.json, the prompt is normalized and segmented like the training text. Any
-other Hugging Face model gets the prompt unchanged. `generate` of transformers does the generation itself.
+If the model folder has the course's preparation.json, the prompt is normalized and segmented like the training text.
+Any other Hugging Face model gets the prompt unchanged. `generate` of transformers does the generation itself.
 """
 
 from collections.abc import Iterator
