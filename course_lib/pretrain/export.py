@@ -188,7 +188,7 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Shape:
-    """The model's configuration: from `given` if set, else the checkpoint's config.json, else the run's settings."""
+    """The model's configuration: `given` if set, else the checkpoint's config.json, else the run's settings."""
     path = given or found.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)

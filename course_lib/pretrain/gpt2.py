@@ -1,4 +1,4 @@
-"""The training task of GPT-2 and GPT-NeoX: checks, number of steps, fingerprints, and the construction of the trainer."""
+"""The training task of GPT-2 and GPT-NeoX: checks, number of steps, data fingerprint and trainer."""
 
 import shutil
 from importlib.util import find_spec

@@ -253,7 +253,7 @@ class _Index:
 def _read_index(prefix: Path, each: bool = True) -> _Index:
     """The memory-mapped index of a token file, after checking it against the .bin file.
 
-    `each` also checks every single pointer and document. Raises CourseError for a missing, damaged or inconsistent file.
+    `each` also checks every pointer and document. Raises CourseError for a missing, damaged or inconsistent file.
     """
     data_path, path = files_of(prefix)
     dtype, sequences, _ = _read_header(path)
@@ -329,6 +329,7 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
 def _uncounted(prefix: Path) -> str:
     """The message about an index that does not count the end-of-document tokens."""
     return (
-        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, so that "
-        "every document after the first would be read from the wrong place; `course tokens --repair` corrects the index"
+        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
+        "counting it, so that every document after the first would be read from the wrong place; "
+        "`course tokens --repair` corrects the index"
     )
