@@ -112,8 +112,8 @@ def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]
     """Notes on what the folder lacks, and which verbs need it."""
     if tokenizer is None:
         return [
-            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, `course prefix train` and "
-            "`course ct2 export` need the first, `course ft export` the second"
+            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
+            "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
         ]
     if specials["eos_token_id"] is None:
         return [f"{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one"]

@@ -7,8 +7,8 @@ A checkpoint has one of three forms:
 - One `mp_rank_RR_model_states.pt` per tensor rank, without a pipeline.
 - One `mp_rank_RR/model_optim_rng.pt` per tensor rank, from Megatron-LM.
 
-Each part keeps one state dict per tensor rank; megatron_weights.py merges them. Tensors are memory-mapped, so this module
-reads only names and shapes.
+Each part keeps one state dict per tensor rank; megatron_weights.py merges them. Tensors are memory-mapped, so this
+module reads only names and shapes.
 """
 
 import re
@@ -65,8 +65,8 @@ class Checkpoint:
 def open_checkpoint(path: Path) -> Checkpoint:
     """Opens the checkpoint in a step folder, or the latest step in the parent folder.
 
-    Raises CourseError for missing, damaged or unsupported files. Raises UsageError if there are several steps and no file
-    `latest`.
+    Raises CourseError for missing, damaged or unsupported files. Raises UsageError if there are several steps and no
+    file `latest`.
     """
     folder = step_folder(path)
     layers, ranks = _numbered(folder, LAYER_FILE), _numbered(folder, RANK_FILE)

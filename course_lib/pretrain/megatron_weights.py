@@ -181,8 +181,8 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
     """The number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
 
-    `padded` is the number of rows in the checkpoint, and `spare` the largest number that Megatron's padding can have added.
-    Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
+    `padded` is the number of rows in the checkpoint. `spare` is the largest number of rows that Megatron's padding can
+    have added. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
     """
     if entries and entries > padded:
         raise UsageError(f"tokenizer: has {entries} entries, the checkpoint {padded}: it was trained with another")
