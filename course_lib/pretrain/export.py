@@ -168,7 +168,10 @@ def _step(checkpoint: Path) -> int | None:
 
 
 def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Path:
-    """The tokenizer folder: `given` if set, else the checkpoint, the run's `tokenizer`, or data.tokenizer of the run."""
+    """The tokenizer folder: `given` if set, else the checkpoint, the run's folder `tokenizer`, or its data.tokenizer.
+
+    Raises UsageError if none of them holds a tokenizer.
+    """
     candidates = [given] if given else [found.checkpoint, *([found.run / "tokenizer"] if found.run else [])]
     if not given and settings and settings.data.tokenizer:
         candidates.append(settings.data.tokenizer)

@@ -276,7 +276,8 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     if rest or (stored != tokens and not uncounted):
         wrong = "truncated" if stored < tokens else "not of the same run"
         raise CourseError(
-            f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, but {path.name} describes {tokens * dtype.itemsize}"
+            f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, "
+            f"but {path.name} describes {tokens * dtype.itemsize}"
         )
     return _Index(dtype, sizes, pointers, documents, tokens, bool(uncounted))
 

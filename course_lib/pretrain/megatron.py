@@ -49,8 +49,9 @@ class ConvertReport:
         cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
         first = (
             f"{s.layers} layers × {s.hidden}, {s.heads} heads, vocabulary {cut}, {self.activation}, "
-            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, {self.tensor_parallel} tensor "
-            f"rank{'s' * (self.tensor_parallel > 1)}, checkpoint version {self.checkpoint_version:g} → {self.target}"
+            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, "
+            f"{self.tensor_parallel} tensor rank{'s' * (self.tensor_parallel > 1)}, "
+            f"checkpoint version {self.checkpoint_version:g} → {self.target}"
         )
         return "\n".join([first, *(f"note: {line}" for line in self.notes)])
 

@@ -21,7 +21,10 @@ RUNS = "pretrain/runs"
 
 
 def products() -> list[Product]:
-    """The products pretrain/tokens (.bin and .idx for each text) and pretrain/gpt2 (the model and the log of its run)."""
+    """The products of chapter 4.
+
+    pretrain/tokens holds a .bin and an .idx file for each text. pretrain/gpt2 holds the model and the log of its run.
+    """
     recipe = config.section("pretrain.recipe", RecipeConfig)
     settings = config.load(PretrainConfig, recipe.config)
     return [

@@ -1,9 +1,9 @@
 """Selects the tokens of each training sample with exactly the same indices as Megatron, so that runs are comparable.
 
-The documents are shuffled and read as one stream of tokens. The stream is cut into samples of seq_length + 1 tokens. The
-last token of a sample is the first of the next, so that every token but the first is predicted once. Then the samples
-are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py makes
-batches, labels and the loss mask.
+The documents are shuffled and read as one stream of tokens. The stream is cut into samples of seq_length + 1 tokens.
+The last token of a sample is the first of the next, so that every token but the first is predicted once. Then the
+samples are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py
+makes batches, labels and the loss mask.
 """
 
 import hashlib
@@ -134,8 +134,8 @@ def document_index(documents: range, epochs: int, separate: bool, random: np.ran
 def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -> NDArray[np.int64]:
     """The start of each sample and the end of the last one, as rows of (position in `documents`, token offset).
 
-    Row i is the position of token i · seq_length in the stream. It never points to a document without tokens, except that
-    row 0 is always (0, 0).
+    Row i is the position of token i · seq_length in the stream. It never points to a document without tokens, except
+    that row 0 is always (0, 0).
 
     Args:
         sizes: tokens in each sequence.
@@ -221,7 +221,8 @@ class GptDataset:
         if self.tokens <= seq_length:
             raise CourseError(
                 f"{self.tokens} tokens in {len(documents)} documents are fewer than one sample of "
-                f"data.seq_length + 1 = {seq_length + 1} tokens: give more text, a larger share in data.split, or a shorter data.seq_length"
+                f"data.seq_length + 1 = {seq_length + 1} tokens: give more text, a larger share in data.split, "
+                "or a shorter data.seq_length"
             )
         self.epochs = epochs_needed(self.tokens, seq_length, samples)
         self.separate = separate_last_epoch(self.tokens, seq_length, samples, self.epochs)

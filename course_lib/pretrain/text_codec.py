@@ -1,8 +1,8 @@
 """Encodes raw text for the model of a folder, and decodes its token ids.
 
-If the folder has the course's preparation.json, text is normalized and segmented first; any other Hugging Face folder gets
-it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text token to every
-prompt.
+If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
+tokenizer gets it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text token to
+every prompt.
 """
 
 from dataclasses import dataclass
@@ -58,8 +58,8 @@ class TextCodec:
         Both are decoded together, because words and characters can join at the boundary.
         """
         head, whole = self.decode(prompt), self.decode(prompt + new)
-        # If the boundary cuts a character into bytes, the joint text can differ from the prompt's own; then `new` is decoded
-        # alone.
+        # If the boundary lies inside the bytes of a character, the joint text may not begin with the prompt's text.
+        # Then `new` is decoded alone.
         return whole[len(head) :] if whole.startswith(head) else self.decode(new)
 
 

@@ -185,7 +185,11 @@ GOOD = index_bytes(8, [3, 2], [0, 6], [0, 1, 2])
         (b"TNTIDX\0\0" + GOOD, 10, r"t\.idx: an index of Megatron's older lazy/cached format"),
         (b"PK" + GOOD, 10, r"t\.idx: not a Megatron index: it starts with b'PKMMIDIDX'"),
         (GOOD[:9] + b"\2" + GOOD[10:], 10, r"t\.idx: format version 2 is not supported; allowed: 1"),
-        (GOOD[:17] + b"\7" + GOOD[18:], 10, r"t\.idx: dtype code 7 is not an integer type for tokens; allowed: 1, 2, 3, 4, 5, 8"),
+        (
+            GOOD[:17] + b"\7" + GOOD[18:],
+            10,
+            r"t\.idx: dtype code 7 is not an integer type for tokens; allowed: 1, 2, 3, 4, 5, 8",
+        ),
         (GOOD[:18] + b"\xff" * 8 + GOOD[26:], 10, r"t\.idx: truncated"),
         (index_bytes(8, [3, 2], [0, 4], [0, 1, 2]), 10, r"t\.idx: broken: .* do not add up"),
         (index_bytes(8, [3, 2], [0, 6], [0, 1, 1]), 10, r"t\.idx: broken: .* do not add up"),
