@@ -1,4 +1,4 @@
-"""Gets a pretrained model to start from: a local folder, or a repository on the Hugging Face Hub."""
+"""Copies a pretrained model from a local folder, or downloads it from the Hugging Face Hub."""
 
 import shutil
 from pathlib import Path

@@ -19,7 +19,7 @@ LOGIT_BYTES = 12
 class Sizes:
     """The quantities of a model that the memory planner needs, besides the common settings of a run."""
 
-    trained: tuple[tuple[int, bool], ...]  # (elements, weight-decayed) of each trained parameter, in the model's order
+    trained: tuple[tuple[int, bool], ...]  # (elements, whether decayed) per trained parameter, in the model's order
     frozen: tuple[int, ...]  # elements of each parameter that is not trained
     activations: int  # kept by the forward pass of one micro-batch [bytes]
     logits: int  # logits with the loss and its gradients [bytes]
@@ -34,8 +34,9 @@ class Sizes:
 
 
 def tensors(model: ModelConfig) -> Iterator[tuple[int, bool]]:
-    """Yields (elements, weight-decayed) for every parameter in the order of Hugging Face's model.
+    """Yields the number of elements of every parameter, and whether weight decay applies to it.
 
+    The parameters come in the order of Hugging Face's model.
     GPT-2 ties its output head to the embedding and has position embeddings. GPT-NeoX has an untied output head and no
     position embeddings.
     """

@@ -190,7 +190,7 @@ def generate(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a model continue a raw Japanese text; normalization, segmentation and their inverse are included."""
+    """Continue a raw Japanese text with a model; normalization, segmentation and its inverse are automatic."""
     from course_lib.pretrain import generate as generator
 
     settings = options.given(GenerateConfig, config, overrides)

@@ -51,7 +51,7 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
         if largest >= vocab_size:
             raise CourseError(
                 f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; "
-                "allowed: a model.vocab_size at least the tokenizer's number of entries"
+                "allowed: a model.vocab_size of at least the tokenizer's number of entries"
             )
     return Splits(*split_corpora(corpora, data.split))
 

@@ -61,7 +61,7 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class _Source:
-    """A checkpoint, the folder of its run and its step, each None if unknown."""
+    """The checkpoint to export, with the folder of its run and its step if they are known."""
 
     checkpoint: Path
     run: Path | None
@@ -96,26 +96,26 @@ def export(
     # A target inside its source is refused, except the folder `model` of a run.
     if target.absolute() != source.absolute() / MODEL:
         require_other(source, target)
-    found = _find(source)
-    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
-    words = _tokenizer_folder(found, settings, tokenizer)
+    resolved = _find(source)
+    own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
+    settings = settings_files.load(PretrainConfig, resolved.run / SETTINGS) if resolved.run else None
+    words = _tokenizer_folder(resolved, settings, tokenizer)
     if not own:
         for folder in (source, words):
             require_other(folder, target)
     read = _read_tokenizer(words)
-    shape = _shape(found, settings, config)
+    shape = _shape(resolved, settings, config)
     if shape.vocab_size < len(read):
         raise CourseError(f"{words}: {len(read)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer")
     end = read.eos_token_id
     shape.bos_token_id = end if read.bos_token_id is None else read.bos_token_id
     shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
     _use_older_names(shape)
-    entries = _log(found)
+    entries = _log(resolved)
     with atomic_folder(target, ours=own) as folder:
-        weights = read_weights(found.checkpoint)
+        weights = read_weights(resolved.checkpoint)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], found.checkpoint)
+        model = _build(shape, weights, TORCH[stored], resolved.checkpoint)
         model.generation_config = _generation_defaults(shape, len(read))
         with quiet():
             model.save_pretrained(folder)
@@ -125,20 +125,22 @@ def export(
             name=target.absolute().name,
             parameters=model.num_parameters(),
             shape=shape,
-            step=found.step,
+            step=resolved.step,
             weights=weights.kind,
             dtype=stored,
             license=license,
             settings=settings,
-            samples=_json(found.run / "deepspeed.json").get("train_batch_size") if found.run else None,
-            data=_json(found.run / "data.json") if found.run else {},
+            samples=_json(resolved.run / "deepspeed.json").get("train_batch_size") if resolved.run else None,
+            data=_json(resolved.run / "data.json") if resolved.run else {},
             log=entries,
             prepared=(folder / "preparation.json").is_file(),
             curves=_draw(entries, folder / "curves.png"),
         )
         (folder / "README.md").write_text(card.text(facts), encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(target, found.checkpoint, found.step, weights.kind, stored, facts.parameters, facts.loss, files)
+    return ExportReport(
+        target, resolved.checkpoint, resolved.step, weights.kind, stored, facts.parameters, facts.loss, files
+    )
 
 
 def _find(source: Path) -> _Source:
@@ -167,18 +169,20 @@ def _step(checkpoint: Path) -> int | None:
     return None
 
 
-def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Path:
-    """The tokenizer folder: `given` if set, else the checkpoint, the run's folder `tokenizer`, or its data.tokenizer.
+def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
+    """The tokenizer folder: `requested` if set, else the checkpoint, the run's folder `tokenizer`, or its data.tokenizer.
 
     Raises UsageError if none of them holds a tokenizer.
     """
-    candidates = [given] if given else [found.checkpoint, *([found.run / "tokenizer"] if found.run else [])]
-    if not given and settings and settings.data.tokenizer:
+    candidates = (
+        [requested] if requested else [resolved.checkpoint, *([resolved.run / "tokenizer"] if resolved.run else [])]
+    )
+    if not requested and settings and settings.data.tokenizer:
         candidates.append(settings.data.tokenizer)
     for folder in candidates:
         if folder and any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
             return folder
-    problem = f"{given} is no tokenizer folder" if given else f"none found beside {found.checkpoint}"
+    problem = f"{requested} is no tokenizer folder" if requested else f"none found beside {resolved.checkpoint}"
     raise UsageError(f"--tokenizer: {problem}; allowed: a folder with tokenizer.json")
 
 
@@ -190,16 +194,16 @@ def _read_tokenizer(folder: Path) -> Any:
     return read
 
 
-def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Shape:
-    """The model's configuration: `given` if set, else the checkpoint's config.json, else the run's settings."""
-    path = given or found.checkpoint / "config.json"
+def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
+    """The model's configuration: `requested` if set, else the checkpoint's config.json, else the run's settings."""
+    path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)
     path = path / "config.json" if path.is_dir() else path
-    if given is None and not path.is_file():
+    if requested is None and not path.is_file():
         if settings is None:
             raise UsageError(
-                f"--config: {found.checkpoint} says nothing of the model's shape; "
+                f"--config: {resolved.checkpoint} says nothing of the model's shape; "
                 "allowed: a config.json, or the YAML of the run"
             )
         return model_config(settings.model)
@@ -289,18 +293,18 @@ def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
     )
 
 
-def _log(found: _Source) -> list[dict[str, Any]]:
+def _log(resolved: _Source) -> list[dict[str, Any]]:
     """Log entries up to the checkpoint's step, from the run's log or else from trainer_state.json."""
-    if found.run and (found.run / log.FILE).is_file():
-        entries = log.read(found.run)
+    if resolved.run and (resolved.run / log.FILE).is_file():
+        entries = log.read(resolved.run)
     else:
         entries = []
-        path = found.checkpoint / "trainer_state.json"
+        path = resolved.checkpoint / "trainer_state.json"
         for entry in _json(path).get("log_history", []) if path.is_file() else []:
             kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
             if key in entry:
                 entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
-    return [entry for entry in entries if found.step is None or entry["step"] <= found.step]
+    return [entry for entry in entries if resolved.step is None or entry["step"] <= resolved.step]
 
 
 def _draw(entries: list[dict[str, Any]], path: Path) -> bool:

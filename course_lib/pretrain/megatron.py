@@ -1,8 +1,9 @@
-"""Converts Megatron GPT checkpoints to a Hugging Face GPT-2 folder with its tokenizer, without rounding any weight.
+"""Converts Megatron GPT checkpoints to Hugging Face GPT-2 folders, with the tokenizer.
 
-The converter removes the padding rows of the vocabulary. Activation function, sizes and dropout rates come from the
-training arguments; bos, eos and pad come from the tokenizer. Weights are merged and written one at a time.
-megatron_checkpoint.py finds the files; megatron_weights.py maps names and the order of rows.
+The weights stay the same bit for bit, unless another number format is requested. The converter removes the padding
+rows of the vocabulary. Activation function, sizes and dropout rates come from the training arguments; bos, eos and pad
+come from the tokenizer. Weights are merged and written one at a time. megatron_checkpoint.py finds the files;
+megatron_weights.py maps names and the order of rows.
 """
 
 import json

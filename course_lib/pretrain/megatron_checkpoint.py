@@ -2,12 +2,12 @@
 
 A checkpoint has one of three forms:
 
-- One `layer_NN-model_RR-model_states.pt` per layer and tensor rank, from DeepSpeed's pipeline engine. The numbering of
-  the layers changed between versions, so the content tells what a file holds.
-- One `mp_rank_RR_model_states.pt` per tensor rank, without a pipeline.
-- One `mp_rank_RR/model_optim_rng.pt` per tensor rank, from Megatron-LM.
+- One `layer_NN-model_RR-model_states.pt` per layer and tensor-parallel rank, from DeepSpeed's pipeline engine. The
+  numbering of the layers changed between versions, so the reader identifies each file by its content.
+- One `mp_rank_RR_model_states.pt` per tensor-parallel rank, without a pipeline.
+- One `mp_rank_RR/model_optim_rng.pt` per tensor-parallel rank, from Megatron-LM.
 
-Each part keeps one state dict per tensor rank; megatron_weights.py merges them. Tensors are memory-mapped, so this
+Each part keeps one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so this
 module reads only names and shapes.
 """
 
@@ -38,7 +38,7 @@ IGNORED = ("_extra_state", "rotary_emb.inv_freq")  # buffers, not weights
 
 @dataclass(frozen=True)
 class Part:
-    """The embedding, one layer, or the final norm: one file and one state dict per tensor rank."""
+    """The embedding, one layer, or the final norm: one file and one state dict per tensor-parallel rank."""
 
     files: list[Path]
     states: list[State]
@@ -58,7 +58,7 @@ class Checkpoint:
 
     @property
     def tensor_parallel(self) -> int:
-        """Number of tensor ranks."""
+        """Number of tensor-parallel ranks."""
         return len(self.embedding.states)
 
 
@@ -144,7 +144,7 @@ def _number(path: Path, meta: dict[str, Any], name: str) -> float:
 
 
 def _check_counts(checkpoint: Checkpoint) -> None:
-    """Checks the number of tensor ranks and layers against the training arguments.
+    """Checks the number of tensor-parallel ranks and layers against the training arguments.
 
     Raises CourseError if they differ, or if there are no layers.
     """
@@ -197,9 +197,10 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
 
 
 def _kind(part: Part) -> str:
-    """Whether a layer file holds the "embedding", a "layer" or the "final norm", judged by its content.
+    """The kind of a layer file, judged by its content: "embedding", "layer" or "final norm".
 
-    The file numbers do not tell, because they depend on the version of Megatron-DeepSpeed.
+    The number in the file name depends on the version of Megatron-DeepSpeed, so it does not show the kind. Raises
+    CourseError for any other content.
     """
     state = part.states[0]
     if "word_embeddings.weight" in state:
@@ -214,7 +215,7 @@ def _kind(part: Part) -> str:
 
 
 def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
-    """Embedding, layers and final norm from one file per tensor rank; `loaded` has the files' contents."""
+    """Embedding, layers and final norm from one file per tensor-parallel rank; `loaded` has the files' contents."""
     ranks: list[dict[str, State]] = []
     for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
         if int(RANK_FOLDER.findall(str(file))[-1]) != rank:

@@ -1,4 +1,4 @@
-"""Maps the weights of a Megatron GPT to those of Hugging Face's GPT-2: sizes, names, tensor ranks and order of rows.
+"""Maps the weights of a Megatron GPT to Hugging Face's GPT-2: sizes, names, tensor-parallel ranks, order of rows.
 
 Features that GPT-2 does not have raise an error that names them, because dropping them would give a different model:
 rotary positions, RMSNorm, SwiGLU, grouped-query attention, mixture of experts, untied output head.
@@ -19,7 +19,7 @@ from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
 PADDED_FOR = 8
 WORDS, POSITIONS = "word_embeddings.weight", "position_embeddings.weight"
 QKV, UP, DOWN = "self_attention.query_key_value.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"
-# The dimension along which tensor ranks split a weight; None: every rank has the whole weight.
+# The dimension along which tensor-parallel ranks split a weight; None: every rank has the whole weight.
 ROWS, COLUMNS = 0, 1
 # Megatron's name → GPT-2's name and the split dimension.
 LAYER: dict[str, tuple[str, int | None]] = {
@@ -129,7 +129,7 @@ def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[t
 def _merge(
     part: Part, name: str, shared: int | None, size: tuple[int, ...], heads: int | None = None, version: float = 0
 ) -> torch.Tensor:
-    """Merges one weight from its tensor ranks.
+    """Merges one weight from its tensor-parallel ranks.
 
     Args:
         part: the part that holds the weight.

@@ -1,8 +1,8 @@
 """Encodes raw text for the model of a folder, and decodes its token ids.
 
 If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
-tokenizer gets it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text token to
-every prompt.
+tokenizer gets it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text
+token to every prompt.
 """
 
 from dataclasses import dataclass
