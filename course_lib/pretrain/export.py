@@ -170,7 +170,7 @@ def _step(checkpoint: Path) -> int | None:
 
 
 def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """The tokenizer folder: `requested` if set, else the checkpoint, the run's folder `tokenizer`, or its data.tokenizer.
+    """The tokenizer folder: `requested` if set, else the checkpoint, the run's `tokenizer` or its data.tokenizer.
 
     Raises UsageError if none of them holds a tokenizer.
     """

@@ -7,8 +7,8 @@ A checkpoint has one of three forms:
 - One `mp_rank_RR_model_states.pt` per tensor-parallel rank, without a pipeline.
 - One `mp_rank_RR/model_optim_rng.pt` per tensor-parallel rank, from Megatron-LM.
 
-Each part keeps one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so this
-module reads only names and shapes.
+Each part keeps one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so
+this module reads only names and shapes.
 """
 
 import re
