@@ -99,27 +99,29 @@ def export(
     resolved = _find(source)
     own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
     settings = settings_files.load(PretrainConfig, resolved.run / SETTINGS) if resolved.run else None
-    words = _tokenizer_folder(resolved, settings, tokenizer)
+    tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
     if not own:
-        for folder in (source, words):
+        for folder in (source, tokenizer_folder):
             require_other(folder, target)
-    read = _read_tokenizer(words)
+    loaded = _read_tokenizer(tokenizer_folder)
     shape = _shape(resolved, settings, config)
-    if shape.vocab_size < len(read):
-        raise CourseError(f"{words}: {len(read)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer")
-    end = read.eos_token_id
-    shape.bos_token_id = end if read.bos_token_id is None else read.bos_token_id
-    shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
+    if shape.vocab_size < len(loaded):
+        raise CourseError(
+            f"{tokenizer_folder}: {len(loaded)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
+        )
+    end = loaded.eos_token_id
+    shape.bos_token_id = end if loaded.bos_token_id is None else loaded.bos_token_id
+    shape.eos_token_id, shape.pad_token_id = end, end if loaded.pad_token_id is None else loaded.pad_token_id
     _use_older_names(shape)
     entries = _log(resolved)
     with atomic_folder(target, ours=own) as folder:
         weights = read_weights(resolved.checkpoint)
         stored = dtype or weights.trained_as
         model = _build(shape, weights, TORCH[stored], resolved.checkpoint)
-        model.generation_config = _generation_defaults(shape, len(read))
+        model.generation_config = _generation_defaults(shape, len(loaded))
         with quiet():
             model.save_pretrained(folder)
-        copy_tokenizer(words, folder, shape.max_position_embeddings)
+        copy_tokenizer(tokenizer_folder, folder, shape.max_position_embeddings)
         facts = card.Facts(
             title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
             name=target.absolute().name,
@@ -188,10 +190,10 @@ def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, reques
 
 def _read_tokenizer(folder: Path) -> Any:
     """The tokenizer of a folder. Raises CourseError if it has no eos token."""
-    read = load_tokenizer(folder)
-    if read.eos_token_id is None:
+    loaded = load_tokenizer(folder)
+    if loaded.eos_token_id is None:
         raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
-    return read
+    return loaded
 
 
 def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:

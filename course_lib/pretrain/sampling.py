@@ -103,12 +103,12 @@ def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
     """Whether the last epoch is shuffled separately.
 
-    That is the case if the samples use less than SEPARATE_BELOW of it. Shuffled together with the other epochs, its
-    documents would otherwise be seen unevenly often.
+    That is the case if the samples use less than SEPARATE_BELOW of it. If it were shuffled together with the other
+    epochs, some documents would be seen more often than others.
 
     Args:
         tokens: tokens in one epoch.
-        seq_length: tokens per sample, less the one that overlaps.
+        seq_length: tokens per sample, not counting the overlapping one.
         samples: number of samples, or None for one epoch.
         epochs: number of epochs.
     """
@@ -140,7 +140,7 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
     Args:
         sizes: tokens in each sequence.
         documents: the document index, as returned by document_index.
-        seq_length: tokens per sample, less the one that overlaps.
+        seq_length: tokens per sample, not counting the overlapping one.
         tokens: number of tokens in the whole document index.
 
     Returns an array [samples + 1, 2].
@@ -206,7 +206,7 @@ class GptDataset:
         Args:
             indexed: the token sequences.
             documents: the range of sequences to use.
-            seq_length: tokens per sample, less the one that overlaps.
+            seq_length: tokens per sample, not counting the overlapping one.
             samples: smallest number of samples; None takes one epoch.
             seed: seed of the shuffling.
             cache: folder for the indices. One process builds them; other processes wait and memory-map the same files.
