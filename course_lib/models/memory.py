@@ -84,7 +84,7 @@ def gpt_sizes(model: ModelConfig, micro_batch: int, seq_length: int, dtype: str)
 
 
 def _activations(model: ModelConfig, rows_of_text: int, length: int, width: int) -> tuple[int, int, int]:
-    """Bytes of the kept activations, of the logits with their loss, and of one block's extra memory in the backward pass.
+    """Bytes of the kept activations, of the logits with the loss, and of one block's extra memory in its backward pass.
 
     In 16 bits a block keeps 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the attention
     scores (Korthikanti et al., arXiv:2205.05198). Only eager attention keeps the scores; sdpa and flash_attention_2
