@@ -1,8 +1,8 @@
-"""The weights in a checkpoint, put together from its parts: DeepSpeed's shards of every ZeRO stage, or safetensors.
+"""Reads the weights of a training checkpoint: DeepSpeed shards of any ZeRO stage, or safetensors files.
 
-DeepSpeed's own `zero_to_fp32` merges the shards, but reads them with a full unpickler, which runs whatever a file asks for. Here torch is
-told to rebuild tensors only; of DeepSpeed's classes one enum is let in, the others become Inert. Checkpoints with tensor parallelism are
-megatron.py's.
+DeepSpeed's own `deepspeed.utils.zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file
+could run code. This module makes torch rebuild tensors only. One DeepSpeed enum is allowed; other classes become Inert.
+Checkpoints with tensor parallelism are read by pretrain/megatron.py.
 """
 
 import io
@@ -28,23 +28,27 @@ STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and where they come from."""
+    """The tensors of a checkpoint by name, and their number formats."""
 
-    tensors: dict[str, Any]  # merged from shards, a tensor may be a stand-in that `.contiguous()` puts together
-    kind: str  # "fp32 master weights", or the format they were stored in
+    tensors: dict[str, Any]  # from ZeRO shards: DeepSpeed's lazy tensors, which `.contiguous()` merges
+    kind: str  # "fp32 master weights", or the stored number format, such as "bf16 weights"
     trained_as: str  # number format of the training: fp32, bf16 or fp16
 
 
 def step_folder(checkpoint: Path) -> Path | None:
-    """The folder of DeepSpeed's files in a checkpoint, or None if it has none. Raises CourseError for one that is not whole."""
+    """The folder with DeepSpeed's files inside a checkpoint folder, or None if there is none.
+
+    Raises CourseError if the file `latest` names a missing folder. Raises UsageError if there are several steps and no
+    file `latest`.
+    """
     if any(checkpoint.glob("*_model_states.pt")):
         return checkpoint
     latest = checkpoint / "latest"
     if not latest.is_file():
-        found = [path for path in checkpoint.glob("global_step*") if path.is_dir()]
-        if len(found) > 1:
-            raise UsageError(f"{checkpoint}: holds {len(found)} steps and no file `latest`; name one of them")
-        return found[0] if found else None
+        steps = [path for path in checkpoint.glob("global_step*") if path.is_dir()]
+        if len(steps) > 1:
+            raise UsageError(f"{checkpoint}: holds {len(steps)} steps and no file `latest`; name one of them")
+        return steps[0] if steps else None
     folder = checkpoint / latest.read_text(encoding="utf8").strip()
     if not folder.is_dir():
         raise CourseError(f"{latest}: names {folder.name}, which is not there")
@@ -52,9 +56,9 @@ def step_folder(checkpoint: Path) -> Path | None:
 
 
 def read_weights(checkpoint: Path) -> Weights:
-    """The weights of a checkpoint folder: fp32 master weights where the optimizer kept them, else as stored.
+    """The weights of a checkpoint folder: the optimizer's fp32 master weights if saved, else the stored weights.
 
-    Raises CourseError if a part is missing or damaged, or asks for code to be run.
+    Raises CourseError if a file is missing or damaged, or if loading it would run code.
     """
     folder = step_folder(checkpoint)
     if folder is None:
@@ -64,7 +68,7 @@ def read_weights(checkpoint: Path) -> Weights:
         raise CourseError(f"{folder}: no *_model_states.pt, not a checkpoint of DeepSpeed")
     if any("mp_rank_00" not in path.name for path in states):
         raise CourseError(
-            f"{folder}: a checkpoint with tensor parallelism or pipeline; `course convert megatron` reads those"
+            f"{folder}: a checkpoint with tensor or pipeline parallelism; `course convert megatron` reads those"
         )
     state = safe_load(states[0])
     trained_as = _format(state)
@@ -77,25 +81,31 @@ def read_weights(checkpoint: Path) -> Weights:
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
-    """The weights as the forward pass had them, what is frozen too, from a checkpoint of stage 0, 1 or 2."""
+    """The weights that the forward pass used, frozen ones included, from a checkpoint of ZeRO stage 0, 1 or 2.
+
+    Returns an empty dict if the folder has no DeepSpeed files.
+    """
     folder = step_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt")) if folder else []
     return dict(safe_load(states[0]).get("module") or {}) if states else {}
 
 
 def _format(state: dict[str, Any]) -> str:
+    """The number format of the training, from the DeepSpeed settings in a state file."""
     settings = state.get("ds_config") or {}
     return next((name for name in ("bf16", "fp16") if (settings.get(name) or {}).get("enabled") is True), "fp32")
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:
+    """The fp32 master weights, merged from the ZeRO shards of a step folder."""
     if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed remarks that it found no other
+        # Without this variable DeepSpeed warns that it found no accelerator.
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-    said = io.StringIO()
+    discarded = io.StringIO()
     try:
-        with _tensors_only(sorted(folder.glob("*_states.pt"))), redirect_stdout(said), redirect_stderr(said):
+        with _tensors_only(sorted(folder.glob("*_states.pt"))), redirect_stdout(discarded), redirect_stderr(discarded):
             return dict(get_fp32_state_dict_from_zero_checkpoint(str(folder.parent), tag=folder.name, lazy_mode=True))
     except (pickle.UnpicklingError, RuntimeError, OSError, ValueError, KeyError, EOFError) as error:
         raise CourseError(f"{folder}: shards not readable: {' '.join(str(error).split())[:300]}") from error
@@ -103,20 +113,21 @@ def _from_shards(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _tensors_only(files: list[Path]) -> Iterator[None]:
-    """While open, torch.load builds nothing but tensors and plain values, whatever its caller asks for."""
+    """A context in which torch.load rebuilds only tensors and plain values, even with weights_only=False."""
     from deepspeed.runtime.zero.config import ZeroStageEnum
 
     names: set[str] = set()
     for file in files:
         if not zipfile.is_zipfile(file):
             raise CourseError(f"{file}: not a PyTorch checkpoint, or cut short")
-        asked = set(torch.serialization.get_unsafe_globals_in_checkpoint(file))
-        if refused := sorted(name for name in asked if not HARMLESS.fullmatch(name)):
+        required = set(torch.serialization.get_unsafe_globals_in_checkpoint(file))
+        if refused := sorted(name for name in required if not HARMLESS.fullmatch(name)):
             raise CourseError(f"{file}: not loaded, it asks for {refused[0]}, which could run code")
-        names |= asked
+        names |= required
     allowed: list[Any] = [ZeroStageEnum, *((Inert, name) for name in names - {STAGE})]
     before = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # stands above weights_only=False of the caller
+    # This variable overrides the weights_only=False in DeepSpeed's call.
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     try:
         with torch.serialization.safe_globals(allowed):
             yield
@@ -128,10 +139,11 @@ def _tensors_only(files: list[Path]) -> Iterator[None]:
 
 
 def _from_safetensors(folder: Path) -> Weights:
+    """The weights in the model*.safetensors files of a folder."""
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise CourseError(
-            f"{folder}: no checkpoint: neither DeepSpeed's global_step folder nor model.safetensors in it"
+            f"{folder}: no checkpoint: it has neither a global_step folder of DeepSpeed nor model.safetensors"
         )
     tensors: dict[str, Any] = {}
     for file in files:
@@ -140,7 +152,7 @@ def _from_safetensors(folder: Path) -> Weights:
         except (SafetensorError, OSError) as error:
             raise CourseError(f"{file}: not readable, or cut short: {error}") from error
     names = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    # Leftover masks and frequencies have formats of their own.
+    # Masks and rotary frequencies that old versions stored can have another number format than the weights.
     weights = (tensor.dtype for name, tensor in tensors.items() if not weight_files.is_leftover(name))
     stored = names.get(next(weights, torch.float32), "fp32")
     return Weights(tensors, f"{stored} weights", stored)

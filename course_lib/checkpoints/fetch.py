@@ -1,4 +1,4 @@
-"""A ready model instead of one of our own: a folder, or a name on the Hugging Face Hub."""
+"""Copies a pretrained model from a local folder, or downloads it from the Hugging Face Hub."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,14 @@ PATTERNS = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")  # configura
 
 
 def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
-    """Copies or downloads it to `folder`, which does not exist yet; returns what a manifest says of it. Raises CourseError."""
+    """Copies or downloads a model to `folder`, which must not exist yet.
+
+    Args:
+        checkpoint: a local model folder, or the name of a repository on the Hub.
+        folder: where the files go.
+
+    Returns the entry for the product's manifest. Raises CourseError if the Hub has no such model or cannot be reached.
+    """
     if Path(checkpoint).is_dir():
         shutil.copytree(checkpoint, folder)
         return {"checkpoint": checkpoint}
@@ -18,8 +25,9 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
 
     try:
         snapshot_download(checkpoint, local_dir=folder, allow_patterns=list(PATTERNS))
-    except Exception as error:  # of the library, the network or the Hub
+    # The library, the network and the Hub each raise their own errors.
+    except Exception as error:
         raise CourseError(
-            f"{checkpoint}: neither a folder nor a model that the Hub gives: {' '.join(str(error).split())[:300]}"
+            f"{checkpoint}: neither a folder nor a model that the Hub provides: {' '.join(str(error).split())[:300]}"
         ) from error
     return {"checkpoint": checkpoint}

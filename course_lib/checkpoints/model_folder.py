@@ -1,6 +1,7 @@
-"""A Hugging Face folder, read by transformers: its configuration, its model, its tokenizer.
+"""Loads the configuration, model and tokenizer of a Hugging Face folder with transformers.
 
-transformers raises whatever its many readers raise. Here the files are checked first, and a failure is one CourseError that names the file.
+transformers can raise almost any exception for a damaged folder. This module checks the files first and turns every
+failure into one CourseError that names the file.
 """
 
 from collections.abc import Iterator
@@ -21,16 +22,18 @@ CONFIG = "config.json"
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 LAYERS = ("num_hidden_layers", "n_layer")
 SIZES = (
-    "vocab_size", "hidden_size", "n_embd", *LAYERS, "num_attention_heads", "n_head", "max_position_embeddings", "n_positions",
-    "intermediate_size", "n_inner",
+    "vocab_size", "hidden_size", "n_embd", *LAYERS, "num_attention_heads", "n_head", "max_position_embeddings",
+    "n_positions", "intermediate_size", "n_inner",
 )  # fmt: skip
-MOST_LAYERS = (
-    1024  # as our own settings allow; more is a typing error, and transformers would build the layers one by one
-)
+# The limit of model.num_layers, too. A larger number is a typing error, and building the layers would take too long.
+MOST_LAYERS = 1024
 
 
 def check_settings(folder: Path) -> None:
-    """Raises CourseError for a settings file of transformers that is no JSON object, and for sizes that cannot be."""
+    """Checks the JSON files of a model or tokenizer folder, and the model sizes in config.json.
+
+    Raises CourseError for a file that is not a JSON object, and for an impossible size (see check_sizes).
+    """
     if (folder / CONFIG).is_file():
         check_sizes(folder / CONFIG, read_json(folder / CONFIG))
     for name in SETTINGS:
@@ -39,10 +42,13 @@ def check_settings(folder: Path) -> None:
 
 
 def check_sizes(path: Path, content: dict[str, Any]) -> None:
-    """Raises CourseError for a size in the config.json `path` that is no whole number, below 1, or a number of layers above MOST_LAYERS."""
+    """Checks the model sizes in `content`, the parsed config.json at `path`.
+
+    Raises CourseError for a size that is not a whole number from 1 on, and for more layers than MOST_LAYERS.
+    """
     for key in SIZES:
         size = content.get(key)
-        # n_inner of a GPT-2 is null, and a few families have a list, one size per layer.
+        # GPT-2 allows n_inner = null. A few model families give a list with one size per layer.
         if size is None or isinstance(size, list):
             continue
         if not isinstance(size, int) or size < 1 or (key in LAYERS and size > MOST_LAYERS):
@@ -51,7 +57,10 @@ def check_sizes(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_config(folder: Path) -> Any:
-    """The configuration of a model folder. Raises CourseError for anything else."""
+    """The transformers configuration of a model folder.
+
+    Raises CourseError if the folder has no config.json, or none that transformers can read.
+    """
     path = folder / CONFIG
     if not folder.is_dir():
         raise CourseError(f"{folder}: {'a file' if folder.exists() else 'no such folder'}; expected a model folder")
@@ -60,22 +69,28 @@ def read_config(folder: Path) -> Any:
     check_settings(folder)
     family = read_json(path).get("model_type")
     if not isinstance(family, str) or family not in CONFIG_MAPPING:
-        raise CourseError(f"{path}: model_type {family!r}: no family of models that transformers knows")
+        raise CourseError(f"{path}: model_type {family!r}: not a model family that transformers knows")
     try:
         with quiet():
             return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the reader of a damaged file can end in any error
+    # A damaged file can raise any exception.
+    except Exception as error:
         raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
 
 
 def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None = None) -> Any:
-    """The causal language model of a folder in eval mode, its weights in `dtype` ("auto": as stored).
+    """Loads the causal language model of a folder, in eval mode.
 
-    Raises CourseError for an unreadable folder, and for weights that are missing or of another shape.
+    Args:
+        folder: a Hugging Face model folder.
+        dtype: number format of the weights; "auto" keeps the stored one.
+        attention: attention kernel of transformers; None takes its default.
+
+    Raises CourseError for an unreadable folder, and for weights that are missing or have the wrong shape.
     """
     config = read_config(folder)
     with reading_weights(folder):
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, loading_info = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -85,23 +100,28 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    require_whole(folder, found)
+    require_whole(folder, loading_info)
     return model.eval()
 
 
 @contextmanager
 def reading_weights(folder: Path) -> Iterator[None]:
-    """While open, transformers reads a folder's weights in silence. What it raises becomes one CourseError, which says what to do."""
+    """A context in which transformers loads a folder's weights without printing.
+
+    Any exception becomes one CourseError that names the file and says what to do.
+    """
     files = weight_files.files(folder)
-    # transformers passes over one that is no JSON, and so over the token that ends a text.
+    # transformers silently ignores a damaged generation_config.json, and with it the end-of-text token.
     if (folder / SETTINGS[0]).is_file():
         read_json(folder / SETTINGS[0])
     try:
         with quiet():
             yield
-    except Exception as error:  # a damaged folder can end in any error of the readers of its files
+    # A damaged folder can raise any exception.
+    except Exception as error:
+        # Reading the files again one by one raises an error that names the damaged file.
         for path in files:
-            weight_files.weights(path)  # names a damaged file and what is wrong with it
+            weight_files.weights(path)
         if files[0].suffix != ".safetensors":
             raise CourseError(
                 f"{files[0]}: a pickle that transformers does not load; {weight_files.INSTEAD}"
@@ -110,7 +130,10 @@ def reading_weights(folder: Path) -> Iterator[None]:
 
 
 def require_whole(folder: Path, found: dict[str, Any]) -> None:
-    """Raises CourseError if `found`, what transformers says of loading, names weights that are missing or of another shape."""
+    """Raises CourseError if weights were missing or had the wrong shape when transformers loaded them.
+
+    `found` is the loading info that `from_pretrained(output_loading_info=True)` returns.
+    """
     if missing := sorted(found["missing_keys"]):
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
     for name, stored, wanted in found["mismatched_keys"]:
@@ -118,19 +141,30 @@ def require_whole(folder: Path, found: dict[str, Any]) -> None:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model or tokenizer folder. Raises CourseError if it holds none: transformers would make an empty one."""
+    """The transformers tokenizer of a model or tokenizer folder.
+
+    Raises CourseError if the folder holds no tokenizer; transformers would silently create an empty one.
+    """
     require_tokenizer(folder)
     check_settings(folder)
     try:
         with quiet():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # as above
+    # A damaged file can raise any exception.
+    except Exception as error:
         raise CourseError(f"{folder}: not readable as a tokenizer: {one_line(error)}") from error
 
 
-def end_id(folder: Path, *said: Any) -> int | None:
-    """The first id in what `said`, in this order, of the token that ends a text: a number, a list, or None. Raises CourseError for an empty list."""
-    for ids in said:
+def end_id(folder: Path, *candidates: Any) -> int | None:
+    """The id of the end-of-text token: the first candidate that is set, or None.
+
+    Args:
+        folder: named in the error message.
+        candidates: values of eos_token_id in order of preference: an id, a list of ids (the first counts), or None.
+
+    Raises CourseError for an empty list.
+    """
+    for ids in candidates:
         if isinstance(ids, list) and not ids:
             raise CourseError(f"{folder}: eos_token_id is an empty list; allowed: a number, or several")
         if ids is not None:
@@ -139,5 +173,5 @@ def end_id(folder: Path, *said: Any) -> int | None:
 
 
 def one_line(error: Exception) -> str:
-    """The message of a library as one line of at most 300 characters."""
+    """The message of an exception as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

@@ -1,9 +1,11 @@
-"""A model folder to the Hugging Face Hub, by the Hub's own client, with its token and endpoint (HF_TOKEN, HF_ENDPOINT)."""
+"""Uploads a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
 
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
-from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is httpx's or httpx2's, by version
+
+# HTTPError comes from httpx or httpx2, depending on the version.
+from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
@@ -14,19 +16,25 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
 
-PUBLISHED = (  # what belongs to a model; a folder may hold other things
-    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "tokenizer.model",
-    "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "preparation.json",
-    "README.md", "LICENSE*", "curves.png",
+# The files that belong to a model. Other files in the folder are not uploaded.
+PUBLISHED = (
+    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json",
+    "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
+    "spiece.model", "preparation.json", "README.md", "LICENSE*", "curves.png",
 )  # fmt: skip
 REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:
-    """Uploads a model folder to the repository `repo` (NAME, or OWNER/NAME), which is made if it is not there; returns its address.
+    """Uploads a model folder to the Hub and returns the repository's address.
 
-    Raises CourseError for a folder that is no model and for what the Hub refuses; UsageError for a missing token, a bad name, and a public
-    repository where a private one was asked for: nothing is uploaded then.
+    Args:
+        folder: a Hugging Face model folder.
+        repo: NAME or OWNER/NAME; the repository is created if it does not exist.
+        private: makes a new repository private; an existing one must already be private.
+
+    Raises CourseError if the folder holds no model or the Hub refuses the upload. Raises UsageError for a missing
+    token, an invalid name, and a public repository where `private` is set; nothing is uploaded then.
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise CourseError(
@@ -50,7 +58,8 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {' '.join(reason.split())}") from error
     except (HTTPError, OfflineModeIsEnabled) as error:
         raise CourseError(f"{api.endpoint}: not reached: {' '.join(str(error).split())}") from error
-    except (RuntimeError, ValueError) as error:  # of one file among many, and of Xet; the cause says more
+    # A single file can fail, and so can the Xet storage; the exception's cause has the details.
+    except (RuntimeError, ValueError) as error:
         reason = f"{error} {error.__cause__ or ''}"
         raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {' '.join(reason.split())}") from error
 

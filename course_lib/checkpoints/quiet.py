@@ -1,4 +1,4 @@
-"""Keeps transformers' bars and remarks out of notebooks and pipes while files are read and written."""
+"""Hides the progress bars and warnings of transformers while it reads or writes files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from transformers.utils import logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While open, transformers says nothing below an error."""
+    """A context in which transformers logs only errors and shows no progress bars."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

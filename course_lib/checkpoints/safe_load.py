@@ -1,7 +1,8 @@
-"""Reads the .pt files of strangers without running anything in them.
+"""Loads .pt files from untrusted sources without running code from them.
 
-A .pt file is a pickle, and a pickle can name any function to call. `torch.load(weights_only=True)` calls only what rebuilds tensors.
-Megatron and DeepSpeed also store their arguments, enums, schedulers and random states: the arguments are read, the rest becomes `Inert`.
+A .pt file is a pickle, and a pickle can call any function by name. `torch.load(weights_only=True)` only calls functions
+that rebuild tensors. Megatron and DeepSpeed also store training arguments, enums, schedulers and random states. The
+arguments are read; every other object becomes an empty `Inert`.
 """
 
 import pickle
@@ -17,16 +18,18 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 
-HARMLESS = re.compile(  # names that become Inert: nothing of these packages is imported or called
+# Names that become Inert: nothing from these packages is imported or called.
+HARMLESS = re.compile(
     r"(megatron|deepspeed)\..+"
     r"|numpy\.(ndarray|dtype|dtypes\.\w+|(_core|core)\.multiarray\.(_reconstruct|scalar))"  # NumPy's random state
     r"|signal\.Signals|pathlib\.(Pure)?(Posix|Windows)?Path|_io\.BytesIO"
 )
-FORBIDDEN = re.compile(r"GLOBAL (\S+) w")  # how torch.load names what it does not know
+# Finds the refused name in torch.load's error message.
+FORBIDDEN = re.compile(r"GLOBAL (\S+) w")
 
 
 class Inert:
-    """What is left of an object that a conversion does not need: no state, no behaviour."""
+    """An empty placeholder for a pickled object that is not needed; it drops all state."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -34,9 +37,11 @@ class Inert:
 
 
 def safe_load(path: Path) -> dict[str, Any]:
-    """The dict in a .pt file, tensors on the CPU and memory-mapped where the format allows it (PyTorch 1.6 and later).
+    """The dict in a .pt file, with tensors on the CPU.
 
-    A mapped tensor is the file itself: the file must not be rewritten while it is in use. Raises CourseError if the file is empty, cut short, no PyTorch file or not a dict, or names a class or function that is not allowed.
+    Tensors are memory-mapped if the file has the zip format (PyTorch 1.6 and later). Do not rewrite the file while its
+    tensors are in use. Raises CourseError if the file is empty, cut short, not a PyTorch file or not a dict, or if it
+    names a class or function that is not allowed.
     """
     require_file(path)
     inert: set[str] = set()
@@ -50,7 +55,8 @@ def safe_load(path: Path) -> dict[str, Any]:
             if not HARMLESS.fullmatch(unknown[1]) or unknown[1] in inert:
                 raise CourseError(f"{path}: not loaded, it asks for {unknown[1]}, which could run code") from error
             inert.add(unknown[1])
-        except Exception as error:  # a damaged file can end in any error of the zip reader or of the unpickler
+        # A damaged file can raise any exception in the zip reader or the unpickler.
+        except Exception as error:
             raise CourseError(f"{path}: not a PyTorch checkpoint, or cut short ({type(error).__name__})") from error
         else:
             if not isinstance(loaded, dict):
@@ -59,7 +65,9 @@ def safe_load(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path, inert: set[str]) -> Any:
+    """Loads a .pt file, with Inert in place of each class in `inert`."""
     allowed: list[Any] = [Namespace, *((Inert, name) for name in inert)]
     with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old storages, other pickle protocols
+        # torch warns about old storage classes and other pickle protocols.
+        warnings.simplefilter("ignore")
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))

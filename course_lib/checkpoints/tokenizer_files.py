@@ -1,4 +1,4 @@
-"""The tokenizer that comes along with a model: which files make it up, and copying them. Loading them is other modules' work."""
+"""Finds and copies the tokenizer files of a model folder; model_folder.py loads them."""
 
 import json
 import shutil
@@ -9,16 +9,17 @@ from course_lib.files import read_json
 
 CONFIG = "tokenizer_config.json"
 NAMES = (
-    "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-    "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
+    "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
 )  # fmt: skip
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.tiktoken", "tekken.json")
-WITHOUT = ("ByT5", "Canine", "Perceiver")  # tokenizers that read bytes or characters and have no vocabulary file
+# Tokenizer classes that work on bytes or characters and have no vocabulary file.
+WITHOUT = ("ByT5", "Canine", "Perceiver")
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds the vocabulary of a tokenizer, or names a tokenizer that needs none."""
+    """Whether a folder holds a tokenizer's vocabulary, or names a tokenizer class that needs none."""
     if any(path.is_file() for name in VOCABULARIES for path in folder.glob(name)):
         return True
     path = folder / CONFIG
@@ -29,12 +30,19 @@ def require_tokenizer(folder: Path) -> None:
     """Raises CourseError if a folder holds no tokenizer."""
     if not has_tokenizer(folder):
         raise CourseError(
-            f"{folder}: holds no tokenizer (tokenizer.json, tokenizer.model or another vocabulary); copy the model's tokenizer files into it"
+            f"{folder}: holds no tokenizer (tokenizer.json, tokenizer.model or another vocabulary); "
+            "copy the model's tokenizer files into it"
         )
 
 
 def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
-    """Copies the tokenizer of one folder into another, and notes the model's longest text [tokens] in it."""
+    """Copies the tokenizer files from `source` to `target` and sets model_max_length.
+
+    Args:
+        source: folder to copy from.
+        target: an existing folder.
+        positions: the model's longest sequence [tokens], written to tokenizer_config.json.
+    """
     for name in NAMES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

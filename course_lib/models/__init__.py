@@ -1,1 +1,1 @@
-"""GPT-2 and GPT-NeoX: their settings, their Hugging Face models, and what their training needs in memory."""
+"""GPT-2 and GPT-NeoX: settings, Hugging Face models, and the memory that training needs."""

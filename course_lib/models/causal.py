@@ -1,4 +1,4 @@
-"""The model of a run: Hugging Face's GPT-2 or GPT-NeoX in the shape of the settings, and what its backward pass computes again."""
+"""Builds the Hugging Face GPT-2 or GPT-NeoX that the settings describe, and sets up activation recomputation."""
 
 import math
 from functools import partial
@@ -14,18 +14,27 @@ from transformers.models.gpt_neox import modeling_gpt_neox
 
 from course_lib.models.config import ModelConfig
 
-ROTARY_BASE = 10_000  # of the rotary positions' wavelengths, as GPT-NeoX and rinna's models
+# Base of the wavelengths of rotary positions, the same as in GPT-NeoX and rinna's models.
+ROTARY_BASE = 10_000
 Shape: TypeAlias = GPT2Config | GPTNeoXConfig
 CausalModel: TypeAlias = GPT2LMHeadModel | GPTNeoXForCausalLM
 
 
 def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> Shape:
-    """The shape as Hugging Face names it. `begin` and `end` are the tokenizer's ids of <s> and </s>. Training pads nothing."""
+    """The transformers configuration for the settings of a model.
+
+    Args:
+        model: the settings.
+        begin: the tokenizer's id of <s>.
+        end: the tokenizer's id of </s>.
+
+    There is no padding token, because training samples are not padded.
+    """
     return gpt2_config(model, begin, end) if model.architecture == "gpt2" else neox_config(model, begin, end)
 
 
 def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
-    """The shape of a GPT-2; see model_config."""
+    """The transformers configuration of a GPT-2; see model_config for the arguments."""
     return GPT2Config(
         vocab_size=model.vocab_size,
         n_positions=model.max_position_embeddings,
@@ -33,7 +42,9 @@ def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
         n_layer=model.num_layers,
         n_head=model.num_attention_heads,
         n_inner=model.ffn_hidden_size,
-        activation_function="gelu_pytorch_tanh",  # GELU by tanh, as Megatron and FleetX; gelu_new is the same unfused
+        # The tanh approximation of GELU, as in Megatron and FleetX. gelu_new is the same function without a fused
+        # kernel.
+        activation_function="gelu_pytorch_tanh",
         resid_pdrop=model.hidden_dropout_prob,
         embd_pdrop=model.hidden_dropout_prob,
         attn_pdrop=model.attention_probs_dropout_prob,
@@ -44,7 +55,10 @@ def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
 
 
 def neox_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPTNeoXConfig:
-    """The shape of a GPT-NeoX; see model_config. Nothing is learned of positions: max_position_embeddings is what it was trained on."""
+    """The transformers configuration of a GPT-NeoX; see model_config for the arguments.
+
+    Rotary positions have no learned parameters, so max_position_embeddings only records the training length [tokens].
+    """
     return GPTNeoXConfig(
         vocab_size=model.vocab_size,
         max_position_embeddings=model.max_position_embeddings,
@@ -52,7 +66,8 @@ def neox_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPTNeoXConf
         num_hidden_layers=model.num_layers,
         num_attention_heads=model.num_attention_heads,
         intermediate_size=model.ffn,
-        hidden_act="gelu",  # exact
+        # The exact GELU, not the tanh approximation.
+        hidden_act="gelu",
         rope_parameters={"rope_type": "default", "rope_theta": ROTARY_BASE, "partial_rotary_factor": model.rotary_pct},
         use_parallel_residual=model.use_parallel_residual,
         hidden_dropout=model.hidden_dropout_prob,
@@ -65,14 +80,19 @@ def neox_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPTNeoXConf
 
 
 def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel:
-    """A freshly initialised model: Normal(0, initializer_range), the projections into the residual stream divided by √(2·num_layers)."""
+    """A model with random initial weights and recomputation set up.
+
+    Weights are drawn from a normal distribution with mean 0 and standard deviation initializer_range. The projections
+    into the residual stream are then divided by √(2·num_layers). For the arguments see model_config.
+    """
     config = model_config(model, begin, end)
     built = AutoModelForCausalLM.from_config(config, attn_implementation=model.attention, dtype=torch.float32)
-    if model.architecture == "gpt-neox":  # Hugging Face divides GPT-2's alone
+    # Hugging Face scales these projections for GPT-2 only.
+    if model.architecture == "gpt-neox":
         _divide_projections(built, math.sqrt(2 * model.num_layers))
-    if (
-        model.attention == "sdpa"
-    ):  # samples are not padded: without a mask function of its name, compiled code needs no dense mask
+    # Samples are not padded, so no attention mask is needed. transformers builds none for a kernel name without a mask
+    # function; compiled code would otherwise get a dense mask.
+    if model.attention == "sdpa":
         ALL_ATTENTION_FUNCTIONS.register("sdpa_causal", ALL_ATTENTION_FUNCTIONS["sdpa"])
         built.config._attn_implementation = "sdpa_causal"
     apply_recompute(built, model.recompute)
@@ -80,21 +100,26 @@ def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel
 
 
 def blocks(model: CausalModel) -> Any:
-    """The transformer blocks, in order."""
+    """The transformer blocks of a model, in order."""
     return model.transformer.h if isinstance(model, GPT2LMHeadModel) else model.gpt_neox.layers
 
 
 def _divide_projections(model: GPTNeoXForCausalLM, by: float) -> None:
+    """Divides the weights of each block's projections into the residual stream by `by`."""
     with torch.no_grad():
         for block in blocks(model):
             for weight in (block.attention.dense.weight, block.mlp.dense_4h_to_h.weight):
-                getattr(weight, "ds_tensor", weight).div_(by)  # under ZeRO stage 3 each rank divides its shard
+                # Under ZeRO stage 3 each rank divides its own shard, `ds_tensor`.
+                getattr(weight, "ds_tensor", weight).div_(by)
 
 
 def apply_recompute(model: CausalModel, recompute: str) -> None:
-    """Makes the backward pass compute part of each block again instead of keeping it.
+    """Makes the backward pass recompute part of each block instead of keeping its activations.
 
-    core_attn: QKᵀ, softmax, dropout and ·V; full_attn: the attention with its projections; full: the block.
+    Args:
+        model: changed in place.
+        recompute: none; core_attn: QKᵀ, softmax, dropout and the product with V; full_attn: the attention with its
+            projections; full: the whole block.
     """
     if recompute in ("full", "full_attn"):
         for block in blocks(model):
@@ -104,15 +129,17 @@ def apply_recompute(model: CausalModel, recompute: str) -> None:
         name = model.config._attn_implementation
         own = modeling_gpt2 if isinstance(model, GPT2LMHeadModel) else modeling_gpt_neox
         core = ALL_ATTENTION_FUNCTIONS.get_interface(name, own.eager_attention_forward)
-        again = f"{name}_{model.config.model_type}_again"  # the eager one differs between them
+        # The name contains the model type because eager attention differs between GPT-2 and GPT-NeoX.
+        again = f"{name}_{model.config.model_type}_again"
         ALL_ATTENTION_FUNCTIONS.register(again, partial(_again, core))
-        if name in ALL_MASK_ATTENTION_FUNCTIONS:  # and the mask that this kernel takes
+        # The new kernel name needs the mask function of the original kernel.
+        if name in ALL_MASK_ATTENTION_FUNCTIONS:
             ALL_MASK_ATTENTION_FUNCTIONS.register(again, ALL_MASK_ATTENTION_FUNCTIONS[name])
         model.config._attn_implementation = again
 
 
 def _again(function: Any, *arguments: Any, **named: Any) -> Any:
-    """Calls `function`, keeping its inputs only, when gradients are asked for."""
+    """Calls `function`; with gradients enabled, keeps only its inputs and recomputes the rest in the backward pass."""
     if not torch.is_grad_enabled():
         return function(*arguments, **named)
     return checkpoint(function, *arguments, use_reentrant=False, **named)

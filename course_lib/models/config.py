@@ -1,4 +1,4 @@
-"""The shape of a GPT-2 or a GPT-NeoX, as settings."""
+"""The settings of a GPT-2 or GPT-NeoX model: its architecture, sizes and kernels."""
 
 from typing import Literal
 
@@ -10,68 +10,71 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """The shape of a GPT-2 or a GPT-NeoX: LayerNorm before each part, biases everywhere but in the head.
+    """Architecture and sizes of a GPT-2 or GPT-NeoX: pre-LayerNorm, with biases in every layer except the output head.
 
-    gpt2: learned positions are added to the embedding, GELU by tanh, the head is the embedding (tied).
-    gpt-neox: rotary positions turn queries and keys instead (base 10000; nothing learned), exact GELU, a head of its own.
+    gpt2: learned positions added to the embedding, tanh approximation of GELU, output head tied to the embedding.
+    gpt-neox: rotary positions applied to queries and keys (base 10000, no parameters), exact GELU, untied output head.
     """
 
     architecture: Literal["gpt2", "gpt-neox"] = setting(
-        "gpt2", "gpt2: learned positions, tied head; gpt-neox: rotary positions, a head of its own"
+        "gpt2", "gpt2: learned positions, tied output head; gpt-neox: rotary positions, untied output head"
     )
-    vocab_size: int = setting(50_304, "rows of the embedding; at least the tokenizer's entries", ge=1, le=2_000_000)
+    vocab_size: int = setting(
+        50_304, "rows of the embedding; at least the tokenizer's number of entries", ge=1, le=2_000_000
+    )
     hidden_size: int = setting(768, "width of the residual stream", ge=1, le=1 << 16)
     num_layers: int = setting(12, "transformer blocks", ge=1, le=1024)
-    num_attention_heads: int = setting(12, "heads; divides hidden_size", ge=1, le=1024)
+    num_attention_heads: int = setting(12, "attention heads; must divide hidden_size", ge=1, le=1024)
     ffn_hidden_size: int | None = setting(
         None, "width of the feed-forward layer; unset: 4 × hidden_size", ge=1, le=1 << 18
     )
     max_position_embeddings: int = setting(
-        1024, "longest sequence [tokens]; gpt2 learns as many positions", ge=1, le=1 << 20
+        1024, "longest sequence [tokens]; gpt2 learns one embedding per position", ge=1, le=1 << 20
     )
     rotary_pct: float = setting(
-        1.0, "gpt-neox: share of a head's dimensions that positions turn; an even number of them", gt=0, le=1
+        1.0, "gpt-neox: share of a head's dimensions with rotary positions; must give an even number", gt=0, le=1
     )
     use_parallel_residual: bool = setting(
-        False, "gpt-neox: attention and feed-forward read the same stream; otherwise one after the other"
+        False, "gpt-neox: attention and feed-forward layer run in parallel on the same input, not in sequence"
     )
-    hidden_dropout_prob: float = setting(0.1, "dropout after embedding, attention and feed-forward", ge=0, lt=1)
+    hidden_dropout_prob: float = setting(0.1, "dropout after embedding, attention and feed-forward layer", ge=0, lt=1)
     attention_probs_dropout_prob: float = setting(0.1, "dropout of the attention weights", ge=0, lt=1)
     initializer_range: float = setting(0.02, "standard deviation of the initial weights", gt=0, le=1)
     recompute: Literal["none", "core_attn", "full_attn", "full"] = setting(
         "none",
-        "what the backward pass computes again instead of keeping: nothing, softmax(QKᵀ)V, the attention, the block",
+        "what the backward pass recomputes instead of keeping: nothing, softmax(QKᵀ)V, the attention, the block",
     )
     attention: Literal["eager", "sdpa", "flash_attention_2"] = setting(
-        "sdpa", "attention kernel; sdpa takes the fused one of the device"
+        "sdpa", "attention kernel; sdpa uses the device's fused kernel"
     )
 
     @model_validator(mode="after")
     def _heads(self) -> "ModelConfig":
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"model.num_attention_heads: {self.num_attention_heads} is not allowed: must divide model.hidden_size ({self.hidden_size})"
+                f"model.num_attention_heads: {self.num_attention_heads} is not allowed: "
+                f"must divide model.hidden_size ({self.hidden_size})"
             )
         return self
 
     @model_validator(mode="after")
     def _rotary(self) -> "ModelConfig":
         for name, default in (("rotary_pct", 1.0), ("use_parallel_residual", False)):
-            if self.architecture == "gpt2" and (given := getattr(self, name)) != default:
-                raise ValueError(f"model.{name}: {given} is not allowed: needs model.architecture gpt-neox")
+            if self.architecture == "gpt2" and (value := getattr(self, name)) != default:
+                raise ValueError(f"model.{name}: {value} is not allowed: needs model.architecture gpt-neox")
         if self.architecture == "gpt-neox" and (self.rotated < 2 or self.rotated % 2):
             raise ValueError(
-                f"model.rotary_pct: {self.rotary_pct} is not allowed: turns {self.rotated} of a head's "
+                f"model.rotary_pct: {self.rotary_pct} is not allowed: rotates {self.rotated} of a head's "
                 f"{self.hidden_size // self.num_attention_heads} dimensions, must be an even number of them, at least 2"
             )
         return self
 
     @property
     def rotated(self) -> int:
-        """Dimensions of a head that rotary positions turn, rounded down as Hugging Face does."""
+        """Dimensions per head with rotary positions, rounded down as in Hugging Face's GPT-NeoX."""
         return int(self.hidden_size // self.num_attention_heads * self.rotary_pct)
 
     @property
     def ffn(self) -> int:
-        """Width of the feed-forward layer."""
+        """Width of the feed-forward layer: ffn_hidden_size, or 4 × hidden_size if unset."""
         return self.ffn_hidden_size or 4 * self.hidden_size

@@ -1,1 +1,1 @@
-"""Chapter 4: tokens on disk, GPT-2 pretraining with DeepSpeed ZeRO, and what comes out of it."""
+"""Chapter 4: token files, pretraining with DeepSpeed ZeRO, export and conversion of models, text generation."""

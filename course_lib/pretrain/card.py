@@ -1,6 +1,6 @@
-"""The model card of an exported model: what Hugging Face shows of it, as README.md.
+"""Writes the model card of an exported model: the README.md that the Hugging Face Hub shows.
 
-Names nothing of the machine it was trained on: neither paths nor speeds.
+The card contains nothing about the training machine, neither paths nor speeds.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,14 @@ FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 INTRODUCTION = """# {title}
 
-A {family} of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, {positions} positions, {rows:,} entries),
+A {family} of {parameters:,} parameters ({layers} layers of width {width}, {heads} heads, \
+{positions} positions, {rows:,} entries),
 trained from scratch on Japanese text.
 """
 PREPARED = """## How to use it
 
-The tokenizer expects text that is normalized and segmented as its training text was, which `preparation.json` records and
+The tokenizer expects text that is normalized and segmented as its training text was, \
+which `preparation.json` records and
 `transformers` knows nothing of. The course's own command takes raw Japanese, and gives it back:
 
 ```
@@ -53,30 +55,32 @@ print(generator("早稲田大学で")[0]["generated_text"])
 """
 LIMITS = """## Limits
 
-The model continues text; it knows nothing but which tokens follow which. What it writes may be false, offensive or copied from its
-training text, and it has the slant of that text. It was not tuned to follow instructions, nor filtered. It sees {positions} tokens at most.
+The model continues text; it knows nothing but which tokens follow which. \
+What it writes may be false, offensive or copied from its
+training text, and it has the slant of that text. \
+It was not tuned to follow instructions, nor filtered. It sees {positions} tokens at most.
 Nothing but the loss was measured.
 """
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a model."""
+    """What the card says about a model."""
 
     title: str
-    name: str  # of the folder
+    name: str  # name of the model folder
     parameters: int
     shape: Shape
     step: int | None
-    weights: str
-    dtype: str
+    weights: str  # where the weights come from, such as "fp32 master weights"
+    dtype: str  # number format the weights are stored in
     license: str | None
     settings: PretrainConfig | None
-    samples: int | None  # per step, over all ranks
+    samples: int | None  # samples per step over all ranks
     data: dict[str, Any]
     log: list[dict[str, Any]]
-    prepared: bool  # the tokenizer is the course's
-    curves: bool  # curves.png is there
+    prepared: bool  # whether the folder has the course's preparation.json
+    curves: bool  # whether the folder has curves.png
 
     @property
     def loss(self) -> float | None:
@@ -87,7 +91,7 @@ class Facts:
 
 
 def text(facts: Facts) -> str:
-    """The card, front matter included."""
+    """The text of the model card, with its YAML front matter."""
     shape = facts.shape
     front = ModelCardData(
         language="ja",
@@ -108,6 +112,7 @@ def text(facts: Facts) -> str:
 
 
 def _data(data: dict[str, Any]) -> str:
+    """The card's section on the training data, from the run's data.json; empty if the inputs are unknown."""
     inputs: dict[str, dict[str, Any]] = data.get("inputs") or {}
     if not inputs:
         return ""
@@ -120,33 +125,43 @@ def _data(data: dict[str, Any]) -> str:
 
 
 def _training(facts: Facts) -> str:
+    """The card's section on the training settings."""
     rows: list[tuple[str, ...]] = [("steps", _number(facts.step))] if facts.step is not None else []
     if facts.settings:
         optimizer, rate, model = facts.settings.optimizer, facts.settings.optimizer.lr, facts.settings.model
         rows += [
             ("sequence length [tokens]", _number(facts.settings.data.seq_length)),
             ("samples per step", _number(facts.samples)),
-            ("tokens seen", _number(facts.samples and facts.step and facts.step * facts.samples * facts.settings.data.seq_length)),
-            ("optimizer", f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, clipped at {optimizer.grad_clip}"),
+            (
+                "tokens seen",
+                _number(facts.samples and facts.step and facts.step * facts.samples * facts.settings.data.seq_length),
+            ),
+            (
+                "optimizer",
+                f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, "
+                f"clipped at {optimizer.grad_clip}",
+            ),
             ("learning rate", f"linear warm-up to {rate.max}, {rate.decay} to {rate.min}"),
             ("dropout", f"{model.hidden_dropout_prob}, attention {model.attention_probs_dropout_prob}"),
             ("sharding", f"DeepSpeed ZeRO stage {facts.settings.zero.stage}"),
             ("computed in", facts.settings.precision.dtype),
             ("seed", str(facts.settings.engine.seed)),
-        ]  # fmt: skip
+        ]
     rows.append(("these weights", f"{facts.weights}, stored as {facts.dtype}"))
     return "## Training\n\n" + _table(("", ""), [row for row in rows if row[1] != "–"])
 
 
 def _curves(facts: Facts) -> str:
+    """The card's section on the loss; empty if there is neither a held-out loss nor a figure."""
     if facts.loss is None and not facts.curves:
         return ""
-    said = f"Held-out loss: {facts.loss:.4f} nats per token.\n" if facts.loss is not None else ""
+    loss = f"Held-out loss: {facts.loss:.4f} nats per token.\n" if facts.loss is not None else ""
     picture = "![Loss over the steps of training](curves.png)\n" if facts.curves else ""
-    return "\n".join(part for part in ("## Loss\n", said, picture) if part)
+    return "\n".join(part for part in ("## Loss\n", loss, picture) if part)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

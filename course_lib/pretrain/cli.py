@@ -1,4 +1,4 @@
-"""Verbs of chapter 4."""
+"""The `course` verbs of chapter 4: tokenize, tokens, pretrain, export, convert, generate and push."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 
-Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
 Tokenizer = Annotated[Path, typer.Option("--tokenizer", metavar="T", help="tokenizer folder")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
+    """Adds the verbs of chapter 4 to the `course` command."""
     app.command("tokenize")(tokenize)
     app.command("tokens")(tokens)
     app.command("pretrain", epilog=options.epilog(PretrainConfig))(pretrain)
@@ -39,12 +39,11 @@ def tokenize(
     tokenizer: Tokenizer,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREFIX", help="writes PREFIX.bin and PREFIX.idx")],
     workers: options.Workers = options.WORKERS,
-    append_eod: Annotated[bool, typer.Option("--append-eod", help="put </s> behind every document")] = False,
+    append_eod: Annotated[bool, typer.Option("--append-eod", help="put </s> after every document")] = False,
 ) -> None:
-    """Write a corpus as token ids in Megatron's indexed format."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy without threads: workers start as copies, in milliseconds
+    """Tokenize a corpus into files of token ids in Megatron's indexed format."""
+    # Without numpy threads the workers can be forked, which takes milliseconds.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from course_lib.pretrain import encode, indexed
 
     report = encode.tokenize(sources, tokenizer, output, workers, append_eod)
@@ -54,40 +53,41 @@ def tokenize(
 def tokens(
     prefixes: Annotated[list[Path], typer.Argument(metavar="PREFIX...", help="token files, without .bin or .idx")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="OUT", help="merge them, in order, into OUT")
+        Path | None, typer.Option("-o", "--output", metavar="OUT", help="merge the files, in order, into OUT")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="correct the index of files with uncounted end-of-document tokens")
+        bool, typer.Option("--repair", help="correct an index that does not count end-of-document tokens")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Count sequences, documents and tokens from the index alone; merge files; correct an index."""
+    """Count the sequences, documents and tokens of token files; merge the files; correct an index."""
     from course_lib.pretrain import indexed
 
     if repair and output:
         raise UsageError("--repair, -o: one at a time; repair first, then merge")
     if output:
-        found = {str(output): indexed.merge(prefixes, output)}
+        summaries = {str(output): indexed.merge(prefixes, output)}
     else:
-        found = {str(prefix): (indexed.repair if repair else indexed.summarize)(prefix) for prefix in prefixes}
+        summaries = {str(prefix): (indexed.repair if repair else indexed.summarize)(prefix) for prefix in prefixes}
     rows = [
         {"prefix": name, "sequences": s.sequences, "documents": s.documents, "tokens": s.tokens, "dtype": str(s.dtype),
-         "problem": s.explanation} for name, s in found.items()
+         "problem": s.explanation} for name, s in summaries.items()
     ]  # fmt: skip
     if as_json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     for row in rows:
         print(
-            f"{row['prefix']}: {row['sequences']:,} sequences, {row['documents']:,} documents, {row['tokens']:,} tokens, {row['dtype']}"
+            f"{row['prefix']}: {row['sequences']:,} sequences, {row['documents']:,} documents, "
+            f"{row['tokens']:,} tokens, {row['dtype']}"
         )
         if row["problem"]:
             print(f"  {row['problem']}")
     if len(rows) > 1:
         totals = (
-            sum(s.sequences for s in found.values()),
-            sum(s.documents for s in found.values()),
-            sum(s.tokens for s in found.values()),
+            sum(s.sequences for s in summaries.values()),
+            sum(s.documents for s in summaries.values()),
+            sum(s.tokens for s in summaries.values()),
         )
         print("all: {:,} sequences, {:,} documents, {:,} tokens".format(*totals))
 
@@ -96,12 +96,14 @@ def pretrain(
     config: options.RunConfig = None,
     overrides: options.Set = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; engine.output_dir")
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="folder of the run; overrides engine.output_dir"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the last whole checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
 ) -> None:
-    """Pretrain GPT-2 or GPT-NeoX with DeepSpeed, on this machine's GPUs (or CPU ranks) or on several nodes, and export the model."""
-    settings = run_settings(config, overrides)  # before torch is imported, which takes seconds
+    """Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model."""
+    # Settings are checked before torch is imported, which takes seconds.
+    settings = run_settings(config, overrides)
     from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export
@@ -118,22 +120,26 @@ def pretrain(
 
 def export(
     source: Annotated[
-        Path, typer.Argument(metavar="RUN", help="a run's folder, a checkpoint of it, or a raw DeepSpeed checkpoint")
+        Path,
+        typer.Argument(metavar="RUN", help="folder of a run, one of its checkpoints, or a raw DeepSpeed checkpoint"),
     ],
     output: options.Output,
     dtype: Annotated[
-        Literal["fp32", "bf16", "fp16"] | None, typer.Option(help="default: what the run computed in")
+        Literal["fp32", "bf16", "fp16"] | None,
+        typer.Option(help="number format of the weights; default: the format of the training"),
     ] = None,
-    license: Annotated[str | None, typer.Option(help="for the model card, such as apache-2.0")] = None,
+    license: Annotated[str | None, typer.Option(help="license on the model card, such as apache-2.0")] = None,
     config: Annotated[
         Path | None,
-        typer.Option("-c", "--config", metavar="FILE", help="raw checkpoint: the run's settings, or a config.json"),
+        typer.Option(
+            "-c", "--config", metavar="FILE", help="for a raw checkpoint: the run's YAML settings, or a config.json"
+        ),
     ] = None,
     tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", metavar="T", help="raw checkpoint: its tokenizer folder")
+        Path | None, typer.Option("--tokenizer", metavar="T", help="for a raw checkpoint: its tokenizer folder")
     ] = None,
 ) -> None:
-    """Write the model of a run as a Hugging Face folder, with tokenizer and model card."""
+    """Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."""
     from course_lib.pretrain import export as exporter
 
     print(exporter.export(source, output, dtype, license, config, tokenizer).summary())
@@ -141,21 +147,26 @@ def export(
 
 def convert_megatron(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="CKPT", help="a Megatron-DeepSpeed checkpoint: global_stepN, or its parent")
+        Path, typer.Argument(metavar="CKPT", help="a Megatron-DeepSpeed checkpoint folder: global_stepN, or its parent")
     ],
     output: options.Output,
     tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", metavar="T", help="its tokenizer: cuts the vocabulary, comes along")
+        Path | None,
+        typer.Option("--tokenizer", metavar="T", help="tokenizer folder to copy; its size sets the vocabulary size"),
     ] = None,
     dtype: Annotated[
-        Literal["fp32", "bf16", "fp16"] | None, typer.Option(help="default: that of the checkpoint")
+        Literal["fp32", "bf16", "fp16"] | None,
+        typer.Option(help="number format of the weights; default: the checkpoint's"),
     ] = None,
     checkpoint_version: Annotated[
-        float | None, typer.Option(help="order of QKV rows; default: what the checkpoint says")
+        float | None,
+        typer.Option(help="checkpoint format, which sets the order of QKV rows; default: the checkpoint's own"),
     ] = None,
-    heads: Annotated[int | None, typer.Option(help="for checkpoints that do not say")] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="number of attention heads, if the checkpoint does not record it")
+    ] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(help="rows of the embedding to keep; default: the tokenizer's entries")
+        int | None, typer.Option(help="vocabulary size to keep; default: the tokenizer's number of entries")
     ] = None,
 ) -> None:
     """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
@@ -179,19 +190,19 @@ def generate(
     config: options.Config = None,
     overrides: options.Set = None,
 ) -> None:
-    """Let a model continue a text: normalization, segmentation and their inverse happen inside."""
+    """Continue a raw Japanese text with a model; normalization, segmentation and its inverse are automatic."""
     from course_lib.pretrain import generate as generator
 
     settings = options.given(GenerateConfig, config, overrides)
     text = _standard_input() if prompt == "-" else prompt
-    for found in generator.generate(model, text, settings):
-        print(found)
+    for generated in generator.generate(model, text, settings):
+        print(generated)
 
 
 def push(
     model: Model,
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="name/model on the Hub")],
-    private: Annotated[bool, typer.Option("--private", help="visible to you alone")] = False,
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="repository on the Hub: NAME or OWNER/NAME")],
+    private: Annotated[bool, typer.Option("--private", help="make the repository private")] = False,
 ) -> None:
     """Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."""
     from course_lib.checkpoints import push as pusher
@@ -200,12 +211,16 @@ def push(
 
 
 def run_settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
-    """The settings of a run: those in -c FILE, else those a profile (the current one, or `-c xl`) names; then every --set."""
+    """The settings of a run, with the --set overrides applied.
+
+    They come from -c FILE, from the profile that -c names (`-c xl`), or else from the current profile.
+    """
     chosen = options.run_file(file, "pretrain.recipe", RecipeConfig, lambda recipe: recipe.config)
     return configuration.load(PretrainConfig, chosen, overrides or ())
 
 
 def _standard_input() -> str:
+    """The text on standard input, without line breaks at the end."""
     try:
         return sys.stdin.buffer.read().decode("utf8").rstrip("\n")
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""Settings of chapter 4: a run of pretraining, from the tiny ones to GPT-2 XL and a GPT-NeoX of 3.6B.
+"""Settings of a pretraining run (chapter 4), for models from tiny ones to GPT-2 XL and a GPT-NeoX with 3.6B parameters.
 
-`configs/README.md` lists every key with unit and default, and which key of older configurations (FleetX, Megatron-DeepSpeed, DeepSpeed
-JSON) it stands for. What follows from the number of ranks is worked out by `Batch.resolve`.
+`configs/README.md` lists every key with its unit and default, and the matching keys of FleetX, Megatron-DeepSpeed and
+DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of ranks.
 """
 
 from dataclasses import field
@@ -19,25 +19,29 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """Which tokens, in which portions."""
+    """The token files of a run, how they are split, and the length of a sample."""
 
     input: tuple[Path, ...] = setting(
-        (), "prefixes of .bin/.idx files (`course tokenize`); each is split by itself; unset: the profile's own"
+        (), "prefixes of .bin/.idx files (`course tokenize`), each split separately; unset: the profile's own"
     )
-    tokenizer: Path | None = setting(None, "tokenizer folder the tokens were made with; unset: the profile's own")
+    tokenizer: Path | None = setting(None, "folder of the tokenizer that made the tokens; unset: the profile's own")
     split: str = setting("949,50,1", "shares of train, validation and test, contiguous in file order")
     seq_length: int = setting(1024, "tokens per sample; at most model.max_position_embeddings", ge=1, le=1 << 20)
     train_tokens: int | None = setting(
-        None, "length of training [tokens]; unset, with engine.max_steps and num_train_epochs: one epoch", ge=1
+        None,
+        "length of the training [tokens]; one epoch if this, engine.max_steps and num_train_epochs are unset",
+        ge=1,
     )
-    mask_loss_at_eod: bool = setting(False, "leave out the loss where the input token is the end of a document")
-    reader_workers: int = setting(0, "processes that read batches ahead, per rank; 0 = the rank itself", ge=0, le=64)
+    mask_loss_at_eod: bool = setting(False, "ignore the loss where the input is the end-of-document token")
+    reader_workers: int = setting(
+        0, "processes per rank that read batches ahead; 0 = the rank reads them itself", ge=0, le=64
+    )
     cache: Path | None = setting(None, "folder of the sample indices; unset: index-cache in the output folder")
 
 
 @dataclass(frozen=True, config=STRICT)
 class PretrainConfig(RunConfig):
-    """A whole run."""
+    """All settings of a pretraining run."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -62,6 +66,6 @@ class PretrainConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """What a profile says of this chapter."""
+    """The section pretrain.recipe of a profile."""
 
     config: str = setting("gpt2-tiny.yaml", "the run's settings: a file under course_lib/configs, or a path")

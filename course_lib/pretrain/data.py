@@ -1,4 +1,7 @@
-"""The data of a run: which tokens, checked, and how many steps they make. Indexing is indexed.py's, sampling is sampling.py's."""
+"""Opens and checks the token files of a run, and computes its number of steps.
+
+indexed.py reads the files; sampling.py makes the samples.
+"""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +19,7 @@ from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
 from course_lib.training.settings import ResolvedBatch
 
-LOOKED_AT = 1 << 20  # tokens at each end of a file that are held against the vocabulary
+LOOKED_AT = 1 << 20  # tokens at each end of a file that are checked against the vocabulary size
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,15 @@ class Splits:
 
     @property
     def train_tokens(self) -> int:
-        """Tokens of one epoch."""
+        """Number of training tokens in one epoch."""
         return int(self.train.sizes.sum(dtype=np.int64))
 
 
 def open_splits(data: DataConfig, vocab_size: int) -> Splits:
-    """Opens the token files and splits each. Raises CourseError for files without tokens, or with ids the model has no row for."""
+    """Opens the token files and splits each into training, validation and test sequences.
+
+    Raises CourseError for a file without tokens, and for token ids outside the model's vocabulary.
+    """
     corpora = [IndexedDataset(prefix) for prefix in data.input]
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
@@ -44,31 +50,37 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
             raise CourseError(f"{prefix}: holds token {smallest}; allowed: 0 and above")
         if largest >= vocab_size:
             raise CourseError(
-                f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; allowed: a model at least as large as the tokenizer"
+                f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; "
+                "allowed: a model.vocab_size of at least the tokenizer's number of entries"
             )
     return Splits(*split_corpora(corpora, data.split))
 
 
 def _extremes(corpus: IndexedDataset) -> tuple[int, int]:
-    """Smallest and largest id near both ends: the whole file would take minutes, and another tokenizer's ids show at once."""
+    """The smallest and largest token id among the first and last LOOKED_AT tokens.
+
+    Reading a whole file can take minutes, and ids from a wrong tokenizer already show in this part.
+    """
     ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
     return int(ends.min()), int(ends.max())
 
 
 def special_ids(tokenizer: Path) -> tuple[int, int]:
-    """The ids of <s> and </s>, as tokenizer_config.json names them."""
+    """The ids of bos_token and eos_token, as named in the folder's tokenizer_config.json."""
     vocabulary, names = _tokenizer(tokenizer)
     return vocabulary[names["bos_token"]], vocabulary[names["eos_token"]]
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """The vocabulary (entry → id) and the parsed tokenizer_config.json of a tokenizer folder."""
     from tokenizers import Tokenizer
 
     try:
         names = orjson.loads((folder / "tokenizer_config.json").read_bytes())
         vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
         missing = [name for name in ("bos_token", "eos_token") if names.get(name) not in vocabulary]
-    except Exception as error:  # the library's own error class is Exception itself
+    # The library `tokenizers` raises plain Exception.
+    except Exception as error:
         raise CourseError(f"{folder}: not a tokenizer folder: {error}") from error
     if missing:
         raise CourseError(f"{folder}: its tokenizer_config.json names no {' and no '.join(missing)} of its vocabulary")
@@ -76,17 +88,26 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def check_vocabulary(settings: PretrainConfig) -> None:
-    """Raises UsageError if the tokenizer has more entries than the model has rows."""
+    """Raises UsageError if the tokenizer has more entries than model.vocab_size."""
     assert settings.data.tokenizer
     entries = len(_tokenizer(settings.data.tokenizer)[0])
     if entries > settings.model.vocab_size:
         raise UsageError(
-            f"model.vocab_size: {settings.model.vocab_size} is not allowed: the tokenizer {settings.data.tokenizer} has {entries} entries"
+            f"model.vocab_size: {settings.model.vocab_size} is not allowed: "
+            f"the tokenizer {settings.data.tokenizer} has {entries} entries"
         )
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Optimizer steps of the run: max_steps, or as many whole steps as train_tokens or the epochs hold. Raises CourseError for none."""
+    """Number of optimizer steps of a run: max_steps, or the complete steps in train_tokens or in the epochs.
+
+    Args:
+        settings: the run.
+        batch: its batch sizes.
+        tokens: training tokens in one epoch.
+
+    Raises CourseError if the tokens are fewer than one sample or one step needs.
+    """
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:
         raise CourseError(
@@ -106,28 +127,32 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
 
 
 def train_set(settings: PretrainConfig, splits: Splits, samples: int) -> GptDataset:
-    """The training samples in their shuffled order, as many epochs as `samples` need."""
+    """At least `samples` training samples in shuffled order, over as many epochs as needed."""
     return _samples(settings, splits.train, samples)
 
 
 def held_out_set(settings: PretrainConfig, part: Concatenated) -> GptDataset | None:
-    """The samples of the validation or test part, each once; None when there are too few tokens for one."""
+    """One epoch of samples from the validation or test part; None if its tokens are fewer than one sample."""
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     return _samples(settings, part, None)
 
 
 def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) -> GptDataset:
+    """A dataset over all sequences of a part; its indices are cached in data.cache, or in the run's folder."""
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"
     return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
-    """What a run's data.json says of its inputs."""
-    found = {}
+    """Counts and checksums of the token files by name, for a run's data.json.
+
+    To save time, the checksum covers the index and only the first and last LOOKED_AT tokens.
+    """
+    fingerprints = {}
     for prefix in inputs:
         corpus = IndexedDataset(prefix)
-        found[prefix.name] = {
+        fingerprints[prefix.name] = {
             "documents": len(corpus.documents) - 1,
             "tokens": int(corpus.sizes.sum(dtype=np.int64)),
             "sha256 of the index": sha256(files_of(prefix)[1]),
@@ -135,4 +160,4 @@ def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
                 corpus.tokens[:LOOKED_AT].tobytes() + corpus.tokens[-LOOKED_AT:].tobytes()
             ).hexdigest(),
         }
-    return found
+    return fingerprints

@@ -1,7 +1,8 @@
-"""Text to token ids on disk: what `course tokenize` does, in parallel and in order.
+"""Tokenizes text files into files of token ids, with parallel workers and in order; used by `course tokenize`.
 
-Segmented text repeats its words, so the ids of a word are remembered as the bytes they become; the result is that of encoding each
-document as a whole (`encode_batch_fast`). The file format is indexed.py's. Nothing here imports torch or transformers.
+Segmented text repeats its words, so the token ids of each word are cached as bytes. The output is the same as from
+encoding each document as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports neither
+torch nor transformers.
 """
 
 from collections.abc import Sequence
@@ -24,13 +25,15 @@ from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
 
-REMEMBERED = 1 << 18  # words, some 50 MB; frequent ones come early, so the first are kept
-LONGEST = 64  # characters of a word worth remembering
+# Largest number of cached words, about 50 MB. The first words are kept, because frequent words occur early.
+REMEMBERED = 1 << 18
+# Longest cached word [characters].
+LONGEST = 64
 
 
 @dataclass
 class TokenizeReport:
-    """What one run did."""
+    """Counts and duration of one tokenization."""
 
     documents: int = 0
     tokens: int = 0
@@ -39,10 +42,11 @@ class TokenizeReport:
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """One line for the terminal."""
+        """The report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
         return (
-            f"{self.documents} documents, {self.tokens} tokens ({self.unknown / max(self.tokens, 1):.2%} unknown) in {self.seconds:.1f} s "
+            f"{self.documents} documents, {self.tokens} tokens "
+            f"({self.unknown / max(self.tokens, 1):.2%} unknown) in {self.seconds:.1f} s "
             f"({self.tokens / seconds / 1e6:.2f} million tokens/s, {self.bytes_read / seconds / 1e6:.1f} MB/s)"
         )
 
@@ -50,18 +54,26 @@ class TokenizeReport:
 def tokenize(
     sources: Sequence[Path], tokenizer: Path, prefix: Path, workers: int = 1, append_eod: bool = False
 ) -> TokenizeReport:
-    """Writes PREFIX.bin and PREFIX.idx, a sequence per document; the same bytes for any number of workers.
+    """Writes PREFIX.bin and PREFIX.idx with one sequence per document; the number of workers does not change the bytes.
 
-    .txt is segmented text and taken as it stands; .jsonl is raw and prepared as the tokenizer's training text was. A folder without
-    preparation.json (not of this course) takes both as they stand. `append_eod` ends every document that has tokens with the eos token.
-    Raises CourseError naming file and line of unreadable input, UsageError if input and tokenizer do not go together.
+    Args:
+        sources: .txt files of segmented text, which is encoded unchanged, or .jsonl files of raw documents. Documents
+            are first prepared like the tokenizer's training text, unless the tokenizer has no preparation.json.
+        tokenizer: tokenizer folder.
+        prefix: output path without .bin or .idx.
+        workers: number of processes.
+        append_eod: ends every non-empty document with the eos token.
+
+    Raises CourseError with file and line for unreadable input, and UsageError if input and tokenizer do not match.
     """
     segmented = is_segmented(sources)
     for source in sources:
         for product in files_of(prefix):
             require_other(source, product)
-    _encoder.cache_clear()  # the folder may hold another tokenizer now
-    encoder = _encoder(tokenizer)  # copied workers have it already
+    # The folder may hold another tokenizer since the last call.
+    _encoder.cache_clear()
+    # Loaded before the workers are forked, so that they inherit the encoder.
+    encoder = _encoder(tokenizer)
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:
         raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} was trained on unsegmented; allowed: .jsonl")
     if append_eod and encoder.eod is None:
@@ -85,7 +97,10 @@ def tokenize(
 
 
 class Encoder:
-    """A tokenizer folder as a function from documents to the bytes of their ids, without specials. Raises CourseError if it is none."""
+    """Encodes documents to the bytes of their token ids, without special tokens.
+
+    Raises CourseError if the folder holds no readable tokenizer.
+    """
 
     def __init__(self, place: Path) -> None:
         try:
@@ -93,7 +108,8 @@ class Encoder:
             self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(place / "tokenizer.json"))
         except CourseError:
             raise
-        except Exception as error:  # the library raises no narrower one
+        # The library `tokenizers` raises plain Exception.
+        except Exception as error:
             raise CourseError(f"{place}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -103,20 +119,24 @@ class Encoder:
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
-        """A raw text as the tokenizer expects it."""
+        """Prepares a raw text as the tokenizer's training text was prepared."""
         return self.codec.prepare(text) if self.codec else text
 
     def encode(self, text: str) -> bytes:
-        """The ids of one prepared document, in `dtype`."""
+        """The token ids of one prepared document, as the bytes of an array of type `dtype`."""
         if self.words is not None:
             return self.words.encode(text)
-        (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)  # workers, not threads
+        # One document per call: the processes are the parallelism, not the library's threads.
+        (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return np.array(encoding.ids, self.dtype).tobytes()
 
 
 class _Words(dict[str, bytes]):
-    """The ids of words met so far. A word is what lies between two spaces; Whitespace also divides at line breaks, Metaspace keeps
-    the space before a word as a part of it."""
+    """Cache from words to the bytes of their token ids.
+
+    Words are separated by spaces. With the pre-tokenizers Whitespace and WhitespaceSplit, line breaks also separate
+    words. With Metaspace the space before a word belongs to the word.
+    """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
         super().__init__()
@@ -140,7 +160,10 @@ class _Words(dict[str, bytes]):
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether words encoded one by one give the ids of the text: nothing in the tokenizer looks across a space."""
+    """Whether encoding word by word gives the same ids as encoding the whole text.
+
+    That holds if no part of the tokenizer looks across a space.
+    """
     splitter = tokenizer.pre_tokenizer
     divides = isinstance(splitter, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit) or (
         isinstance(splitter, pre_tokenizers.Metaspace) and splitter.split
@@ -153,7 +176,7 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
-    """The id of a token named in tokenizer_config.json, if there is one."""
+    """The id of the special token that tokenizer_config.json names under `key`, or None."""
     path = place / "tokenizer_config.json"
     name = read_json(path).get(key) if path.exists() else None
     content = name.get("content") if isinstance(name, dict) else name
@@ -162,7 +185,7 @@ def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def _encoder(place: Path) -> Encoder:
-    """One per process, made on first use."""
+    """The encoder of a folder, created once per process."""
     return Encoder(place)
 
 
@@ -174,6 +197,7 @@ class _Encoded:
 
 
 def _encode_batch(place: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
+    """Encodes a batch of documents with the tokenizer in the folder `place`; runs in a worker process."""
     encoder = _encoder(place)
     documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]
     if append_eod:

@@ -1,6 +1,7 @@
-"""From a checkpoint to a folder that `from_pretrained` and `pipeline` load: weights, tokenizer, generation defaults, model card.
+"""Exports a checkpoint as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
 
-Reads a run of ours, a checkpoint of the Trainer, or a raw checkpoint of DeepSpeed. Megatron's checkpoints are megatron.py's.
+The folder loads with `from_pretrained` and `pipeline`. The source is a run of the course, a checkpoint of the
+transformers Trainer, or a raw DeepSpeed checkpoint. megatron.py converts Megatron's checkpoints.
 """
 
 from dataclasses import dataclass
@@ -27,28 +28,32 @@ from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_chec
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}  # by model_type
+# Configuration classes by model_type.
+SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}
 EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
-HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"  # in memory; in files of a GPT-NeoX
-SETTINGS = "config.yaml"  # of a run
-MODEL = "model"  # where `course pretrain` puts the export in the folder of a run
+# Name of the output head in memory, and in the files of a GPT-NeoX.
+HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
+# The settings file in the folder of a run.
+SETTINGS = "config.yaml"
+# Where `course pretrain` puts the exported model in the folder of a run.
+MODEL = "model"
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was exported."""
+    """The result of an export."""
 
     folder: Path
     checkpoint: Path
     step: int | None
-    weights: str  # what the weights are of, such as "fp32 master weights"
-    dtype: str  # format they are stored in
+    weights: str  # where the weights come from, such as "fp32 master weights"
+    dtype: str  # number format of the exported weights
     parameters: int
     loss: float | None  # last held-out loss up to this step [nats per token]
     files: tuple[str, ...]
 
     def summary(self) -> str:
-        """One line."""
+        """The report as one line for the terminal."""
         step = "" if self.step is None else f"step {self.step:,}, "
         loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
         return f"{step}{self.parameters:,} parameters ({self.weights}) in {self.dtype}{loss} → {self.folder}"
@@ -56,7 +61,7 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the parts of an export lie."""
+    """The checkpoint to export, with the folder of its run and its step if they are known."""
 
     checkpoint: Path
     run: Path | None
@@ -71,63 +76,77 @@ def export(
     config: Path | None = None,
     tokenizer: Path | None = None,
 ) -> ExportReport:
-    """Writes the model of `source` to the folder `target`, which appears whole or not at all.
+    """Exports the model of `source` to the folder `target`, which appears complete or not at all.
 
-    `source` is a run (then its latest whole checkpoint), a checkpoint of the Trainer, or a raw one of DeepSpeed. `dtype` is the format of
-    the weights; unset, the one the run computed in: what was trained and evaluated, at half the size of the fp32 master weights where that
-    is 16 bits. `license` goes on the card. `config` (a config.json, or a run's YAML) and `tokenizer` (a folder) stand above what the
-    checkpoint or its run holds; a raw checkpoint has neither. Raises CourseError and UsageError.
+    Args:
+        source: the folder of a run (its latest complete checkpoint is used), a checkpoint of the Trainer, or a raw
+            DeepSpeed checkpoint.
+        target: the new model folder.
+        dtype: number format of the weights. None takes the training's format, in which the model was evaluated; a
+            16-bit format needs half the space of the fp32 master weights.
+        license: license for the model card, such as apache-2.0.
+        config: a config.json or a run's YAML; takes precedence over the checkpoint's and the run's own.
+        tokenizer: a tokenizer folder; takes precedence over the checkpoint's and the run's own.
+
+    A raw DeepSpeed checkpoint has neither configuration nor tokenizer, so it needs both arguments.
+
+    Raises CourseError if a file is missing, damaged or does not fit the model, and UsageError if an argument is missing
+    or not allowed.
     """
-    # the model of a run has its place inside the run
+    # A target inside its source is refused, except the folder `model` of a run.
     if target.absolute() != source.absolute() / MODEL:
         require_other(source, target)
-    found = _find(source)
-    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, found.run / SETTINGS) if found.run else None
-    words = _tokenizer_folder(found, settings, tokenizer)
+    resolved = _find(source)
+    own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
+    settings = settings_files.load(PretrainConfig, resolved.run / SETTINGS) if resolved.run else None
+    tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
     if not own:
-        for folder in (source, words):
+        for folder in (source, tokenizer_folder):
             require_other(folder, target)
-    read = _read_tokenizer(words)
-    shape = _shape(found, settings, config)
-    if shape.vocab_size < len(read):
-        raise CourseError(f"{words}: {len(read)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer")
-    end = read.eos_token_id
-    shape.bos_token_id = end if read.bos_token_id is None else read.bos_token_id
-    shape.eos_token_id, shape.pad_token_id = end, end if read.pad_token_id is None else read.pad_token_id
+    loaded = _read_tokenizer(tokenizer_folder)
+    shape = _shape(resolved, settings, config)
+    if shape.vocab_size < len(loaded):
+        raise CourseError(
+            f"{tokenizer_folder}: {len(loaded)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
+        )
+    end = loaded.eos_token_id
+    shape.bos_token_id = end if loaded.bos_token_id is None else loaded.bos_token_id
+    shape.eos_token_id, shape.pad_token_id = end, end if loaded.pad_token_id is None else loaded.pad_token_id
     _use_older_names(shape)
-    entries = _log(found)
+    entries = _log(resolved)
     with atomic_folder(target, ours=own) as folder:
-        weights = read_weights(found.checkpoint)
+        weights = read_weights(resolved.checkpoint)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], found.checkpoint)
-        model.generation_config = _generation_defaults(shape, len(read))
+        model = _build(shape, weights, TORCH[stored], resolved.checkpoint)
+        model.generation_config = _generation_defaults(shape, len(loaded))
         with quiet():
             model.save_pretrained(folder)
-        copy_tokenizer(words, folder, shape.max_position_embeddings)
+        copy_tokenizer(tokenizer_folder, folder, shape.max_position_embeddings)
         facts = card.Facts(
             title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
             name=target.absolute().name,
             parameters=model.num_parameters(),
             shape=shape,
-            step=found.step,
+            step=resolved.step,
             weights=weights.kind,
             dtype=stored,
             license=license,
             settings=settings,
-            samples=_json(found.run / "deepspeed.json").get("train_batch_size") if found.run else None,
-            data=_json(found.run / "data.json") if found.run else {},
+            samples=_json(resolved.run / "deepspeed.json").get("train_batch_size") if resolved.run else None,
+            data=_json(resolved.run / "data.json") if resolved.run else {},
             log=entries,
             prepared=(folder / "preparation.json").is_file(),
             curves=_draw(entries, folder / "curves.png"),
         )
         (folder / "README.md").write_text(card.text(facts), encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(target, found.checkpoint, found.step, weights.kind, stored, facts.parameters, facts.loss, files)
+    return ExportReport(
+        target, resolved.checkpoint, resolved.step, weights.kind, stored, facts.parameters, facts.loss, files
+    )
 
 
 def _find(source: Path) -> _Source:
-    """The checkpoint a source names. Raises CourseError if there is none, or it is not whole."""
+    """The checkpoint that `source` names. Raises CourseError if there is none, or if it is incomplete."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
@@ -143,7 +162,7 @@ def _find(source: Path) -> _Source:
 
 
 def _step(checkpoint: Path) -> int | None:
-    """The step in the name of a checkpoint-N or global_stepN."""
+    """The step number in the name checkpoint-N or global_stepN, or None."""
     folder = step_folder(checkpoint)
     for name in (checkpoint.name, folder.name if folder else ""):
         number = name.removeprefix("checkpoint-").removeprefix("global_step")
@@ -152,34 +171,42 @@ def _step(checkpoint: Path) -> int | None:
     return None
 
 
-def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Path:
-    candidates = [given] if given else [found.checkpoint, *([found.run / "tokenizer"] if found.run else [])]
-    if not given and settings and settings.data.tokenizer:
+def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
+    """The tokenizer folder: `requested` if set, else the checkpoint, the run's `tokenizer` or its data.tokenizer.
+
+    Raises UsageError if none of them holds a tokenizer.
+    """
+    candidates = (
+        [requested] if requested else [resolved.checkpoint, *([resolved.run / "tokenizer"] if resolved.run else [])]
+    )
+    if not requested and settings and settings.data.tokenizer:
         candidates.append(settings.data.tokenizer)
     for folder in candidates:
         if folder and any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
             return folder
-    where = f"{given} is no tokenizer folder" if given else f"none found beside {found.checkpoint}"
-    raise UsageError(f"--tokenizer: {where}; allowed: a folder with tokenizer.json")
+    problem = f"{requested} is no tokenizer folder" if requested else f"none found beside {resolved.checkpoint}"
+    raise UsageError(f"--tokenizer: {problem}; allowed: a folder with tokenizer.json")
 
 
 def _read_tokenizer(folder: Path) -> Any:
-    read = load_tokenizer(folder)
-    if read.eos_token_id is None:
+    """The tokenizer of a folder. Raises CourseError if it has no eos token."""
+    loaded = load_tokenizer(folder)
+    if loaded.eos_token_id is None:
         raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
-    return read
+    return loaded
 
 
-def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) -> Shape:
-    """The model's shape: what the caller names, else the checkpoint's config.json, else the run's settings."""
-    path = given or found.checkpoint / "config.json"
+def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
+    """The model's configuration: `requested` if set, else the checkpoint's config.json, else the run's settings."""
+    path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)
     path = path / "config.json" if path.is_dir() else path
-    if given is None and not path.is_file():
+    if requested is None and not path.is_file():
         if settings is None:
             raise UsageError(
-                f"--config: {found.checkpoint} says nothing of the model's shape; allowed: a config.json, or the YAML of the run"
+                f"--config: {resolved.checkpoint} says nothing of the model's shape; "
+                "allowed: a config.json, or the YAML of the run"
             )
         return model_config(settings.model)
     content = _json(path)
@@ -191,12 +218,17 @@ def _shape(found: _Source, settings: PretrainConfig | None, given: Path | None) 
     check_sizes(path, content)
     try:
         return kind.from_dict(content)
-    except Exception as error:  # transformers raises what its validators do
+    # The validators of transformers can raise any exception.
+    except Exception as error:
         raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
 
 
 def _use_older_names(shape: Shape) -> None:
-    """Adds what earlier readers call the same: GELU by tanh of GPT-2, the rotary share and base of GPT-NeoX (they would assume 0.25)."""
+    """Adds the names that older versions of transformers read.
+
+    These are gelu_new for GPT-2's tanh approximation of GELU, and rotary_pct and rotary_emb_base for GPT-NeoX. Without
+    rotary_pct older versions assume 0.25.
+    """
     if isinstance(shape, GPTNeoXConfig):
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
         shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
@@ -205,25 +237,28 @@ def _use_older_names(shape: Shape) -> None:
 
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
-    """The model on the CPU. Raises CourseError if weights and shape differ."""
+    """Builds the model on the CPU from its weights. Raises CourseError if weights and configuration do not match."""
     try:
         with torch.device("meta"):
             model: CausalModel = AutoModelForCausalLM.from_config(shape)
-    except Exception as error:  # sizes that do not go together
+    # transformers raises various exceptions for sizes that contradict each other.
+    except Exception as error:
         raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
         if is_leftover(stored_as):
             continue
-        name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")  # DistributedDataParallel, torch.compile
+        # Prefixes of DistributedDataParallel and torch.compile.
+        name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
         name = HEAD if name == FILED_HEAD else name
         name = name if name in wanted else f"{model.base_model_prefix}.{name}"
         if name not in wanted:
             raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {card.FAMILIES[shape.model_type]}")
         if tensor.shape != wanted[name].shape:
             raise CourseError(
-                f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, the configuration says {tuple(wanted[name].shape)}"
+                f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, "
+                f"the configuration says {tuple(wanted[name].shape)}"
             )
         tensors[name] = tensor.contiguous().to(dtype)
     tied, embedding = shape.tie_word_embeddings, EMBEDDINGS[shape.model_type]
@@ -241,7 +276,10 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
 
 
 def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
-    """Those of `course generate`. A document begins behind the end of another, so that is where an empty prompt begins."""
+    """The generation defaults of the exported model, the same as in `course generate`.
+
+    In the training data every document follows the eos token of another, so an empty prompt begins with the eos token.
+    """
     defaults = GenerateConfig()
     return GenerationConfig(
         do_sample=True,
@@ -252,25 +290,27 @@ def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
         bos_token_id=shape.eos_token_id,
         eos_token_id=shape.eos_token_id,
         pad_token_id=shape.pad_token_id,
-        suppress_tokens=list(range(tokens, shape.vocab_size)) or None,  # rows of a padded vocabulary that are no token
+        # Rows of a padded vocabulary that are not tokens.
+        suppress_tokens=list(range(tokens, shape.vocab_size)) or None,
     )
 
 
-def _log(found: _Source) -> list[dict[str, Any]]:
-    """The run's log up to the checkpoint; of another Trainer, what its state remembers."""
-    if found.run and (found.run / log.FILE).is_file():
-        entries = log.read(found.run)
+def _log(resolved: _Source) -> list[dict[str, Any]]:
+    """Log entries up to the checkpoint's step, from the run's log or else from trainer_state.json."""
+    if resolved.run and (resolved.run / log.FILE).is_file():
+        entries = log.read(resolved.run)
     else:
         entries = []
-        path = found.checkpoint / "trainer_state.json"
+        path = resolved.checkpoint / "trainer_state.json"
         for entry in _json(path).get("log_history", []) if path.is_file() else []:
             kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
             if key in entry:
                 entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
-    return [entry for entry in entries if found.step is None or entry["step"] <= found.step]
+    return [entry for entry in entries if resolved.step is None or entry["step"] <= resolved.step]
 
 
 def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
+    """Draws the loss curve to a file if there are log entries; returns whether it did."""
     if not entries:
         return False
     from course_lib.pretrain import figures
@@ -280,4 +320,5 @@ def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; empty if the file does not exist."""
     return read_json(path) if path.exists() else {}

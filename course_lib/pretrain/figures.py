@@ -1,4 +1,4 @@
-"""Figures of chapter 4."""
+"""Figures of chapter 4: loss, learning-rate schedules, memory and ZeRO shards."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,13 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
-    """Loss over steps with the held-out points; the height of guessing (ln V) and of the unigram distribution where given [nats]."""
+    """Plots the training and held-out loss over steps.
+
+    Args:
+        log: entries with the keys kind ("train" or "eval"), step and loss [nats per token].
+        vocab_size: draws a line at ln(vocab_size), the loss of a uniform guess.
+        unigram: draws a line at the loss of the unigram distribution [nats per token].
+    """
     figure, axis = subplots()
     for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
         entries = [entry for entry in log if entry["kind"] == kind]
@@ -24,7 +30,7 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
 
 
 def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
-    """Learning rate per step, a line per schedule."""
+    """Plots the learning rate over steps, with one line per schedule in `curves`."""
     figure, axis = subplots(height=2.8)
     for (name, rates), colour in zip(curves.items(), COLOURS, strict=False):
         axis.plot(range(1, len(rates) + 1), rates, label=name, color=colour)
@@ -34,7 +40,12 @@ def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ()) -> Any:
-    """Memory of one GPU [bytes] as a bar per case, its parts stacked; `cards` are drawn as lines."""
+    """Plots the memory use of one GPU as stacked bars.
+
+    Args:
+        bars: for each case, the memory of each part [bytes].
+        cards: memory sizes of GPUs to mark with lines [bytes].
+    """
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
     left = dict.fromkeys(bars, 0.0)
@@ -52,7 +63,12 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 
 
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
-    """What each rank holds under ZeRO: a panel per stage; `rows[stage]` names the sharded parts, the others are whole on every rank."""
+    """Draws what each rank holds under ZeRO, with one panel per stage.
+
+    Args:
+        rows: for each stage, the parts that are sharded; every rank holds the other parts completely.
+        ranks: number of ranks.
+    """
     figure, axes = subplots(len(rows), height=2.4, width=9.0)
     kinds = ("parameters", "gradients", "optimizer states")
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):

@@ -1,7 +1,7 @@
-"""Text from a trained model: raw Japanese in, raw Japanese out.
+"""Generates text with a causal language model; input and output are raw Japanese.
 
-A folder with preparation.json (ours) has its prompt normalized and segmented as its training text was; any other folder of a Hugging Face
-causal language model takes the prompt as it stands. Generating itself is `transformers`' own `generate`.
+If the model folder has the course's preparation.json, the prompt is normalized and segmented like the training text.
+Any other Hugging Face model gets the prompt unchanged. `generate` of transformers does the generation itself.
 """
 
 from collections.abc import Iterator
@@ -22,35 +22,35 @@ from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 
 @dataclass(frozen=True)
 class Generated:
-    """One text: the prompt in its normal form, and how it goes on."""
+    """A generated text: the prompt after normalization, and its continuation."""
 
     prompt: str
     continuation: str
 
     @property
     def text(self) -> str:
-        """Prompt and continuation."""
+        """The prompt followed by its continuation."""
         return self.prompt + self.continuation
 
 
 class Generator:
-    """A model loaded once, in the number format it is stored in, on the GPU if there is one."""
+    """A loaded model for text generation, in its stored number format, on the GPU if there is one."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises CourseError for a folder that holds no causal language model with its tokenizer."""
+        """Loads a model folder. Raises CourseError if it lacks a causal language model or its tokenizer."""
         model_folder.read_config(folder)
-        # Before the model, which may take minutes.
+        # The tokenizer is loaded first, so that a bad one fails early: loading the model can take minutes.
         self.codec = text_codec.load(folder)
         model = model_folder.load_model(folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device)
         self.end = self._end(folder)
         self.begin = self.end if self.codec.begin is None else self.codec.begin
-        # What the folder recommends must not fill in what our settings leave out.
+        # Drops the folder's own generation defaults, which would fill in what GenerateConfig leaves unset.
         self.model.generation_config = GenerationConfig(eos_token_id=self.end, pad_token_id=self.end)
 
     def _end(self, folder: Path) -> int:
-        """The id that ends a document."""
+        """The id of the end-of-text token."""
         ends = self.model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id
         end = model_folder.end_id(folder, *ends)
         if end is None:
@@ -59,14 +59,15 @@ class Generator:
 
     @property
     def positions(self) -> int | None:
-        """Longest text the model can hold [tokens]; None without a limit."""
-        found: int | None = getattr(self.model.config, "max_position_embeddings", None)
-        return found
+        """The model's longest sequence [tokens]; None if there is no limit."""
+        positions: int | None = getattr(self.model.config, "max_position_embeddings", None)
+        return positions
 
     def generate(self, prompt: str, settings: GenerateConfig | None = None) -> list[Generated]:
-        """`num_return_sequences` texts that begin with `prompt`, best first under beam search.
+        """Generates `num_return_sequences` continuations of `prompt`; beam search returns the best one first.
 
-        An empty prompt begins a document. Raises UsageError if prompt and continuation do not fit the model's positions.
+        An empty prompt generates a new document. Raises UsageError if prompt and continuation exceed the model's
+        positions.
         """
         settings = settings or GenerateConfig()
         ids = self.codec.encode(prompt)
@@ -78,23 +79,26 @@ class Generator:
         return [Generated(shown, self._continuation(ids, row[inputs.shape[1] :])) for row in outputs.tolist()]
 
     def _room(self, prompt: int, settings: GenerateConfig) -> int:
-        """Tokens of the longest continuation of a prompt of so many."""
+        """The longest continuation [tokens] for a prompt of `prompt` tokens."""
         wanted = settings.max_new_tokens
         if self.positions is None:
             return wanted or max(MAX_NEW_TOKENS, settings.min_new_tokens)
         left = self.positions - prompt
         if left < 1:
             raise UsageError(
-                f"prompt: {prompt} tokens are not allowed: the model has {self.positions} positions, one at least must be left"
+                f"prompt: {prompt} tokens are not allowed: the model has {self.positions} positions, "
+                "and at least one must be left for the continuation"
             )
         for name, value in (("max_new_tokens", wanted), ("min_new_tokens", settings.min_new_tokens)):
             if value and value > left:
                 raise UsageError(
-                    f"{name}: {value} is not allowed: {self.positions} positions less the prompt's {prompt} tokens leave {left}"
+                    f"{name}: {value} is not allowed: {self.positions} positions less the prompt's {prompt} tokens "
+                    f"leave {left}"
                 )
         return wanted or min(max(MAX_NEW_TOKENS, settings.min_new_tokens), left)
 
     def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
+        """The settings as arguments of transformers; `room` is the longest continuation [tokens]."""
         sampling = settings.strategy == "sampling"
         chosen: dict[str, Any] = (
             {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature} if sampling else {}
@@ -112,18 +116,22 @@ class Generator:
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             eos_token_id=self.end,
             pad_token_id=self.end,
-            suppress_tokens=list(range(known, rows)) or None,  # rows of a padded vocabulary that are no token
+            # Rows of a padded vocabulary that are not tokens.
+            suppress_tokens=list(range(known, rows)) or None,
             **chosen,
         )
 
     def _continuation(self, prompt: list[int], new: list[int]) -> str:
-        """The text of `new` up to the end of its document."""
+        """The text of the generated ids `new`, up to the first end-of-text token."""
         return self.codec.continuation(prompt, new[: new.index(self.end)] if self.end in new else new)
 
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Random numbers from `seed`, or from anywhere; the caller's generator goes on as if nothing had been drawn."""
+    """A context with torch's random generators seeded by `seed`, or randomly if it is None.
+
+    Afterwards the generators of the CPU and of the current GPU continue from their earlier state.
+    """
     with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
         if seed is None:
             torch.seed()
@@ -133,5 +141,8 @@ def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
 
 
 def generate(model_folder: Path, prompt: str, settings: GenerateConfig | None = None) -> list[str]:
-    """Texts that begin with `prompt`, in its normal form. Raises CourseError and UsageError as Generator does."""
+    """Generates texts that begin with the normalized `prompt`.
+
+    Raises CourseError for an unreadable model folder, and UsageError if prompt and continuation are too long.
+    """
     return [generated.text for generated in Generator(model_folder).generate(prompt, settings)]

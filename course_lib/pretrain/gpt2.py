@@ -1,4 +1,4 @@
-"""Pretraining a GPT-2 or a GPT-NeoX as a task: its data, its loss, and what may not change when it is resumed."""
+"""The training task of GPT-2 and GPT-NeoX: checks, number of steps, data fingerprint and trainer."""
 
 import shutil
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Gpt2(Task):
-    """Next-token prediction on the token files of data.input."""
+    """Next-token prediction on the token files in data.input."""
 
     settings_class = PretrainConfig
     settings: PretrainConfig

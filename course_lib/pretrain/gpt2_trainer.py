@@ -1,4 +1,7 @@
-"""The Trainer of GPT-2 and GPT-NeoX: its samples and its loss. Shapes: B samples of the micro batch, S = seq_length, V entries."""
+"""The Trainer of GPT-2 and GPT-NeoX: its samples and its loss.
+
+In shapes, B is the number of samples in a micro-batch, S is seq_length and V is the vocabulary size.
+"""
 
 from typing import Any
 
@@ -14,7 +17,7 @@ from course_lib.pretrain.data import Splits, held_out_set, train_set
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
-IGNORED = -100  # a label without a loss
+IGNORED = -100  # label of a position that does not count in the loss
 
 
 class Gpt2Trainer(RunTrainer):
@@ -31,7 +34,7 @@ class Gpt2Trainer(RunTrainer):
         splits: Splits,
         end: int,
     ) -> None:
-        """`end` is the id of the end-of-document token."""
+        """Creates the trainer; `end` is the id of the end-of-document token."""
         self.end = end
         length = settings.data.seq_length
         sets = Sets(
@@ -50,7 +53,13 @@ class Gpt2Trainer(RunTrainer):
         return decays(name)
 
     def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Mean cross-entropy [nats] of predicting tokens 1…S from tokens 0…S-1; `inputs["tokens"]`: [B, S + 1]."""
+        """The mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
+
+        Args:
+            model: the model to train.
+            inputs: {"tokens": token ids [B, S + 1]}.
+            return_outputs: also returns the model's output.
+        """
         tokens = inputs["tokens"]
         labels = tokens[:, 1:]
         if self.settings.data.mask_loss_at_eod:
@@ -62,10 +71,13 @@ class Gpt2Trainer(RunTrainer):
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to a parameter: not to biases and norms (ln_1, ln_2, ln_f; input_layernorm, …)."""
+    """Whether weight decay applies to the parameter with this name.
+
+    Biases and LayerNorm parameters are excluded (ln_1, ln_2 and ln_f in GPT-2; input_layernorm and others in GPT-NeoX).
+    """
     return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
-    """Samples of S + 1 ids as {"tokens": [B, S + 1]}."""
+    """Stacks samples of S + 1 token ids to {"tokens": [B, S + 1]}."""
     return {"tokens": torch.from_numpy(np.stack(samples))}

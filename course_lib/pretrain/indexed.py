@@ -1,9 +1,11 @@
-"""Token ids on disk in Megatron's mmap format: PREFIX.bin has the ids back to back, PREFIX.idx says where each sequence lies.
+"""Reads and writes token files in Megatron's mmap format: token ids in PREFIX.bin, an index of sequences in PREFIX.idx.
 
-The files are byte for byte those of Megatron-LM's builder. This module neither tokenizes (encode.py) nor samples.
+The files are identical, byte for byte, to those that Megatron-LM's indexed dataset builder writes. encode.py tokenizes
+text; sampling.py makes training samples.
 
     .idx, little-endian: magic · uint64 1 · uint8 dtype code · uint64 S sequences · uint64 D = documents + 1
-                         int32 sizes[S], tokens · int64 pointers[S], bytes · int64 documents[D], first sequence of each, then S
+                         int32 sizes[S] [tokens] · int64 pointers[S] [bytes] ·
+                         int64 documents[D]: the first sequence of each document, then S
 """
 
 import os
@@ -24,21 +26,22 @@ from course_lib.files import atomic_write, behind_links, require_file, require_o
 Array = npt.NDArray[Any]
 
 MAGIC, VERSION = b"MMIDIDX\0\0", 1
-LEGACY = b"TNTIDX\0\0"  # the `lazy` and `cached` formats of older Megatrons
+LEGACY = b"TNTIDX\0\0"  # magic of the `lazy` and `cached` formats of older Megatron versions
 HEADER = struct.Struct("<9sQBQQ")
-DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # 6 and 7 are floats: no tokens
+# Number formats by code. Codes 6 and 7 are floating-point formats, which hold no tokens.
+DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
-SMALL_VOCABULARY = 65_500  # entries; Megatron's limit for two bytes a token
-PIECE = 1 << 20  # entries of the index computed at a time
+SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size Megatron stores two bytes per token
+PIECE = 1 << 20  # index entries processed at a time
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
-    """What Megatron stores tokens of such a vocabulary in: uint16 below 65 500 entries, else int32."""
+    """The number format in which Megatron stores tokens: uint16 if the vocabulary size is below 65 500, else int32."""
     return np.dtype("<u2" if vocab_size < SMALL_VOCABULARY else "<i4")
 
 
 def files_of(prefix: Path) -> tuple[Path, Path]:
-    """The .bin and the .idx of `X`, `X.bin` or `X.idx`."""
+    """The paths X.bin and X.idx for the prefix `X`; `X.bin` and `X.idx` are also accepted."""
     stem = prefix.with_suffix("") if prefix.suffix in (".bin", ".idx") else prefix
     if not stem.name:
         raise UsageError(f"{prefix}: is a folder, expected a name that .bin and .idx can follow")
@@ -46,9 +49,10 @@ def files_of(prefix: Path) -> tuple[Path, Path]:
 
 
 class IndexedWriter(AbstractContextManager["IndexedWriter"]):
-    """Writes both files, which appear when the block ends without an error; until then an earlier product stays as it was.
+    """Context manager that writes PREFIX.bin and PREFIX.idx.
 
-    Memory: 4 bytes a sequence and 1 a document, besides what is appended at a time.
+    The files appear when the block ends without an error. Until then, older files of the same name stay unchanged.
+    Memory: 4 bytes per sequence and 1 byte per document, plus the data of one append.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
@@ -57,7 +61,12 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts: list[Array] = []  # sequences of each document
 
     def append(self, ids: Array, sizes: Array) -> None:
-        """Adds documents of one sequence each: their ids back to back and the tokens of each; 0 is a document without a sequence."""
+        """Adds documents of one sequence each.
+
+        Args:
+            ids: token ids of all documents, concatenated.
+            sizes: tokens in each document; 0 adds a document without a sequence.
+        """
         sizes = np.asarray(sizes, "<i4")
         if ids.dtype != self.dtype or len(ids) != sizes.sum(dtype=np.int64):
             raise ValueError(f"{len(ids)} ids of {ids.dtype} for sizes of {sizes.sum()} tokens of {self.dtype}")
@@ -88,19 +97,26 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         with atomic_write(index_path) as index, atomic_write(data_path) as self._data:
             yield
             _write_index(index, self.dtype, self._sizes, self._counts)
-            for file in (self._data, index):  # a full disk shows here, before anything is replaced
+            # A full disk raises an error here, before any existing file is replaced.
+            for file in (self._data, index):
                 file.flush()
                 os.fsync(file.fileno())
-            # so that no moment has an old index beside new data
+            # Removed first, so that there is never an old index beside new data.
             behind_links(index_path).unlink(missing_ok=True)
 
 
 class IndexedDataset:
-    """The sequences of a product as arrays in the mapped file: opening takes milliseconds, and a pickle holds the prefix only.
+    """The sequences of a token file as memory-mapped arrays; opening takes milliseconds.
 
-    `sizes` [tokens], `pointers` [bytes] and `documents` [first sequence of each, then the number of sequences] are those of the .idx;
-    `tokens` are all of the .bin.
-    Raises CourseError naming the file and what is wrong with it.
+    A pickled dataset contains only the prefix.
+
+    Attributes:
+        sizes: tokens in each sequence [sequences].
+        pointers: offset of each sequence in the .bin file [sequences], in bytes.
+        documents: first sequence of each document, then the number of sequences [documents + 1].
+        tokens: all token ids of the .bin file [tokens].
+
+    Raises CourseError if a file is missing, damaged or inconsistent.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -119,7 +135,10 @@ class IndexedDataset:
         return self.get(i)
 
     def get(self, i: int, offset: int = 0, length: int | None = None) -> Array:
-        """`length` tokens of sequence i from token `offset` on; to its end if no length is given. Raises IndexError outside of it."""
+        """`length` tokens of sequence `i`, starting at token `offset`; without `length`, to the end of the sequence.
+
+        Raises IndexError if the range exceeds the sequence.
+        """
         size = int(self.sizes[i])
         end = size if length is None else offset + length
         if not 0 <= offset <= end <= size:
@@ -133,18 +152,21 @@ class IndexedDataset:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the index says. `explanation` is one sentence on a miscounted file, else empty."""
+    """The counts of a token file. `explanation` describes a wrong index in one sentence; otherwise it is empty."""
 
     sequences: int
     documents: int
     tokens: int  # as counted by the index
     dtype: np.dtype[Any]
-    uncounted_eod: bool
+    uncounted_eod: bool  # the index does not count the end-of-document tokens
     explanation: str = ""
 
 
 def summarize(prefix: Path) -> Summary:
-    """Counts from the .idx and the size of the .bin: milliseconds for millions of documents. Raises CourseError."""
+    """The counts of a token file, from the .idx and the size of the .bin.
+
+    Takes milliseconds for millions of documents. Raises CourseError for missing or damaged files.
+    """
     index = _read_index(prefix, each=False)
     explanation = _uncounted(prefix) if index.uncounted_eod else ""
     documents = len(index.documents) - 1
@@ -152,7 +174,10 @@ def summarize(prefix: Path) -> Summary:
 
 
 def merge(prefixes: Sequence[Path], target: Path) -> Summary:
-    """Writes the documents of several products, in order, as one, like Megatron's merge. Raises CourseError if they do not fit together."""
+    """Merges token files, in order, into one at `target`; equivalent to Megatron's merge.
+
+    Raises CourseError if the files have different number formats.
+    """
     datasets = [IndexedDataset(prefix) for prefix in prefixes]
     if not datasets:
         raise UsageError("nothing to merge; give at least one prefix")
@@ -160,7 +185,8 @@ def merge(prefixes: Sequence[Path], target: Path) -> Summary:
         require_other(files_of(dataset.prefix)[0], files_of(target)[0])
         if dataset.dtype != datasets[0].dtype:
             raise CourseError(
-                f"{dataset.prefix}: tokens are {dataset.dtype}, those of {datasets[0].prefix} {datasets[0].dtype}; only one dtype merges"
+                f"{dataset.prefix}: tokens are {dataset.dtype}, those of {datasets[0].prefix} {datasets[0].dtype}; "
+                "only one dtype merges"
             )
     with IndexedWriter(target, datasets[0].dtype) as writer:
         for dataset in datasets:
@@ -169,19 +195,30 @@ def merge(prefixes: Sequence[Path], target: Path) -> Summary:
 
 
 def repair(prefix: Path) -> Summary:
-    """Rewrites the .idx of a file with uncounted end-of-document tokens so that it counts them: exactly what Megatron-LM writes."""
+    """Rewrites an .idx that does not count the end-of-document tokens.
+
+    The new index counts them and is identical to Megatron-LM's. Raises CourseError if the index is already correct.
+    """
     index = _read_index(prefix)
     if not index.uncounted_eod:
         raise CourseError(f"{prefix}: its index counts all tokens: nothing to repair")
     counts, sizes = np.diff(index.documents), index.sizes.copy()
-    sizes[index.documents[1:][counts > 0] - 1] += 1  # the last sequence of each document that has any
+    # The uncounted token belongs to the last sequence of each non-empty document.
+    sizes[index.documents[1:][counts > 0] - 1] += 1
     with atomic_write(files_of(prefix)[1]) as file:
         _write_index(file, index.dtype, [sizes], [counts])
     return summarize(prefix)
 
 
 def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], counts: Sequence[Array]) -> None:
-    """`sizes` of all sequences and `counts` of sequences of all documents, each in any number of arrays."""
+    """Writes an .idx file.
+
+    Args:
+        file: the open file.
+        dtype: number format of the tokens.
+        sizes: tokens in each sequence, in any number of arrays.
+        counts: sequences in each document, in any number of arrays.
+    """
     file.write(HEADER.pack(MAGIC, VERSION, CODES[dtype], sum(map(len, sizes)), 1 + sum(map(len, counts))))
     for part in sizes:
         file.write(np.ascontiguousarray(part, "<i4").data)
@@ -193,7 +230,7 @@ def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], 
 
 
 def _running_sums(parts: Iterable[Array]) -> Iterator[tuple[Array, Array]]:
-    """Pieces of the arrays with their cumulative sums, which go on from piece to piece."""
+    """Yields pieces of the arrays with their cumulative sums, which continue from piece to piece."""
     total = 0
     for part in parts:
         for start in range(0, len(part), PIECE):
@@ -214,7 +251,10 @@ class _Index:
 
 
 def _read_index(prefix: Path, each: bool = True) -> _Index:
-    """The mapped index of a product whose two files add up, `each`: pointer by pointer. Raises CourseError naming the file that does not."""
+    """The memory-mapped index of a token file, after checking it against the .bin file.
+
+    `each` also checks every pointer and document. Raises CourseError for a missing, damaged or inconsistent file.
+    """
     data_path, path = files_of(prefix)
     dtype, sequences, _ = _read_header(path)
     if not data_path.is_file():
@@ -236,13 +276,14 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     if rest or (stored != tokens and not uncounted):
         wrong = "truncated" if stored < tokens else "not of the same run"
         raise CourseError(
-            f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, but {path.name} describes {tokens * dtype.itemsize}"
+            f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, "
+            f"but {path.name} describes {tokens * dtype.itemsize}"
         )
     return _Index(dtype, sizes, pointers, documents, tokens, bool(uncounted))
 
 
 def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
-    """Whether each pointer is the end of the sequence before."""
+    """Whether each pointer equals the end of the previous sequence."""
     at = 0
     for part, ends in _running_sums([sizes]):
         if np.any(pointers[at : at + len(part)] != (ends - part) * itemsize):
@@ -252,21 +293,26 @@ def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
-    """dtype, sequences and entries of the document index, of an .idx of the length these call for."""
+    """Number format, number of sequences and number of document entries from the header of an .idx file.
+
+    Raises CourseError for a wrong format, and for a file whose length does not match these numbers.
+    """
     size = require_file(path).stat().st_size
     with path.open("rb") as file:
         start = file.read(HEADER.size)
     if start.startswith(LEGACY):
         raise CourseError(f"{path}: an index of Megatron's older lazy/cached format (TNTIDX); tokenize the text again")
     if not start.startswith(MAGIC):
-        raise CourseError(f"{path}: no Megatron index: it starts with {start[: len(MAGIC)]!r}, expected {MAGIC!r}")
+        raise CourseError(f"{path}: not a Megatron index: it starts with {start[: len(MAGIC)]!r}, expected {MAGIC!r}")
     if len(start) < HEADER.size:
         raise CourseError(f"{path}: truncated: {size} bytes are less than a header")
     _, version, code, sequences, entries = HEADER.unpack(start)
     if version != VERSION:
-        raise CourseError(f"{path}: version {version} of the format; known: {VERSION}")
+        raise CourseError(f"{path}: format version {version} is not supported; allowed: {VERSION}")
     if code not in DTYPES:
-        raise CourseError(f"{path}: dtype code {code} is none of tokens; known: {', '.join(map(str, DTYPES))}")
+        raise CourseError(
+            f"{path}: dtype code {code} is not an integer type for tokens; allowed: {', '.join(map(str, DTYPES))}"
+        )
     expected = HEADER.size + 12 * sequences + 8 * entries
     if size != expected or not entries:
         wrong = "truncated" if size < expected else "broken"
@@ -277,11 +323,14 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
+    """The file as a memory-mapped array; an empty file cannot be mapped and gives an empty array."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
 
 
 def _uncounted(prefix: Path) -> str:
+    """The message about an index that does not count the end-of-document tokens."""
     return (
-        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, so that "
-        "every document after the first would be read from the wrong place; `course tokens --repair` corrects the index"
+        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
+        "counting it, so that every document after the first would be read from the wrong place; "
+        "`course tokens --repair` corrects the index"
     )

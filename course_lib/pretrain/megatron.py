@@ -1,7 +1,9 @@
-"""Megatron GPT checkpoints → a Hugging Face GPT-2 folder, bit for bit, with its tokenizer.
+"""Converts Megatron GPT checkpoints to Hugging Face GPT-2 folders, with the tokenizer.
 
-The vocabulary's padding is cut, activation, sizes and dropouts come from the training arguments, bos, eos and pad from the tokenizer.
-Weights are merged and written one at a time. Finding the files: megatron_checkpoint.py; names and order of rows: megatron_weights.py.
+The weights stay the same bit for bit, unless another number format is requested. The converter removes the padding
+rows of the vocabulary. Activation function, sizes and dropout rates come from the training arguments; bos, eos and pad
+come from the tokenizer. Weights are merged and written one at a time. megatron_checkpoint.py finds the files;
+megatron_weights.py maps names and the order of rows.
 """
 
 import json
@@ -30,7 +32,7 @@ SHARD = 5_000_000_000  # bytes of weights in one safetensors file
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """What was converted."""
+    """The result of a conversion."""
 
     target: Path
     shape: Shape
@@ -40,16 +42,17 @@ class ConvertReport:
     tensor_parallel: int
     checkpoint_version: float
     iteration: int
-    notes: list[str]
+    notes: list[str]  # what the folder lacks
 
     def summary(self) -> str:
-        """One line, then one for each thing to know."""
+        """The report for the terminal: one line, then one line per note."""
         s = self.shape
         cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
         first = (
             f"{s.layers} layers × {s.hidden}, {s.heads} heads, vocabulary {cut}, {self.activation}, "
-            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, {self.tensor_parallel} tensor "
-            f"rank{'s' * (self.tensor_parallel > 1)}, checkpoint version {self.checkpoint_version:g} → {self.target}"
+            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, "
+            f"{self.tensor_parallel} tensor rank{'s' * (self.tensor_parallel > 1)}, "
+            f"checkpoint version {self.checkpoint_version:g} → {self.target}"
         )
         return "\n".join([first, *(f"note: {line}" for line in self.notes)])
 
@@ -64,11 +67,19 @@ def convert(
     heads: int | None = None,
     vocab_size: int | None = None,
 ) -> ConvertReport:
-    """Writes the GPT-2 folder `target` from a Megatron-DeepSpeed or Megatron-LM checkpoint folder.
+    """Converts a Megatron-DeepSpeed or Megatron-LM checkpoint to a Hugging Face GPT-2 folder.
 
-    `tokenizer` is a folder: its size cuts the vocabulary, its specials become bos, eos and pad, its files are copied. Without `dtype` the
-    checkpoint's is kept. `checkpoint_version` and `heads` are for checkpoints that do not say; `vocab_size` [entries] insists on a cut.
-    Raises UsageError for settings that do not fit, CourseError for what is missing, damaged or no GPT-2; `target` is then as it was.
+    Args:
+        checkpoint: the checkpoint folder.
+        target: the new model folder; it stays unchanged if the conversion fails.
+        tokenizer: tokenizer folder. It sets the vocabulary size and the bos, eos and pad ids; its files are copied.
+        dtype: number format of the weights; None keeps the checkpoint's.
+        checkpoint_version: format version for a checkpoint that does not record it, or records it wrongly.
+        heads: number of attention heads, for a checkpoint that does not record it.
+        vocab_size: vocabulary size to keep [entries]; None takes the tokenizer's.
+
+    Raises UsageError for arguments that do not match the checkpoint. Raises CourseError for files that are missing or
+    damaged, and for a model that is not a GPT-2.
     """
     for source_folder in (checkpoint, tokenizer):
         if source_folder:
@@ -100,11 +111,11 @@ def convert(
 
 
 def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
-    """What the folder lacks, and which verbs need it."""
+    """Notes on what the folder lacks, and which verbs need it."""
     if tokenizer is None:
         return [
-            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, `course prefix train` and "
-            "`course ct2 export` need the first, `course ft export` the second"
+            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
+            "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
         ]
     if specials["eos_token_id"] is None:
         return [f"{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one"]
@@ -112,7 +123,10 @@ def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]
 
 
 def _activation(args: Namespace) -> str:
-    """Fused bias+GELU and OpenAI's GELU are the tanh approximation; otherwise Megatron's is exact."""
+    """The transformers name of the activation function that Megatron trained with.
+
+    Megatron's fused bias+GELU and its `openai_gelu` are the tanh approximation; otherwise its GELU is exact.
+    """
     if getattr(args, "openai_gelu", False):
         return "gelu_new"
     if getattr(args, "onnx_safe", False):
@@ -144,7 +158,10 @@ def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtyp
 
 
 def _dtype(source: Checkpoint) -> torch.dtype:
-    """The dtype that holds every weight: with --embedding-weights-in-fp32 the layers' is narrower."""
+    """The number format that can hold every weight of the checkpoint.
+
+    With Megatron's --embedding-weights-in-fp32 the layers have a narrower format than the embedding.
+    """
     kinds = {value.dtype for part in (source.embedding, source.layers[0]) for value in part.states[0].values()}
     dtype = reduce(torch.promote_types, kinds)
     if dtype not in DTYPES.values():
@@ -153,7 +170,7 @@ def _dtype(source: Checkpoint) -> torch.dtype:
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
-    """Ids of bos, eos and pad, and the number of entries (the greatest id + 1)."""
+    """The ids of bos, eos and pad of a tokenizer folder, and its number of entries (the largest id + 1)."""
     if not folder.is_dir():
         raise CourseError(f"{folder}: no such folder, expected a tokenizer")
     loaded = load_tokenizer(folder)
@@ -162,7 +179,10 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
 
 
 def _write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> int:
-    """Writes safetensors of at most SHARD bytes each, with the index that Hugging Face expects of several; returns the parameters."""
+    """Writes the weights as safetensors files of at most SHARD bytes, and returns the number of parameters.
+
+    With several files it also writes the index file that transformers expects.
+    """
     shards: list[list[str]] = []
     waiting: dict[str, torch.Tensor] = {}
     size = parameters = 0

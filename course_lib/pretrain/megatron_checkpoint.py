@@ -1,8 +1,14 @@
-"""A GPT checkpoint of Megatron-DeepSpeed or Megatron-LM, as its parts in order: embedding, layers, final norm.
+"""Reads GPT checkpoints of Megatron-DeepSpeed and Megatron-LM: embedding, layers and final norm.
 
-Three forms: layer files of the pipeline engine, told apart by content because their numbering changed between versions; one
-`mp_rank_RR_model_states.pt` per tensor rank (no pipeline); Megatron-LM's `mp_rank_RR/model_optim_rng.pt`. Parts keep one state dict per
-tensor rank; merging them is megatron_weights.py. Tensors are memory-mapped: nothing but names and shapes is read here.
+A checkpoint has one of three forms:
+
+- One `layer_NN-model_RR-model_states.pt` per layer and tensor-parallel rank, from DeepSpeed's pipeline engine. The
+  numbering of the layers changed between versions, so the reader identifies each file by its content.
+- One `mp_rank_RR_model_states.pt` per tensor-parallel rank, without a pipeline.
+- One `mp_rank_RR/model_optim_rng.pt` per tensor-parallel rank, from Megatron-LM.
+
+Each part keeps one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so
+this module reads only names and shapes.
 """
 
 import re
@@ -22,7 +28,8 @@ STEP = re.compile(r"global_step\d+|iter_\d+|release")
 LAYER_FILE = re.compile(r"layer_\d+(-model_\d+)?-model_states\.pt")
 RANK_FILE = re.compile(r"mp_rank_\d+_model_states\.pt")
 RANK_FOLDER = re.compile(r"mp_rank_(\d+)")
-RENAMED = (  # names of other versions of Megatron
+# Tensor names of other Megatron versions.
+RENAMED = (
     (re.compile(r"^attention\."), "self_attention."),
     (re.compile(r"^(input|post_attention)_norm\."), r"\1_layernorm."),
 )
@@ -31,7 +38,7 @@ IGNORED = ("_extra_state", "rotary_emb.inv_freq")  # buffers, not weights
 
 @dataclass(frozen=True)
 class Part:
-    """The embedding, one layer, or the final norm: a state dict per tensor rank, and the file each came from."""
+    """The embedding, one layer, or the final norm: one file and one state dict per tensor-parallel rank."""
 
     files: list[Path]
     states: list[State]
@@ -39,26 +46,27 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What conversion needs of a checkpoint."""
+    """The parts of a checkpoint that the conversion needs."""
 
     folder: Path
-    args: Namespace  # of the training; empty if the checkpoint has none
-    version: float  # of the checkpoint format: it gives the order of the rows of query_key_value
-    iteration: int
+    args: Namespace  # training arguments; empty if the checkpoint has none
+    version: float  # of the checkpoint format; it determines the order of the rows of query_key_value
+    iteration: int  # training step
     embedding: Part
     layers: list[Part]
     final_norm: Part
 
     @property
     def tensor_parallel(self) -> int:
-        """Number of tensor ranks."""
+        """Number of tensor-parallel ranks."""
         return len(self.embedding.states)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Opens a step folder, or the folder above it (then its latest step).
+    """Opens the checkpoint in a step folder, or the latest step in the parent folder.
 
-    Raises CourseError for missing, damaged or unsupported files, UsageError if there are several steps and no `latest`.
+    Raises CourseError for missing, damaged or unsupported files. Raises UsageError if there are several steps and no
+    file `latest`.
     """
     folder = step_folder(path)
     layers, ranks = _numbered(folder, LAYER_FILE), _numbered(folder, RANK_FILE)
@@ -70,7 +78,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         meta = safe_load(ranks[0])
         parts = _from_layers(folder, layers)
     else:
-        ranks = ranks or [found / "model_optim_rng.pt" for found in _numbered(folder, RANK_FOLDER)]
+        ranks = ranks or [rank / "model_optim_rng.pt" for rank in _numbered(folder, RANK_FOLDER)]
         if not ranks:
             raise CourseError(f"{folder}: {_nothing(folder)}")
         loaded = [safe_load(file) for file in ranks]
@@ -89,7 +97,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def step_folder(path: Path) -> Path:
-    """The folder of one step: `path` itself, or the one its tracker file names, or the only one in it."""
+    """The folder of one step: `path` itself, the folder that its tracker file names, or the only step folder in it.
+
+    Raises CourseError if there is no checkpoint, and UsageError if there are several steps and no tracker file.
+    """
     if not path.is_dir():
         raise CourseError(f"{path}: {'is a file' if path.exists() else 'no such folder'}, expected a checkpoint folder")
     if any(path.glob("layer_*")) or any(path.glob("*mp_rank_*")):
@@ -101,7 +112,7 @@ def step_folder(path: Path) -> Path:
             if named and step.is_dir():
                 return step
             raise CourseError(f"{path / tracker}: names {step.name!r}, which is not there")
-    steps = sorted(found for found in path.iterdir() if STEP.fullmatch(found.name))
+    steps = sorted(entry for entry in path.iterdir() if STEP.fullmatch(entry.name))
     if not steps:
         raise CourseError(f"{path}: no Megatron checkpoint (no layer_*, no mp_rank_*, no `latest`)")
     if len(steps) > 1:
@@ -110,6 +121,7 @@ def step_folder(path: Path) -> Path:
 
 
 def _nothing(folder: Path) -> str:
+    """The reason why a folder holds no readable checkpoint, for the error message."""
     if any(folder.glob("zero_pp_rank_*_model_states.pt")):
         return "ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first"
     if any(folder.glob("mp_rank_*_*")):
@@ -118,32 +130,39 @@ def _nothing(folder: Path) -> str:
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """The files and folders in `folder` whose names match the pattern, sorted."""
     return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
 
 
 def _number(path: Path, meta: dict[str, Any], name: str) -> float:
-    value = meta.get(name, 0)  # Megatron too takes a missing version as 0
+    """The number stored under `name` in a checkpoint's metadata; 0 if missing. `path` is for the error message."""
+    # Megatron, too, treats a missing version as 0.
+    value = meta.get(name, 0)
     if not isinstance(value, int | float):
         raise CourseError(f"{path}: {name} is a {type(value).__name__}, expected a number")
     return float(value)
 
 
 def _check_counts(checkpoint: Checkpoint) -> None:
-    """Holds the files that were found against the training arguments."""
+    """Checks the number of tensor-parallel ranks and layers against the training arguments.
+
+    Raises CourseError if they differ, or if there are no layers.
+    """
     args = checkpoint.args
     ranks = getattr(args, "tensor_model_parallel_size", getattr(args, "model_parallel_size", None))
-    for noun, found, said in (
+    for noun, count, expected in (
         ("tensor ranks", checkpoint.tensor_parallel, ranks),
         ("layers", len(checkpoint.layers), getattr(args, "num_layers", None)),
     ):
-        if said is not None and said != found:
-            last = f" (the last is {checkpoint.layers[-1].files[-1].name})" if found else ""
-            raise CourseError(f"{checkpoint.folder}: files of {found} {noun}{last}, its arguments say {said}")
+        if expected is not None and expected != count:
+            last = f" (the last is {checkpoint.layers[-1].files[-1].name})" if count else ""
+            raise CourseError(f"{checkpoint.folder}: files of {count} {noun}{last}, its arguments say {expected}")
     if not checkpoint.layers:
         raise CourseError(f"{checkpoint.folder}: no transformer layers")
 
 
 def _canonical(state: dict[str, Any]) -> State:
+    """The tensors of a state dict under current names, without the buffers in IGNORED."""
     result = {}
     for key, value in state.items():
         for pattern, name in RENAMED:
@@ -154,11 +173,12 @@ def _canonical(state: dict[str, Any]) -> State:
 
 
 def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Part]:
+    """Embedding, layers and final norm from the layer files of the pipeline engine."""
     grouped: dict[int, dict[int, Path]] = {}
     for file in files:
         index, *rank = (int(number) for number in re.findall(r"\d+", file.name))
         grouped.setdefault(index, {})[rank[0] if rank else 0] = file
-    ranks = range(1 + max(rank for found in grouped.values() for rank in found))
+    ranks = range(1 + max(rank for by_rank in grouped.values() for rank in by_rank))
     kinds: dict[str, dict[int, Part]] = {"embedding": {}, "layer": {}, "final norm": {}}
     for index, by_rank in sorted(grouped.items()):
         missing = [rank for rank in ranks if rank not in by_rank]
@@ -177,7 +197,11 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
 
 
 def _kind(part: Part) -> str:
-    """What a layer file is, by its content: the number of the first layer file and of the norm depend on the version."""
+    """The kind of a layer file, judged by its content: "embedding", "layer" or "final norm".
+
+    The number in the file name depends on the version of Megatron-DeepSpeed, so it does not show the kind. Raises
+    CourseError for any other content.
+    """
     state = part.states[0]
     if "word_embeddings.weight" in state:
         return "embedding"
@@ -191,6 +215,7 @@ def _kind(part: Part) -> str:
 
 
 def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
+    """Embedding, layers and final norm from one file per tensor-parallel rank; `loaded` has the files' contents."""
     ranks: list[dict[str, State]] = []
     for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
         if int(RANK_FOLDER.findall(str(file))[-1]) != rank:
@@ -198,12 +223,12 @@ def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part,
         module = next((whole[key] for key in ("module", "model") if isinstance(whole.get(key), dict)), None)
         if module is None:
             raise CourseError(f"{file}: no weights under `module` or `model`")
-        found: dict[str, State] = {}
+        states: dict[str, State] = {}
         for key, value in _flat(module):
-            if place := _place(file, key):
-                found.setdefault(place[0], {})[place[1]] = value
-        ranks.append({name: _canonical(state) for name, state in found.items()})
-    parts = {name: Part(files, [found.get(name, {}) for found in ranks]) for name in ranks[0]}
+            if target := _place(file, key):
+                states.setdefault(target[0], {})[target[1]] = value
+        ranks.append({name: _canonical(state) for name, state in states.items()})
+    parts = {name: Part(files, [states.get(name, {}) for states in ranks]) for name in ranks[0]}
     for name in ("embedding", "final norm"):
         if name not in parts:
             raise CourseError(f"{files[0]}: no {name} in it")
@@ -215,6 +240,7 @@ def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part,
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (key, value) of a nested dict, with the keys joined by dots."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -223,7 +249,11 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _place(file: Path, key: str) -> tuple[str, str] | None:
-    """Which part a weight of the whole model belongs to, and its name in a layer file; None if it is a copy of another."""
+    """The part that a weight of a whole-model file belongs to, and its name in a layer file.
+
+    The part is "embedding", "final norm" or the layer's number. Returns None for a copy of another weight. Raises
+    CourseError for a weight that GPT-2 does not have.
+    """
     key = key.removeprefix("language_model.")
     if match := re.fullmatch(r"(?:encoder|transformer)\.layers\.(\d+)\.(.+)", key):
         return match[1], match[2]

@@ -1,7 +1,8 @@
-"""Megatron's GPT weights as GPT-2's: sizes, names, merged tensor ranks, order of rows.
+"""Maps the weights of a Megatron GPT to Hugging Face's GPT-2: sizes, names, tensor-parallel ranks, order of rows.
 
-What GPT-2 has no place for (rotary positions, RMSNorm, SwiGLU, grouped queries, experts, an untied head) is refused by name: leaving
-it out would give another model. Finding and reading the files is megatron_checkpoint.py, writing the folder megatron.py.
+Features that GPT-2 does not have raise an error that names them, because dropping them would give a different model:
+rotary positions, RMSNorm, SwiGLU, grouped-query attention, mixture of experts, untied output head.
+megatron_checkpoint.py reads the files; megatron.py writes the folder.
 """
 
 from argparse import Namespace
@@ -14,11 +15,14 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
 
-PADDED_FOR = 8  # tensor ranks a vocabulary may have been padded for before the checkpoint was merged
+# A merged checkpoint can have a vocabulary that was padded for more tensor ranks than it has now, up to this number.
+PADDED_FOR = 8
 WORDS, POSITIONS = "word_embeddings.weight", "position_embeddings.weight"
 QKV, UP, DOWN = "self_attention.query_key_value.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"
-ROWS, COLUMNS = 0, 1  # the dimension that tensor ranks share; None: every rank has the whole
-LAYER: dict[str, tuple[str, int | None]] = {  # Megatron's name → GPT-2's, and the shared dimension
+# The dimension along which tensor-parallel ranks split a weight; None: every rank has the whole weight.
+ROWS, COLUMNS = 0, 1
+# Megatron's name → GPT-2's name and the split dimension.
+LAYER: dict[str, tuple[str, int | None]] = {
     "input_layernorm.weight": ("ln_1.weight", None),
     "input_layernorm.bias": ("ln_1.bias", None),
     "self_attention.query_key_value.weight": ("attn.c_attn.weight", ROWS),
@@ -36,19 +40,28 @@ LAYER: dict[str, tuple[str, int | None]] = {  # Megatron's name → GPT-2's, and
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the model. `padded` counts the rows of the embedding, `vocabulary` those that are kept."""
+    """The sizes of a model."""
 
     hidden: int
     heads: int
-    inner: int
+    inner: int  # width of the feed-forward layer
     positions: int
     layers: int
-    padded: int
-    vocabulary: int
+    padded: int  # rows of the checkpoint's embedding
+    vocabulary: int  # rows that are kept
 
 
 def model_shape(source: Checkpoint, heads: int | None, entries: int | None, vocab_size: int | None) -> Shape:
-    """Sizes from the tensors; the number of heads is the only one they do not show."""
+    """The sizes of the model, from the shapes of its tensors.
+
+    Args:
+        source: the checkpoint.
+        heads: number of attention heads if the training arguments lack it; the shapes do not show it.
+        entries: the tokenizer's number of entries, or None without a tokenizer.
+        vocab_size: vocabulary size to keep; None takes the tokenizer's, or keeps all rows.
+
+    Raises CourseError for a model that is not a GPT-2, and UsageError for arguments that contradict the checkpoint.
+    """
     args, ranks, embedding, first = source.args, source.tensor_parallel, source.embedding, source.layers[0]
     _refuse_unsupported(source.folder, args)
     if POSITIONS not in embedding.states[0]:
@@ -58,14 +71,14 @@ def model_shape(source: Checkpoint, heads: int | None, entries: int | None, voca
     for part, names in ((embedding, (WORDS, POSITIONS)), (first, (QKV, UP, DOWN))):
         for name in names:
             if part.states[0][name].dim() != 2:
-                raise CourseError(f"{part.files[0]}: {name} is no matrix")
+                raise CourseError(f"{part.files[0]}: {name} is not a matrix")
     (positions, hidden), words = embedding.states[0][POSITIONS].shape, embedding.states[0][WORDS].shape[0]
-    said = getattr(args, "num_attention_heads", None)
-    if heads and said and heads != said:
-        raise UsageError(f"heads {heads}: the checkpoint's arguments say {said}")
-    heads = heads or said
+    trained_heads = getattr(args, "num_attention_heads", None)
+    if heads and trained_heads and heads != trained_heads:
+        raise UsageError(f"heads {heads}: the checkpoint's arguments say {trained_heads}")
+    heads = heads or trained_heads
     if not heads:
-        raise UsageError("heads: this checkpoint does not say how many attention heads it has; give --heads")
+        raise UsageError("heads: this checkpoint does not record its number of attention heads; give --heads")
     if hidden % heads or heads % ranks:
         raise UsageError(
             f"heads {heads}: must divide the width {hidden} and be a multiple of the tensor ranks, {ranks}"
@@ -86,7 +99,10 @@ def model_shape(source: Checkpoint, heads: int | None, entries: int | None, voca
 
 
 def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights under GPT-2's names, merged and in GPT-2's order of rows and dimensions, one at a time."""
+    """Yields (name, tensor) of each weight under its GPT-2 name, merged and in GPT-2's order of rows and dimensions.
+
+    `version` is the checkpoint format version, which determines the order of the rows of query_key_value.
+    """
     hidden, inner = shape.hidden, shape.inner
     full = {
         "attn.c_attn": (3 * hidden, hidden),
@@ -113,7 +129,18 @@ def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[t
 def _merge(
     part: Part, name: str, shared: int | None, size: tuple[int, ...], heads: int | None = None, version: float = 0
 ) -> torch.Tensor:
-    """One weight from its tensor ranks, each of which is held against the shape it must have."""
+    """Merges one weight from its tensor-parallel ranks.
+
+    Args:
+        part: the part that holds the weight.
+        name: Megatron's name of the weight.
+        shared: the dimension along which ranks split the weight, or None.
+        size: shape of the merged weight.
+        heads: number of attention heads, only for query_key_value.
+        version: checkpoint format version.
+
+    Raises CourseError if a rank lacks the weight or has it in a wrong shape.
+    """
     ranks = len(part.states)
     expected = tuple(n // ranks if dim == shared else n for dim, n in enumerate(size))
     for file, state in zip(part.files, part.states, strict=True):
@@ -123,14 +150,15 @@ def _merge(
             raise CourseError(f"{file}: {name} has shape {tuple(state[name].shape)}, expected {expected}")
     values = [state[name] for state in part.states]
     if shared is None:
-        return values[0].clone(memory_format=torch.contiguous_format)  # DeepSpeed's may be views of one buffer
+        # Copied because DeepSpeed's tensors can be views of one buffer.
+        return values[0].clone(memory_format=torch.contiguous_format)
     if heads is not None:
         return torch.cat([_split_qkv(value, heads // ranks, version) for value in values], dim=1).reshape(size)
     return torch.cat(values, dim=shared)
 
 
 def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
-    """The rows of one rank as [3, heads, rows of a head, …], whatever their order in the file."""
+    """The query, key and value rows of one rank as [3, heads, rows per head, …], reordered according to `version`."""
     rows, rest = value.shape[0] // (3 * heads), value.shape[1:]
     if version == 0:
         return value.reshape(3, heads, rows, *rest)
@@ -140,7 +168,7 @@ def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
 
 
 def _require_exactly(part: Part, names: Iterable[str]) -> None:
-    """Refuses a part that holds less or more than GPT-2 has: leaving something out would give another model."""
+    """Raises CourseError if a part does not hold exactly the tensors `names`; ignoring one would change the model."""
     for file, state in zip(part.files, part.states, strict=True):
         if extra := sorted(state.keys() - set(names)):
             experts = "a mixture of experts: " if any("moe" in name or "expert" in name for name in extra) else ""
@@ -151,7 +179,11 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
 
 
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
-    """Rows to keep: as told, else the tokenizer's entries, else all. `spare` is how many rows Megatron may have padded."""
+    """The number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
+
+    `padded` is the number of rows in the checkpoint. `spare` is the largest number of rows that Megatron's padding can
+    have added. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
+    """
     if entries and entries > padded:
         raise UsageError(f"tokenizer: has {entries} entries, the checkpoint {padded}: it was trained with another")
     if vocab_size and not (entries or 1) <= vocab_size <= padded:
@@ -166,9 +198,10 @@ def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | 
 
 
 def _refuse_unsupported(folder: Path, args: Namespace) -> None:
+    """Raises CourseError if the training arguments name features that GPT-2 does not have."""
     experts = getattr(args, "num_experts", None) or 1
     heads = getattr(args, "num_attention_heads", None)
-    found = {
+    features = {
         "an untied output head": getattr(args, "untie_embeddings_and_output_weights", False),
         "rotary positions": getattr(args, "use_rotary_position_embeddings", False),
         "RMSNorm": str(getattr(args, "normalization", "layernorm")).lower() != "layernorm",
@@ -181,6 +214,6 @@ def _refuse_unsupported(folder: Path, args: Namespace) -> None:
         "residuals after the norm": getattr(args, "apply_residual_connection_post_layernorm", False),
         "linear layers without bias": not getattr(args, "add_bias_linear", True),
     }
-    names = [name for name, present in found.items() if present]
+    names = [name for name, present in features.items() if present]
     if names:
         raise CourseError(f"{folder}: trained with {', '.join(names)}, which GPT-2 has no place for")

@@ -1,4 +1,4 @@
-"""Products of chapter 4: the tokens, and the model trained on them."""
+"""Products of chapter 4: the token files, and the model trained on them."""
 
 from dataclasses import replace
 from functools import partial
@@ -15,11 +15,16 @@ from course_lib.product import Product
 
 TEXTS = ("japanese/wikipedia", "japanese/webtext")
 TOKENIZER = "subword/bpe"
-RUNS = "pretrain/runs"  # a folder per run, kept: an interrupted training goes on, and a changed setting costs no checkpoint
+# Holds one folder per run. Runs are kept, so that an interrupted training can resume and the checkpoints of earlier
+# settings are not lost.
+RUNS = "pretrain/runs"
 
 
 def products() -> list[Product]:
-    """tokens (a .bin/.idx for each text), gpt2 (a Hugging Face folder with the run's log)."""
+    """The products of chapter 4.
+
+    pretrain/tokens holds a .bin and an .idx file for each text. pretrain/gpt2 holds the model and the log of its run.
+    """
     recipe = config.section("pretrain.recipe", RecipeConfig)
     settings = config.load(PretrainConfig, recipe.config)
     return [
@@ -35,6 +40,7 @@ def products() -> list[Product]:
 
 
 def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    """Tokenizes each text into `folder`; returns its counts for the manifest. The last input is the tokenizer."""
     from course_lib.pretrain.encode import tokenize
 
     *texts, tokenizer = inputs
@@ -46,17 +52,32 @@ def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
-    """The settings, with the profile's own products where none are named: folders of token files, and last a tokenizer."""
+    """The settings, with data.input and data.tokenizer set to products of the profile if both are unset.
+
+    Args:
+        settings: the settings of a run.
+        inputs: one or more folders of token files, then a tokenizer folder.
+
+    Raises UsageError if only one of the two keys is set.
+    """
     if settings.data.input or settings.data.tokenizer:
         raise UsageError("data.input, data.tokenizer: only one is set; give both, or neither for the profile's own")
     *tokens, tokenizer = inputs
-    found = tuple(path.with_suffix("") for folder in tokens for path in sorted(folder.glob("*.idx")))
-    data = replace(settings.data, input=found, tokenizer=tokenizer)
+    prefixes = tuple(path.with_suffix("") for folder in tokens for path in sorted(folder.glob("*.idx")))
+    data = replace(settings.data, input=prefixes, tokenizer=tokenizer)
     return replace(settings, data=data)
 
 
 def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Fills a product's folder: model/, and the log of the run that trained it on `inputs`, those of with_products."""
+    """Trains a model and fills a product's folder with model/ and the log of the run.
+
+    Args:
+        settings: the settings of the run.
+        folder: the product's folder.
+        inputs: the inputs of with_products.
+
+    Returns the entries for the product's manifest.
+    """
     from course_lib.pretrain.export import export
     from course_lib.pretrain.launch import pretrain
     from course_lib.training import run_product

@@ -1,8 +1,9 @@
-"""Which tokens make which training sample: GPT sampling as Megatron's, index for index, so that a run there can be followed here.
+"""Selects the tokens of each training sample with exactly the same indices as Megatron, so that runs are comparable.
 
-Documents are shuffled, read as one stream of tokens, and the stream is cut into samples of seq_length + 1 tokens; the last token of a
-sample is the first of the next, so that every token but the first is predicted once. Then the samples are shuffled. Indices equal
-megatron-core 0.9 (`GPTDataset`, `build_sample_idx`) exactly. Batches, labels and loss masks are made elsewhere.
+The documents are shuffled and read as one stream of tokens. The stream is cut into samples of seq_length + 1 tokens.
+The last token of a sample is the first of the next, so that every token but the first is predicted once. Then the
+samples are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py
+makes batches, labels and the loss mask.
 """
 
 import hashlib
@@ -20,26 +21,26 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, sha256
 
-FORMAT = 1  # of the cached files; a new number leaves the old ones alone
-BLOCK = 1 << 20  # documents counted at a time; bounds the memory of sample_index
-SEPARATE_BELOW = 0.80  # a last epoch of which less than this share is asked for is shuffled by itself
+FORMAT = 1  # version of the cached files; a new version does not reuse old files
+BLOCK = 1 << 20  # documents processed at a time, which limits the memory of sample_index
+SEPARATE_BELOW = 0.80  # if less than this share of the last epoch is used, the last epoch is shuffled separately
 
 Array = NDArray[Any]
 
 
 class Indexed(Protocol):
-    """Sequences of tokens by number, such as indexed.IndexedDataset."""
+    """Interface of numbered token sequences, such as indexed.IndexedDataset."""
 
     @property
     def sizes(self) -> Array:
-        """Tokens of each sequence, int32."""
+        """Tokens in each sequence, int32 [sequences]."""
 
     def get(self, i: int, offset: int, length: int) -> Array:
-        """`length` tokens of sequence `i` from token `offset` on."""
+        """`length` tokens of sequence `i`, starting at token `offset`."""
 
 
 class Concatenated:
-    """Parts of several corpora behind one another as one: each part is (corpus, range of its sequences)."""
+    """Parts of several corpora concatenated; each part is (corpus, range of its sequences)."""
 
     def __init__(self, parts: Sequence[tuple[Indexed, range]]):
         self.parts = parts
@@ -48,21 +49,28 @@ class Concatenated:
         self._ends = list(accumulate(map(len, sizes)))
 
     def get(self, i: int, offset: int, length: int) -> Array:
-        """`length` tokens of sequence `i` from token `offset` on."""
+        """`length` tokens of sequence `i`, starting at token `offset`."""
         at = bisect_right(self._ends, i)
         corpus, documents = self.parts[at]
-        return corpus.get(documents[i - self._ends[at]], offset, length)  # counted from the end of the part
+        # The index is negative: it counts from the end of the part.
+        return corpus.get(documents[i - self._ends[at]], offset, length)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Concatenated, (self.parts,)
 
 
 def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
-    """The sequences for training, validation and test by shares such as "949,50,1" (or with slashes), contiguous in file order.
+    """The contiguous ranges of sequences for training, validation and test, in file order.
 
-    Boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed rounds every share by itself and moves
-    all boundaries by what their sum misses: of 10 sequences it trains on 10, core on 9. An empty range means no dataset.
-    Raises UsageError naming a value that is not one to three numbers, none negative and not all zero.
+    The boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed instead rounds each
+    share and shifts all boundaries by the rounding error. From 10 sequences it trains on 10, megatron-core on 9.
+
+    Args:
+        split: one to three shares such as "949,50,1"; slashes also separate.
+        sequences: number of sequences.
+
+    Returns three ranges; an empty range means that there is no such part. Raises UsageError if `split` is not one to
+    three non-negative numbers with a positive sum.
     """
     try:
         shares = [float(share) for share in split.replace("/", ",").split(",")]
@@ -78,7 +86,7 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
 
 
 def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated, Concatenated, Concatenated]:
-    """Training, validation and test part of several corpora, each of which is split by itself."""
+    """The training, validation and test parts of several corpora, each corpus split separately."""
     ranges = [split_documents(split, len(corpus.sizes)) for corpus in corpora]
 
     def part(which: int) -> Concatenated:
@@ -88,14 +96,21 @@ def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated,
 
 
 def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
-    """The least number of passes over `tokens` tokens that makes `samples` samples; None asks for one pass."""
+    """The smallest number of epochs of `tokens` tokens that gives `samples` samples; 1 if `samples` is None."""
     return 1 if samples is None else max(1, -(-(samples * seq_length + 1) // tokens))
 
 
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
-    """Whether the last epoch is shuffled by itself, because so little of it is used that its documents would be seen unevenly.
+    """Whether the last epoch is shuffled separately.
 
-    `tokens` are those of one epoch.
+    That is the case if the samples use less than SEPARATE_BELOW of it. If it were shuffled together with the other
+    epochs, some documents would be seen more often than others.
+
+    Args:
+        tokens: tokens in one epoch.
+        seq_length: tokens per sample, not counting the overlapping one.
+        samples: number of samples, or None for one epoch.
+        epochs: number of epochs.
     """
     if samples is None or epochs == 1:
         return False
@@ -104,12 +119,12 @@ def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epoch
 
 
 def samples_in(tokens: int, seq_length: int) -> int:
-    """How many samples of seq_length + 1 tokens, overlapping by one, fit into a stream of `tokens` tokens."""
+    """The number of samples of seq_length + 1 tokens, overlapping by one token, in a stream of `tokens` tokens."""
     return (tokens - 1) // seq_length
 
 
 def document_index(documents: range, epochs: int, separate: bool, random: np.random.RandomState) -> NDArray[np.int32]:
-    """The documents in the order they are read: all epochs shuffled together; with `separate`, the last one by itself."""
+    """The documents of all epochs in shuffled order; with `separate`, the last epoch is shuffled separately."""
     once = np.arange(documents.start, documents.stop, dtype=np.int32)
     index = np.tile(once, epochs)
     _shuffle(index, len(once) * (epochs - separate), random)
@@ -117,40 +132,54 @@ def document_index(documents: range, epochs: int, separate: bool, random: np.ran
 
 
 def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -> NDArray[np.int64]:
-    """Where each sample begins, and the last one ends: rows of (position in `documents`, token offset), one more than samples.
+    """The start of each sample and the end of the last one, as rows of (position in `documents`, token offset).
 
-    `documents` is the document index, `tokens` the number of tokens in all of it. Row i marks token i · seq_length of the stream,
-    which never lies in a document without tokens; only row 0 is (0, 0) whatever the first document holds.
+    Row i is the position of token i · seq_length in the stream. It never points to a document without tokens, except
+    that row 0 is always (0, 0).
+
+    Args:
+        sizes: tokens in each sequence.
+        documents: the document index, as returned by document_index.
+        seq_length: tokens per sample, not counting the overlapping one.
+        tokens: number of tokens in the whole document index.
+
+    Returns an array [samples + 1, 2].
     """
     rows = np.zeros((samples_in(tokens, seq_length) + 1, 2), np.int64)
-    row, start = 1, 0  # the row to be found next; tokens before the block
+    # `row` is the next row to compute; `start` is the number of tokens before the block.
+    row, start = 1, 0
     for at in range(0, len(documents), BLOCK):
         ends = start + np.cumsum(sizes[documents[at : at + BLOCK]], dtype=np.int64)
         starts = np.concatenate(([start], ends[:-1]))
         start = int(ends[-1])
         stop = max(row, -(-start // seq_length))
         wanted = np.arange(row, stop) * seq_length
-        found = np.searchsorted(ends, wanted, side="right")
-        rows[row:stop, 0] = at + found
-        rows[row:stop, 1] = wanted - starts[found]
+        positions = np.searchsorted(ends, wanted, side="right")
+        rows[row:stop, 0] = at + positions
+        rows[row:stop, 1] = wanted - starts[positions]
         row = stop
     return rows
 
 
 def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Array:
-    """A permutation of `samples` samples that keeps the first `first` (all, without a separate last epoch) and the rest apart."""
+    """A permutation of `samples` samples that shuffles the first `first` samples and the rest separately.
+
+    Without a separate last epoch, `first` is the number of all samples.
+    """
     index = np.arange(samples, dtype=np.uint32 if samples < np.iinfo(np.uint32).max - 1 else np.int64)
     _shuffle(index, first, random)
     return index
 
 
 def _shuffle(index: Array, first: int, random: np.random.RandomState) -> None:
+    """Shuffles the first `first` elements and the rest separately, in place."""
     random.shuffle(index[:first])
-    random.shuffle(index[first:])  # of nothing: draws nothing
+    # If the rest is empty, shuffling draws no random number.
+    random.shuffle(index[first:])
 
 
 class Indices(NamedTuple):
-    """What a GptDataset looks a sample up by."""
+    """The document, sample and shuffle index of a GptDataset."""
 
     documents: Array
     samples: Array
@@ -158,10 +187,9 @@ class Indices(NamedTuple):
 
 
 class GptDataset:
-    """Samples of seq_length + 1 token ids drawn from some documents: dataset[i] is an int64 array, len(dataset) their number.
+    """A dataset of training samples: dataset[i] is an int64 array of seq_length + 1 token ids.
 
-    There are at least `samples` of them (None: those of one epoch). The indices are kept in the folder `cache`, if given: one process
-    builds, others wait and map the same files into memory. A pickled copy (DataLoader workers) finds its indices again by itself.
+    A pickled copy, such as in a DataLoader worker, contains only the arguments and loads or builds its indices again.
     """
 
     def __init__(
@@ -173,7 +201,18 @@ class GptDataset:
         seed: int,
         cache: Path | None = None,
     ):
-        """Raises CourseError if the documents hold fewer tokens than one sample."""
+        """Builds the indices, or loads them from the cache.
+
+        Args:
+            indexed: the token sequences.
+            documents: the range of sequences to use.
+            seq_length: tokens per sample, not counting the overlapping one.
+            samples: smallest number of samples; None takes one epoch.
+            seed: seed of the shuffling.
+            cache: folder for the indices. One process builds them; other processes wait and memory-map the same files.
+
+        Raises CourseError if the documents hold fewer tokens than one sample.
+        """
         self._arguments = (indexed, documents, seq_length, samples, seed, cache)
         self.indexed, self.seq_length = indexed, seq_length
         sizes = self._sizes = np.asarray(indexed.sizes)
@@ -181,8 +220,9 @@ class GptDataset:
         self.tokens = int(own.sum(dtype=np.int64))  # of one epoch
         if self.tokens <= seq_length:
             raise CourseError(
-                f"{self.tokens} tokens in {len(documents)} documents are fewer than one sample of data.seq_length + 1 = {seq_length + 1}"
-                " tokens: give more text, a larger share in data.split, or a shorter data.seq_length"
+                f"{self.tokens} tokens in {len(documents)} documents are fewer than one sample of "
+                f"data.seq_length + 1 = {seq_length + 1} tokens: give more text, a larger share in data.split, "
+                "or a shorter data.seq_length"
             )
         self.epochs = epochs_needed(self.tokens, seq_length, samples)
         self.separate = separate_last_epoch(self.tokens, seq_length, samples, self.epochs)
@@ -197,6 +237,7 @@ class GptDataset:
         self.indices = build() if cache is None else _cached(cache, self._key(own, documents, seed), build)
 
     def _key(self, sizes: Array, documents: range, seed: int) -> str:
+        """The name of the cached files: a hash of everything that determines the indices."""
         facts = (FORMAT, documents, self.seq_length, self.epochs, self.separate, seed)
         digest = hashlib.sha256(repr(facts).encode())
         digest.update(sizes.data)
@@ -221,9 +262,10 @@ class GptDataset:
 
 
 def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
-    """The indices mapped from files in `folder`; where those are missing or damaged, built and written there first."""
+    """The indices, memory-mapped from files in `folder`; missing or damaged files are first built again."""
     paths = [folder / f"{key}-{name}.npy" for name in Indices._fields]
-    sums = folder / f"{key}.sha256"  # written last; `sha256sum -c` reads it too
+    # Written last, in the format of `sha256sum -c`.
+    sums = folder / f"{key}.sha256"
 
     def checksums() -> bytes:
         return "".join(f"{sha256(path)}  {path.name}\n" for path in paths).encode()
@@ -236,10 +278,12 @@ def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
 
     if not whole():
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{key}.lock"):  # one rank builds, the others wait
+        # One rank builds the indices while the others wait.
+        with FileLock(folder / f".{key}.lock"):
             if not whole():
-                for left in folder.glob(f".{key}*.tmp"):  # from a killed run
-                    left.unlink()
+                # Temporary files of killed runs.
+                for temporary in folder.glob(f".{key}*.tmp"):
+                    temporary.unlink()
                 for path, array in zip(paths, build(), strict=True):
                     with atomic_write(path) as file:
                         np.save(file, array, allow_pickle=False)

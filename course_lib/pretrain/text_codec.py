@@ -1,7 +1,8 @@
-"""Raw text → ids → text for the tokenizer of a model folder, as its model was trained.
+"""Encodes raw text for the model of a folder, and decodes its token ids.
 
-A folder with preparation.json (ours) has its text normalized and segmented first; any other folder of Hugging Face takes it as it stands.
-No special tokens are added: a T5 tokenizer (rinna's models) would put an end of text behind every prompt.
+If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
+tokenizer gets it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text
+token to every prompt.
 """
 
 from dataclasses import dataclass
@@ -16,46 +17,53 @@ from course_lib.subword.folder import Codec
 
 @dataclass(frozen=True)
 class TextCodec:
-    """What stands between a text and a model."""
+    """The tokenizer of a model folder, together with the preparation of its text."""
 
-    tokenizer: Any  # of transformers
-    codec: Codec | None  # with its preparation, where the folder has one
+    tokenizer: Any  # the transformers tokenizer
+    codec: Codec | None  # the course's codec, if the folder has preparation.json
 
     def __len__(self) -> int:
-        """Entries; a model may have more rows."""
+        """The tokenizer's number of entries; the model's vocabulary size can be larger."""
         return len(self.tokenizer)
 
     @property
     def begin(self) -> int | None:
-        """The id behind which a text begins. Ours begin behind the end of another: training has never seen another beginning."""
-        found: int | None = self.tokenizer.eos_token_id if self.codec else self.tokenizer.bos_token_id
-        return found
+        """The token id that precedes a text, or None.
+
+        For tokenizers of the course this is the eos token, because in the training data a text always follows another.
+        """
+        begin: int | None = self.tokenizer.eos_token_id if self.codec else self.tokenizer.bos_token_id
+        return begin
 
     def shown(self, text: str) -> str:
-        """The text in the form that decoding gives back."""
+        """The text as decoding returns it: normalized if the folder has preparation.json, else unchanged."""
         return normalize(text) if self.codec else text
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a raw text, without specials."""
+        """The token ids of a raw text, without special tokens."""
         if self.codec:
             return self.codec.encode(text)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids."""
+        """The text of token ids."""
         if self.codec:
             text, preparation = self.codec.decode(ids), self.codec.preparation
             return text if preparation.marked or not preparation.segmented else text.replace(" ", "")
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
-        """The text of `new` behind `prompt`: decoded together, as words and characters may join at the boundary."""
+        """The text of the ids `new` after the ids `prompt`.
+
+        Both are decoded together, because words and characters can join at the boundary.
+        """
         head, whole = self.decode(prompt), self.decode(prompt + new)
-        # Bytes of half a character behind a prompt of bytes spoil the decoding of both
+        # If the boundary lies inside the bytes of a character, the joint text may not begin with the prompt's text.
+        # Then `new` is decoded alone.
         return whole[len(head) :] if whole.startswith(head) else self.decode(new)
 
 
 def load(folder: Path) -> TextCodec:
-    """The codec of a model or tokenizer folder. Raises CourseError if it holds no tokenizer."""
+    """Loads the TextCodec of a model or tokenizer folder. Raises CourseError if it holds no tokenizer."""
     tokenizer = load_tokenizer(folder)
     return TextCodec(tokenizer, tokenizers.load(folder) if (folder / "preparation.json").is_file() else None)

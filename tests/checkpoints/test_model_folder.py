@@ -150,8 +150,8 @@ def test_malformed_settings_are_one_line(
         ("n_head", 3, "heads do not divide the hidden size 32|embed_dim"),
         ("n_inner", -8, "n_inner = -8; allowed"),
         ("n_positions", -3, "n_positions = -3; allowed"),
-        ("model_type", 7, "model_type 7: no family"),
-        ("model_type", None, "model_type None: no family"),
+        ("model_type", 7, "model_type 7: not a model family"),
+        ("model_type", None, "model_type None: not a model family"),
     ],
 )
 @pytest.mark.parametrize("verb", ["generate", "prefix generate", "prefix report", "ft export"])

@@ -239,7 +239,7 @@ def test_features_refused_by_the_arguments(model, tmp_path, said, feature):
         (EMBEDDING, {"position_embeddings.weight": None}, "no learned positions"),
         (EMBEDDING, {"word_embeddings.norm.weight": torch.ones(16)}, "no place for word_embeddings.norm.weight"),
         (EMBEDDING, {"word_embeddings.weight": torch.ones(384, 8)}, r"has shape \(384, 8\), expected \(384, 16\)"),
-        (EMBEDDING, {"word_embeddings.weight": torch.ones(384)}, "word_embeddings.weight is no matrix"),
+        (EMBEDDING, {"word_embeddings.weight": torch.ones(384)}, "word_embeddings.weight is not a matrix"),
         (LAYER, {"mlp.deepspeed_moe.gate.wg.weight": torch.ones(8, 16)}, "a mixture of experts"),
         (LAYER, {"mlp.dense_h_to_4h.weight": torch.ones(48, 16)}, r"has shape \(48, 16\), expected \(24, 16\)"),
         (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing.*RMSNorm"),

@@ -135,8 +135,8 @@ def test_shapes_that_cannot_be_are_refused_in_a_line():
         (
             "model.architecture=gpt-neox",
             "model.rotary_pct=0.3",
-        ): "rotary_pct: 0.3 is not allowed: turns 19 of a head's 64",
-        ("model.architecture=gpt-neox", "model.rotary_pct=0.01"): "turns 0 of a head's 64 dimensions",
+        ): "rotary_pct: 0.3 is not allowed: rotates 19 of a head's 64",
+        ("model.architecture=gpt-neox", "model.rotary_pct=0.01"): "rotates 0 of a head's 64 dimensions",
         (
             "model.architecture=llama",
         ): "model.architecture: 'llama' is not allowed: input should be 'gpt2' or 'gpt-neox'",
