@@ -28,9 +28,9 @@ CONFIGS = Path(__file__).parent / "configs"
 PROFILES = ("tiny", "single-gpu", "xl")
 # All sections that a profile may have. A chapter that reads a new section adds it here.
 SECTIONS = (
-    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment", "subword.bpe", "subword.unigram",
-    "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus", "gptsan.classes",
-    "prefix.recipe", "serving.recipe",
+    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
+    "subword.bpe", "subword.unigram", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus",
+    "gptsan.classes", "prefix.recipe", "serving.recipe",
 )  # fmt: skip
 # for every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -169,7 +169,7 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
     """
     changes = [_parse(override) for override in overrides]
     try:
-        # Without overrides nothing is merged: that would take milliseconds, and the values of a file are resolved already.
+        # Merging takes milliseconds. Without overrides it is not needed, as the values of a file are already resolved.
         merged = OmegaConf.merge(_escape(values), *changes) if changes else None
         plain = values if merged is None else OmegaConf.to_container(merged, resolve=True)
         # JSON mode is strict about types (no "3" for 3), but accepts a list for a tuple and a string for a Path.

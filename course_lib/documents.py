@@ -32,8 +32,8 @@ JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 class Batch:
     """Consecutive whole lines of a file.
 
-    `first` is the line number of the first line, counted from 1. In plain text, consecutive empty lines form one item of
-    `lines`.
+    `first` is the line number of the first line, counted from 1. In plain text, consecutive empty lines form one item
+    of `lines`.
     """
 
     path: Path
