@@ -1,6 +1,7 @@
 """Compares and advises: a run's memory at every ZeRO stage and recompute choice, which cards hold it, what to change if they do not.
 
-The figures are memory.py's; every change that is advised has been planned. It serves every kind of run. GB means 1e9 bytes, of cards too, which mostly have a little more.
+The figures are memory.py's; every change that is advised has been planned. It serves every kind of run. GB means 1e9
+bytes, of cards too, which mostly have a little more.
 """
 
 from collections.abc import Iterator
@@ -58,8 +59,9 @@ def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
 def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
     """Changes that save memory, cheapest first, each on top of those before, with the peak they lead to [bytes].
 
-    Of each kind the mildest that gets the run into `room` bytes, and the list ends there; else the one that saves most. The samples
-    per step stay. Order: recompute, micro batch, ZeRO stage, more GPUs, optimizer and parameters to the host.
+    Of each kind the mildest that gets the run into `room` bytes, and the list ends there; else the one that saves most.
+    The samples per step stay. Order: recompute, micro batch, ZeRO stage, more GPUs, optimizer and parameters to the
+    host.
     """
     current = plan(settings, ranks)
     found: list[tuple[str, int]] = []

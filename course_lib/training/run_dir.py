@@ -35,8 +35,9 @@ def sole_user(folder: Path) -> Iterator[None]:
 def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str], None]) -> int:
     """Writes what the ranks read; returns the step from which training goes on, 0 for a run from the start.
 
-    A run that has saved nothing yet may begin anew with other settings. Raises UsageError for a folder with other files, a run with
-    checkpoints that is not to be resumed, and settings or data that would go on with it as another run.
+    A run that has saved nothing yet may begin anew with other settings. Raises UsageError for a folder with other
+    files, a run with checkpoints that is not to be resumed, and settings or data that would go on with it as another
+    run.
     """
     settings = task.settings
     folder: Path = settings.engine.output_dir

@@ -12,7 +12,8 @@ def remove_stale_locks() -> None:
     """Removes locks of torch's compiled extensions that no process holds: a run killed while it compiles leaves one, and the next would wait
     for it forever.
 
-    torch.utils.file_baton keeps its lock file open while it holds it, so an owner shows in /proc; without /proc nothing is removed.
+    torch.utils.file_baton keeps its lock file open while it holds it, so an owner shows in /proc; without /proc nothing
+    is removed.
     """
     from torch.utils.cpp_extension import get_default_build_root
 
@@ -56,8 +57,8 @@ def _open_files() -> set[Path]:
 def unlink_shared_buffer() -> None:
     """Takes the name from this rank's buffer of shared memory, 69 MB that would stay until the machine is started again.
 
-    To be called by every rank after deepspeed.init_distributed(): then all have mapped it, and it is freed when the last of them ends,
-    however it ends. The name is the one in DeepSpeed's csrc/cpu/comm/shm.cpp.
+    To be called by every rank after deepspeed.init_distributed(): then all have mapped it, and it is freed when the
+    last of them ends, however it ends. The name is the one in DeepSpeed's csrc/cpu/comm/shm.cpp.
     """
     import torch.distributed
 

@@ -1,6 +1,7 @@
 """Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
 
-The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in deepspeed_config.py, how a rank starts in worker.py.
+The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in deepspeed_config.py,
+how a rank starts in worker.py.
 """
 
 import os
