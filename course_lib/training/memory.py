@@ -90,7 +90,7 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
         shard = sum(share for _, share in groups)
         weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
         gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(own))
-        # Offload adds fp32 gradients, updated weights waiting for the copy to the GPU, and gradient sums of micro-batches.
+        # Offload adds fp32 gradients, updated weights before their copy to the GPU, and gradient sums of micro-batches.
         if zero.offload_optimizer:
             copies = 2 if _accumulates(settings, ranks) else 1
             host = optimizer + (4 + copies * width) * shard + width * max(own)

@@ -1,4 +1,4 @@
-"""Runs DeepSpeed's launcher: reads the events of the ranks, shows progress, and reports in one line how the run ended."""
+"""Runs DeepSpeed's launcher: reads the events of the ranks, shows progress, and reports how the run ended."""
 
 import os
 import signal
