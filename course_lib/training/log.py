@@ -83,7 +83,8 @@ def line(entry: dict[str, Any]) -> str:
     the largest loss and the largest gradient norm of a single step in the interval.
     """
     if entry["kind"] != "train":
-        return f"[{entry['kind']}] global step {entry['step']}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
+        step = f"[{entry['kind']}] global step {entry['step']}"
+        return f"{step}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
     parts = [
         f"[train] global step {entry['step']}, epoch: {entry['epoch']:.3f}, loss: {entry['loss']:.6f}",
         f"avg_reader_cost: {entry['reader_cost']:.5f} sec, avg_batch_cost: {entry['batch_cost']:.5f} sec",

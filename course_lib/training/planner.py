@@ -1,7 +1,7 @@
-"""Advice on memory: plans a run for every ZeRO stage and recompute choice, lists the cards it fits, and suggests changes.
+"""Advice on memory: plans a run for every ZeRO stage and recompute choice, and suggests changes.
 
-The numbers are those of memory.py, and every suggested change has been planned. The planner works for every kind of
-run. GB means 1e9 bytes, for cards too; most cards have slightly more.
+It also lists the cards that the run fits. The numbers are those of memory.py, and every suggested change has been
+planned. The planner works for every kind of run. GB means 1e9 bytes, for cards too; most cards have slightly more.
 """
 
 from collections.abc import Iterator
@@ -122,7 +122,8 @@ def table(settings: Any, ranks: int | None = None) -> str:
         frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"
     lines = [
         f"{model.parameters:,} parameters{frozen}, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, "
-        f"{settings.precision.dtype}, micro batch {settings.batch.micro_size} × {model.length} tokens, {settings.model.attention} attention",
+        f"{settings.precision.dtype}, micro batch {settings.batch.micro_size} × {model.length} tokens, "
+        f"{settings.model.attention} attention",
         "GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings",
         "  ZeRO recompute" + "".join(f"{name:>12}" for name in (*chosen.parts, "total", "host")),
     ]

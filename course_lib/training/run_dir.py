@@ -53,7 +53,8 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
     facts = task.fingerprint()
     if whole and not resume:
         raise UsageError(
-            f"engine.output_dir: {folder} holds a run; --resume continues it, another engine.output_dir starts a new one"
+            f"engine.output_dir: {folder} holds a run; --resume continues it, "
+            "another engine.output_dir starts a new one"
         )
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
@@ -81,7 +82,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
-    """Raises UsageError if a resumed run has another model, optimizer, batch, number of ranks, or other data than before.
+    """Raises UsageError if a resumed run differs from the run in its folder.
+
+    It must have the same model, optimizer, batch, number of ranks and data.
 
     Args:
         task: the task with the new settings.

@@ -69,13 +69,16 @@ class RateConfig:
     def _order(self) -> "RateConfig":
         if self.max < self.min:
             raise ValueError(
-                f"optimizer.lr.max: {self.max} is not allowed: below optimizer.lr.min ({self.min}), the rate would rise; "
-                "are they swapped?"
+                f"optimizer.lr.max: {self.max} is not allowed: below optimizer.lr.min ({self.min}), "
+                "the rate would rise; are they swapped?"
             )
         return self
 
     def warmup(self, last_step: int) -> float:
-        """Length of the warm-up [steps] in a run of `last_step` steps. Raises ValueError if it is longer than the decay."""
+        """Length of the warm-up in a run of `last_step` steps [steps].
+
+        Raises ValueError if it is longer than the decay.
+        """
         decay = self.decay_steps or last_step
         warmup = self.warmup_rate * decay if self.warmup_steps is None else self.warmup_steps
         if warmup > decay:
@@ -95,7 +98,7 @@ class OptimizerConfig:
     beta2: float = setting(0.999, "decay rate of the second moment", ge=0, lt=1)
     epsilon: float = setting(1e-8, "added to the square root of the second moment", gt=0, le=1)
     grad_clip: float = setting(1.0, "largest gradient norm over all parameters; 0 = no clipping", ge=0)
-    fused: bool = setting(True, "use the fused AdamW kernel of the device")
+    fused: bool = setting(True, "use the device's fused AdamW kernel, if there is one")
     lr: RateConfig = field(default_factory=RateConfig)
 
 
@@ -204,9 +207,7 @@ class RunConfig:
     def _length(self) -> "RunConfig":
         lengths = [key for key, value in self.lengths().items() if value is not None]
         if len(lengths) > 1:
-            raise ValueError(
-                f"{', '.join(lengths)}: each sets the training length, but all are set; allowed: at most one"
-            )
+            raise ValueError(f"{', '.join(lengths)}: set together, but each is a training length; allowed: at most one")
         rate = self.optimizer.lr
         if last := rate.decay_steps or self.engine.max_steps:
             rate.warmup(last)

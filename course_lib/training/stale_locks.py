@@ -62,10 +62,11 @@ def _open_files() -> set[Path]:
 
 
 def unlink_shared_buffer() -> None:
-    """Removes the name of this rank's shared-memory buffer (69 MB), which would otherwise exist until the machine restarts.
+    """Removes the name of this rank's shared-memory buffer, so that the system frees it when the run ends.
 
-    Every rank must call this after deepspeed.init_distributed(). All ranks have then mapped the buffer, and the system
-    frees it when the last rank ends for any reason. DeepSpeed's csrc/cpu/comm/shm.cpp defines the name.
+    Otherwise the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
+    deepspeed.init_distributed(). All ranks have then mapped the buffer, and the system frees it when the last rank ends
+    for any reason. DeepSpeed's csrc/cpu/comm/shm.cpp defines the name.
     """
     import torch.distributed
 

@@ -63,7 +63,7 @@ class Task(ABC):
 
     @abstractmethod
     def resume_invariants(self, settings: Any) -> dict[str, Any]:
-        """The settings that must not change when a run is resumed, as nested mappings."""
+        """The settings that must not change when a run is resumed, by dotted key."""
 
     @abstractmethod
     def train_length(self, settings: Any) -> tuple[object, ...]:

@@ -179,9 +179,13 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return norm
 
     def evaluate_on(self, part: Any, kind: str) -> float:
-        """Mean loss on a held-out set [nats per token], which is also written to the log.
+        """Mean loss on a held-out set [nats], which is also written to the log.
 
         The clock of the training speed stops meanwhile.
+
+        Args:
+            part: the held-out set, a dataset.
+            kind: the kind of the log entry, 'eval' or 'test'.
         """
         with self.meter.stopped():
             started = perf_counter()
@@ -211,7 +215,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Saves a checkpoint, marks it as complete, then removes older ones.
 
-        A kill at any time leaves at least the last complete checkpoint, because the steps are in this order.
+        In this order, a kill at any time leaves at least the last complete checkpoint.
         """
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
@@ -225,7 +229,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """A callback that starts the clock, records the loss of each step, and reports progress up to 5 times per second."""
+    """Callback: starts the clock, records the loss of each step, and reports progress up to 5 times per second."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
