@@ -138,7 +138,8 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COURSE_PROFILE", "huge")
     for verb in ("status", "run", "clean"):
         assert (
-            one_line(course(verb), 2) == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, single-gpu, xl"
+            one_line(course(verb), 2)
+            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, single-gpu, xl"
         )
 
 

@@ -68,7 +68,7 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
 
 
 def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
-    """Memory of weights, gradients (kept between micro-batches) and optimizer states, and host memory [bytes].
+    """GPU memory of weights, gradients (kept between micro-batches) and optimizer states, and host memory [bytes].
 
     ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters: weights, gradients, optimizer states. Stage 1
     shards the last term, stage 2 the last two, stage 3 all three. DeepSpeed needs in addition:

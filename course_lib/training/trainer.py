@@ -112,7 +112,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """AdamW on the trained parameters, in two groups: with and without weight decay (see `decays`).
 
-        With offload, Accelerate replaces it by DeepSpeed's CPU AdamW.
+        With offload, Accelerate uses DeepSpeed's CPU AdamW instead.
         """
         if self.optimizer is None:
             wanted = self.settings.optimizer
@@ -191,7 +191,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             started = perf_counter()
             metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
             loss = metrics[f"{kind}_loss"]
-            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started})
+            seconds = perf_counter() - started
+            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": seconds})
         return loss
 
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
@@ -208,8 +209,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             whole = checkpoint.whole_checkpoints(self.folder)
             back = f"; the last complete checkpoint is {whole[0].name}" if whole else ""
             raise CourseError(
-                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, lengthen its warm-up, "
-                "clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
+                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, "
+                "lengthen its warm-up, clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
             )
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
