@@ -28,7 +28,7 @@ class Check:
     part: str
     ok: bool | None
     found: str
-    cost: str = ""  # what is lost without it
+    cost: str = ""  # what fails or is skipped without it
     remedy: str = ""  # how to get it
 
 
@@ -78,7 +78,7 @@ def _without_paths(text: str) -> str:
 def table(checks: list[Check]) -> str:
     """The checks as text, one line each.
 
-    Below a missing part stand two more lines: what fails without it, and how to get it.
+    Two more lines follow a missing part: what fails without it, and how to get it.
     """
     lines = []
     for check in checks:

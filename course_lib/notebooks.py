@@ -65,7 +65,10 @@ def execute(source: Path, target: Path) -> int:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Removes metadata that changes with every run and is of no use to readers: timings and widget state."""
+    """Removes metadata that changes between runs and is of no use to readers.
+
+    These are timings, the Python version, and the state and output of widgets.
+    """
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:

@@ -26,7 +26,7 @@ ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a cha
 
 @app.command()
 def run(chapter: ChapterName = "all") -> None:
-    """Run the notebooks of a chapter into the workspace and build the products they need. Fresh products are kept."""
+    """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
     from course_lib import chapters, workspace
 
     for selected in chapters.select(chapter):

@@ -51,12 +51,12 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     steps = task.steps(batch)
     folder = settings.engine.output_dir
     with run_dir.sole_user(folder):
-        first_step = run_dir.prepare(task, batch, resume, say)
-        if first_step < steps:
+        start_step = run_dir.prepare(task, batch, resume, say)
+        if start_step < steps:
             environment = _environment(settings, ranks)
             with stale_locks.no_stale_locks():
                 Monitor(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
-    return Run(folder, max(first_step, steps), log.read(folder))
+    return Run(folder, max(start_step, steps), log.read(folder))
 
 
 def absolute(settings: Any) -> Any:

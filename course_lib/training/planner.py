@@ -68,8 +68,8 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
 
     Each change is made in addition to those before. The number of samples per step stays the same unless GPUs are
     added. The kinds of change are tried in this order: recompute, micro-batch size, ZeRO stage, more GPUs, optimizer
-    offload, parameter offload. Of each kind the mildest change that makes the run fit is taken, and the list ends; if
-    none does, the change that saves most is taken.
+    offload, parameter offload. Of each kind, the mildest change that makes the run fit is taken, and the list ends. If
+    no change of a kind is enough, the one that saves most is taken.
 
     Args:
         settings: those of a run.
