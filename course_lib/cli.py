@@ -130,9 +130,10 @@ def _stopped(number: signal.Signals) -> int:
 
 
 def _nameless(error: OSError) -> str:
-    """What to name in the message for an OSError without a file name.
+    """The subject of the message for an OSError without a file name: "standard output" or "file".
 
-    All code that writes files adds the file's name, so an error of a full disk without one comes from standard output.
+    All code that writes files adds the file's name. So a full-disk error without a name comes from standard output, whose
+    buffer is then discarded.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
         _discard_output()

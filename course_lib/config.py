@@ -221,7 +221,7 @@ def _explain(cls: type, error: ValidationError) -> str:
         return f"{key}: unknown key; allowed: {', '.join(known)}"
     message = problem["msg"].removeprefix("Value error, ")
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
-        # The message of a check of several keys names these keys.
+        # A check that involves several keys names them in its message.
         return message
     return f"{key}: {problem['input']!r} is not allowed: {message[0].lower()}{message[1:]}"
 

@@ -84,7 +84,8 @@ def states() -> dict[str, State]:
 class _Look:
     """The state of all products at one moment.
 
-    It caches what it has examined, because many products have the same inputs. Make a new one each time.
+    It caches the state of every product it has examined, because many products have the same inputs. The cache is never
+    updated, so each query makes a new object.
     """
 
     def __init__(self, known: dict[str, Product]) -> None:
