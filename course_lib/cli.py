@@ -132,8 +132,8 @@ def _stopped(number: signal.Signals) -> int:
 def _nameless(error: OSError) -> str:
     """The subject of the message for an OSError without a file name: "standard output" or "file".
 
-    All code that writes files adds the file's name. So a full-disk error without a name comes from standard output, whose
-    buffer is then discarded.
+    All code that writes files adds the file's name. So a full-disk error without a name comes from standard output,
+    whose buffer is then discarded.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
         _discard_output()
