@@ -1,7 +1,7 @@
-"""course_lib: the library under the Japanese language model course.
+"""The library of the Japanese language model course.
 
-One package per chapter (corpus, japanese, subword, …) over a few shared modules (config, workspace, files, parallel).
-Importing it imports nothing heavy and has no side effects.
+It has one package per chapter (corpus, japanese, subword, …) and some shared modules (config, workspace, files,
+parallel). Importing `course_lib` imports no large library and has no side effects.
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The chapters in their order, and the products each can make. The one place that knows them all."""
+"""The list of chapters in course order, and of the products of each. No other module has this list."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from course_lib.product import Product
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: a package of course_lib (with a `steps` module) and a notebook."""
+    """One chapter: a package of course_lib with a `products` module, and a notebook."""
 
     number: int
     package: str
@@ -22,7 +22,7 @@ class Chapter:
 
     @property
     def path(self) -> Path:
-        """The notebook's file in the checkout."""
+        """Path of the notebook in the checkout."""
         return NOTEBOOKS / f"{self.notebook}.ipynb"
 
 
@@ -38,7 +38,10 @@ CHAPTERS = (
 
 
 def select(name: str) -> list[Chapter]:
-    """Chapters by number, package name or 'all'. Raises UsageError with what is allowed."""
+    """Selects chapters by number, package name, notebook name or 'all'.
+
+    Raises UsageError with the allowed names if there is no such chapter.
+    """
     chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, c.notebook)]
     if not chosen:
         allowed = ", ".join(f"{c.number}|{c.package}" for c in CHAPTERS)
@@ -47,17 +50,17 @@ def select(name: str) -> list[Chapter]:
 
 
 def products() -> dict[str, Product]:
-    """Every product of the course under the current profile, in building order, by name."""
-    found: dict[str, Product] = {}
+    """All products of the course in the current profile: a mapping from name to product, in building order."""
+    by_name: dict[str, Product] = {}
     for chapter in CHAPTERS:
-        made: list[Product] = import_module(f"course_lib.{chapter.package}.products").products()
-        found |= {step.name: step for step in made}
+        own: list[Product] = import_module(f"course_lib.{chapter.package}.products").products()
+        by_name |= {product.name: product for product in own}
         if chapter.path.exists():
-            found[f"{chapter.package}/notebook"] = Product(
+            by_name[f"{chapter.package}/notebook"] = Product(
                 name=f"{chapter.package}/notebook",
                 build=partial(_run_notebook, chapter),
                 settings={},
-                inputs=(chapter.path, *(step.name for step in made)),
+                inputs=(chapter.path, *(product.name for product in own)),
                 code=(
                     chapter.package,
                     f"{chapter.package}/figures.py",
@@ -65,7 +68,7 @@ def products() -> dict[str, Product]:
                     f"exercises/{chapter.package}.py",
                 ),
             )
-    return found
+    return by_name
 
 
 def _run_notebook(chapter: Chapter, folder: Path, _inputs: list[Path]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The `course` command: starts a verb, and turns errors into one line and an exit code.
+"""The `course` command: runs a verb and turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 bad data, 2 wrong use, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up (SIGHUP).
-The verbs are in verbs.py. Nothing else is imported here before signals are handled: imports take half a second, in which
-Ctrl-C would show a traceback.
+Exit codes: 0 success, 1 bad data, 2 wrong usage, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up
+(SIGHUP). The verbs are in verbs.py. This module imports them only after it has installed signal handlers: the imports
+take half a second, and without a handler Ctrl-C would print a traceback during that time.
 """
 
 import errno
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-# `typing` would double what is imported before signals are handled
+# Importing `typing` would double the time before signals are handled.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -20,18 +20,22 @@ SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 
 
 class Terminated(SystemExit):
-    """SIGTERM or SIGHUP: ends the process after its `finally` blocks have removed what is half done."""
+    """Raised on SIGTERM or SIGHUP, so that `finally` blocks remove unfinished files before the process ends."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs a verb and ends the process with its exit code. `arguments` default to the command line."""
+    """Runs a verb and ends the process with its exit code.
+
+    Args:
+        arguments: the words after `course`; None: those of the command line.
+    """
     before = _on_signals(_end_at_once, _end_at_once)
     try:
         code = _started(arguments)
     except KeyboardInterrupt:
         code = _stopped(signal.SIGINT)
     finally:
-        # nothing is left to clean up: while Python shuts down, a signal ends it without a traceback
+        # Nothing is left to clean up: during Python's shutdown a signal ends the process without a traceback.
         if arguments is None:
             _on_signals(signal.SIG_DFL, signal.SIG_DFL)
         else:
@@ -40,12 +44,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _started(arguments: list[str] | None) -> int:
-    """Runs a verb once everything is imported."""
+    """Imports the verbs, runs one and returns its exit code."""
     import io
 
     from course_lib import verbs  # noqa: F401
 
-    # a terminal without Japanese shows ? instead of failing
+    # A terminal whose encoding lacks Japanese shows ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -54,7 +58,7 @@ def _started(arguments: list[str] | None) -> int:
 
 
 def _main(arguments: list[str] | None) -> int:
-    """Runs a verb; returns its exit code."""
+    """Runs a verb and returns its exit code."""
     import typer
 
     from course_lib import verbs
@@ -63,12 +67,12 @@ def _main(arguments: list[str] | None) -> int:
     try:
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
-        # typer returns this for Ctrl-C
+        # typer returns this code for Ctrl-C.
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
         return _say(str(error), error.exit_code)
-    # an option or argument that does not fit; or no verb, with the help as message
+    # A wrong option or argument; or no verb, and then the message is the help text.
     except typer.TyperException as error:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
@@ -76,7 +80,7 @@ def _main(arguments: list[str] | None) -> int:
         return _stopped(signal.SIGINT)
     except Terminated as error:
         return _stopped(signal.Signals(int(str(error.code)) - 128))
-    # `course … | head`: the reader has enough
+    # The reader closed the pipe, as `head` does in `course … | head`.
     except BrokenPipeError:
         _discard_output()
         return 0
@@ -86,7 +90,10 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any]":
-    """Handles the signals that end a process, except those that are ignored (`nohup`); returns the handlers before."""
+    """Installs handlers for the signals that end a process; returns the earlier handlers.
+
+    Signals that the process ignores (as under `nohup`) stay ignored.
+    """
     before = {number: signal.getsignal(number) for number in SAYING}
     wanted = {number: interrupt if number == signal.SIGINT else terminate for number in SAYING}
     _restore({number: wanted[number] for number in SAYING if before[number] not in (signal.SIG_IGN, None)})
@@ -96,7 +103,7 @@ def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any
 def _restore(handlers: "dict[signal.Signals, Any]") -> None:
     import threading
 
-    # only the main thread may handle signals
+    # Python allows signal handlers only in the main thread.
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             if handler is not None:
@@ -104,25 +111,30 @@ def _restore(handlers: "dict[signal.Signals, Any]") -> None:
 
 
 def _end_at_once(number: int, _frame: "FrameType | None") -> None:
-    """During the imports: nothing is being written yet."""
+    """Signal handler during the imports: exits at once, as nothing has been written yet."""
     os._exit(_stopped(signal.Signals(number)))
 
 
 def _terminate(number: int, _frame: "FrameType | None") -> None:
-    """Ends the process by an exception, once: `timeout` and service managers may send a second signal during the clean-up.
+    """Signal handler: raises Terminated on the first signal and ignores further ones.
 
-    Native code, such as a training of sentencepiece, is not interrupted: the exception comes when that code returns.
+    `timeout` and service managers may send a second signal during the clean-up. Native code, such as sentencepiece
+    training, is not interrupted: the exception is raised when that code returns.
     """
     _restore(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN))
     raise Terminated(128 + number)
 
 
 def _stopped(number: signal.Signals) -> int:
-    return _say(f"{SAYING[number]}; earlier products are as they were", 128 + number)
+    return _say(f"{SAYING[number]}; earlier products are unchanged", 128 + number)
 
 
 def _nameless(error: OSError) -> str:
-    """What an error is about that names no file: all writers of files name theirs, which leaves the standard output."""
+    """The subject of the message for an OSError without a file name: "standard output" or "file".
+
+    All code that writes files adds the file's name. So a full-disk error without a name comes from standard output,
+    whose buffer is then discarded.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
         _discard_output()
         return "standard output"
@@ -130,7 +142,7 @@ def _nameless(error: OSError) -> str:
 
 
 def _discard_output() -> None:
-    """Drops what the standard output still holds: Python would try to write it at its end."""
+    """Discards buffered standard output, which Python would otherwise try to write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

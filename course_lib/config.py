@@ -1,7 +1,7 @@
-"""Settings: dataclasses ⇄ YAML ⇄ dotted overrides, and the profile that chooses them (the dial).
+"""Settings from dataclasses, YAML files, `section.key=value` overrides and the current profile.
 
-A chapter declares its settings as a pydantic dataclass whose fields are made by `setting(default, help)`. OmegaConf reads
-YAML and `section.key=value`; pydantic checks them. Nothing else in the library parses configuration.
+A chapter declares its settings as a pydantic dataclass with fields made by `setting(default, help)`. OmegaConf reads
+YAML and overrides; pydantic checks them. No other module of the library parses configuration.
 """
 
 import dataclasses
@@ -24,52 +24,74 @@ from yaml import YAMLError
 from course_lib.errors import UsageError
 
 CONFIGS = Path(__file__).parent / "configs"
-PROFILES = ("tiny", "single-gpu", "xl")  # the dial: configs/<profile>.yaml
-SECTIONS = (  # every section a profile may hold; a chapter that reads another one adds it here
-    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment", "subword.bpe", "subword.unigram",
-    "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus", "gptsan.classes",
-    "prefix.recipe", "serving.recipe",
+# each is a file configs/<profile>.yaml
+PROFILES = ("tiny", "single-gpu", "xl")
+# All sections that a profile may have. A chapter that reads a new section adds it here.
+SECTIONS = (
+    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
+    "subword.bpe", "subword.unigram", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus",
+    "gptsan.classes", "prefix.recipe", "serving.recipe",
 )  # fmt: skip
-STRICT = ConfigDict(
-    extra="forbid", allow_inf_nan=False
-)  # every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
-PLAIN = "\ufdd0"  # for `${` while an override is parsed: a code point that no text has
+# for every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+# Replaces `${` while an override is parsed: a Unicode noncharacter, which text does not contain.
+PLAIN = "\ufdd0"
 Settings = TypeVar("Settings")
 
 
 def _no_environment(name: str, *_: Any) -> None:
-    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or give it by --set")
+    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or set it with --set")
 
 
-# Settings are copied into runs and products; a variable of this machine, perhaps a secret, must not get there by a file from elsewhere.
+# Settings are copied into runs and products. A settings file from someone else must not copy environment variables
+# of this machine there, as they may be secrets.
 OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A field of a settings dataclass: its default, one line of help with the unit, and pydantic limits (gt=0, …)."""
+    """A field of a settings dataclass.
+
+    Args:
+        default: the default value; lists and mappings are copied for each instance.
+        help: one line of help text, with the unit.
+        **limits: limits that pydantic checks, such as gt=0.
+    """
     if isinstance(default, list | dict):
         return Field(default_factory=default.copy, description=help, **limits)
     return Field(default, description=help, **limits)
 
 
 def profile() -> str:
-    """The name on the dial: COURSE_PROFILE, `tiny` unless set. Raises UsageError for one that does not exist."""
+    """The name of the current profile: COURSE_PROFILE, or `tiny` if it is unset.
+
+    Raises UsageError if there is no such profile.
+    """
     name = os.environ.get("COURSE_PROFILE", PROFILES[0])
     if name not in PROFILES:
-        raise UsageError(f"COURSE_PROFILE: {name!r} is no profile; allowed: {', '.join(PROFILES)}")
+        raise UsageError(f"COURSE_PROFILE: {name!r} is not a profile; allowed: {', '.join(PROFILES)}")
     return name
 
 
 def named_profile(file: Path | None) -> str | None:
-    """The profile that `-c` names (`xl`, `xl.yaml`), unless a file of that name lies here; None for everything else."""
+    """The profile that `-c` names (`xl` or `xl.yaml`).
+
+    Returns None for every other value, and if the current folder has a file of that name.
+    """
     name = str(file).removesuffix(".yaml")
     return name if file is not None and name in PROFILES and not file.is_file() else None
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """One section of a profile (`of`, else the current one), such as 'corpus.wikipedia', checked against `cls`.
+    """Reads and checks one section of a profile, such as 'corpus.wikipedia'.
 
-    Raises UsageError for what is wrong in it, and for a section of the profile that nothing reads.
+    Args:
+        name: dotted name of the section.
+        cls: the settings dataclass of the section.
+        overrides: `key=value` strings, applied last.
+        of: the profile; None: the current one.
+
+    Raises:
+        UsageError: if a value is wrong, or the profile has a section that no code reads.
     """
     path = CONFIGS / f"{of or profile()}.yaml"
     return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
@@ -77,8 +99,11 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
 
 @cache
 def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
-    """The sections of a profile by dotted name, read once for each time the file changed: listing the steps asks for many. Raises UsageError for one that is unknown or holds no settings."""
-    found: dict[str, dict[str, Any]] = {}
+    """The sections of a profile by dotted name. Raises UsageError for an unknown section or one that is not a mapping.
+
+    The result is cached until the file changes, because listing the products reads many sections.
+    """
+    sections: dict[str, dict[str, Any]] = {}
     for chapter, inner in read_yaml(path).items():
         if not isinstance(inner, dict | None):
             raise UsageError(f"{path.name}: {chapter}: {inner!r} is not allowed: expected sections")
@@ -88,12 +113,21 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
                 raise UsageError(f"{path.name}: {full}: unknown section; allowed: {', '.join(SECTIONS)}")
             if not isinstance(values, dict | None):
                 raise UsageError(f"{path.name}: {full}: {values!r} is not allowed: expected `key: value` settings")
-            found[full] = values or {}
-    return found
+            sections[full] = values or {}
+    return sections
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Settings from a YAML file: a path, or the name of a file under course_lib/configs."""
+    """Reads settings from a YAML file.
+
+    Args:
+        cls: the settings dataclass.
+        file: a path, or the name of a file in course_lib/configs with or without `.yaml`.
+        overrides: `key=value` strings, applied last.
+
+    Raises:
+        UsageError: if there is no such file, or a key or value in it is wrong.
+    """
     path = Path(file)
     if not path.is_file():
         path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
@@ -103,35 +137,42 @@ def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -
 
 
 def bundled() -> list[str]:
-    """Names of the config files that come with the library, profiles apart."""
+    """Names of the config files that come with the library, without the profiles."""
     return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in PROFILES)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping as plain Python; `${key}` is the value of another key of the file.
+    """Reads a YAML mapping as plain Python values. `${key}` is replaced by the value of another key of the file.
 
-    Raises UsageError with the file and line of what cannot be read, and for `${oc.env:NAME}`.
+    Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
     """
     try:
         loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
     if not isinstance(loaded, dict):
-        raise UsageError(f"{path}: expected `key: value` lines at the top")
+        raise UsageError(f"{path}: expected `key: value` lines at the top level")
     return typing.cast(dict[str, Any], loaded)
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
-    """A checked `cls` from a mapping and dotted overrides; `where` begins the error line.
+    """Builds checked settings from a mapping and overrides.
 
-    Raises UsageError naming the key, the value and what is allowed.
+    Args:
+        cls: the settings dataclass.
+        values: the settings as nested mappings.
+        overrides: `key=value` strings, applied last.
+        where: the file or section, named at the start of error messages.
+
+    Raises:
+        UsageError: naming the key, the value and what is allowed.
     """
     changes = [_parse(override) for override in overrides]
     try:
-        # the values of a file are resolved already, and merging takes milliseconds
+        # Merging takes milliseconds. Without overrides it is not needed, as the values of a file are already resolved.
         merged = OmegaConf.merge(_escape(values), *changes) if changes else None
         plain = values if merged is None else OmegaConf.to_container(merged, resolve=True)
-        # JSON mode: strict about types (no "3" for 3), yet a list may fill a tuple and a string a Path
+        # JSON mode is strict about types (no "3" for 3), but accepts a list for a tuple and a string for a Path.
         return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         raise UsageError(f"{where}{': ' if where else ''}{_explain(cls, error)}") from None
@@ -140,7 +181,10 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
 
 
 def _parse(override: str) -> Any:
-    """One `section.key=value`, a plain value: `${` is text in it. Raises UsageError naming it."""
+    """Parses one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
+
+    Raises UsageError naming the override.
+    """
     key, equals, _value = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         raise UsageError(f"--set {override!r}: expected section.key=value")
@@ -152,7 +196,7 @@ def _parse(override: str) -> Any:
 
 
 def _unmarked(value: Any) -> Any:
-    """The values of an override with `${` where PLAIN stands for it."""
+    """The values of an override, with PLAIN replaced by `${` again."""
     if isinstance(value, dict):
         return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -161,14 +205,14 @@ def _unmarked(value: Any) -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """A message of OmegaConf or the YAML reader as one line, with the key where they know it."""
+    """The message of an OmegaConf or YAML error as one line, with the key if the error has one."""
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}: {str(error).splitlines()[0]}"
     return " ".join(str(error).split())
 
 
 def _explain(cls: type, error: ValidationError) -> str:
-    """The first problem of a pydantic error as one line: key, value, what is allowed."""
+    """The first problem of a pydantic error as one line: the key, the value and what is allowed."""
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path) or "settings"
@@ -177,7 +221,8 @@ def _explain(cls: type, error: ValidationError) -> str:
         return f"{key}: unknown key; allowed: {', '.join(known)}"
     message = problem["msg"].removeprefix("Value error, ")
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
-        return message  # a check across several keys names them itself
+        # A check that involves several keys names them in its message.
+        return message
     return f"{key}: {problem['input']!r} is not allowed: {message[0].lower()}{message[1:]}"
 
 
@@ -196,12 +241,12 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 
 def to_yaml(settings: Any) -> str:
-    """Settings as YAML that `load` reads back to an equal object."""
+    """Settings as YAML text that `load` reads back as an equal object."""
     return OmegaConf.to_yaml(OmegaConf.create(_escape(to_dict(settings))))
 
 
 def _escape(value: Any) -> Any:
-    """The same values with every `${` marked as text, so that reading them back looks nothing up."""
+    """The same values with every `${` escaped, so that OmegaConf reads it back as text."""
     if isinstance(value, dict):
         return {key: _escape(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -210,11 +255,11 @@ def _escape(value: Any) -> Any:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, by dotted key: {"lr": {"max": 1}} → {"lr.max": 1}."""
-    found: dict[str, Any] = {}
+    """Flattens nested mappings to dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
+    flattened: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flattened
 
 
 def changed(settings: Any) -> dict[str, Any]:
@@ -224,9 +269,9 @@ def changed(settings: Any) -> dict[str, Any]:
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """(dotted key, type, default, help) of every setting: what `--help` shows."""
+    """Rows (dotted key, type, default, help), one per setting, for `--help`."""
     rows = []
-    # what a kind of settings adds comes before what it inherits
+    # The fields that a class adds come before those that it inherits.
     own = inspect.get_annotations(cls)
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
         key = prefix + field.name
@@ -242,7 +287,7 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
 
 
 def _type_name(kind: Any) -> str:
-    """How a type reads in help: `int`, `a | b` for choices, `list of str`."""
+    """A type as help text: `int`, `a | b` for choices, `list of str`."""
     origin = get_origin(kind)
     if origin is typing.Literal:
         return " | ".join(map(str, get_args(kind)))

@@ -1,4 +1,7 @@
-"""What this machine has for the course: each part, what is lost without it, and how to get it. It installs nothing."""
+"""Checks what the course needs on this machine: each part, what fails without it, and how to get it.
+
+This module installs nothing.
+"""
 
 import os
 import platform
@@ -20,17 +23,17 @@ from course_lib.paths import root
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table. `ok` None means: optional, absent, and the course goes on without it."""
+    """One row of the table. `ok` is None if the part is absent but optional."""
 
     part: str
     ok: bool | None
     found: str
-    cost: str = ""  # what is lost without it
+    cost: str = ""  # what fails or is skipped without it
     remedy: str = ""  # how to get it
 
 
 def examine() -> list[Check]:
-    """Runs every check; takes a few seconds, most of them importing torch."""
+    """Runs every check. Takes a few seconds, mostly for importing torch."""
     return [
         _python(),
         _torch(),
@@ -46,7 +49,7 @@ def examine() -> list[Check]:
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
-    """The checks with versions, for a bug report. Holds no path and no user name."""
+    """The checks and library versions as JSON values for a bug report, without paths and user names."""
     names = (
         "torch",
         "transformers",
@@ -68,12 +71,15 @@ def report(checks: list[Check]) -> dict[str, Any]:
 
 
 def _without_paths(text: str) -> str:
-    """Absolute paths cut down to their last name, as in `…/mecabrc`."""
+    """The text with each absolute path shortened to its last name, as in `…/mecabrc`."""
     return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
-    """The checks as text: one line each, and below a missing part what it costs and how to get it."""
+    """The checks as text, one line each.
+
+    Two more lines follow a missing part: what fails without it, and how to get it.
+    """
     lines = []
     for check in checks:
         mark = {True: "ok", False: "MISSING", None: "absent"}[check.ok]
@@ -118,7 +124,8 @@ def _compiler() -> Check:
     found = f"{Path(compiler).name}, ninja {'yes' if ninja else 'no'}" if compiler else ""
     return Check(
         "C++ compiler", bool(compiler and ninja), found,
-        "training on CPU ranks, and offload: DeepSpeed builds parts of itself at first use (chapter 4)", "apt-get install g++; pip install ninja",
+        "training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)",
+        "apt-get install g++; pip install ninja",
     )  # fmt: skip
 
 
@@ -132,9 +139,8 @@ def _mecab() -> Check:
         return Check(
             "MeCab + jumandic",
             False,
-            next(
-                (line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""
-            ),  # MeCab's reason is its last line
+            # MeCab gives its reason in the last line.
+            next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""),
             "segmentation, and so everything after chapter 1",
             "pip install fugashi jumandic",
         )
@@ -144,13 +150,14 @@ def _mecab() -> Check:
 def _jumanpp() -> Check:
     from course_lib.japanese.jumanpp import JumanppSegmenter, find_binary
 
-    cost = "the default segmenter (MeCab) is used; the notebook's comparison of the two is skipped"
+    cost = "the course uses MeCab, its default segmenter; the notebook skips the comparison with Juman++"
     remedy = "build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH"
     try:
         if find_binary() is None:
             return Check("Juman++", None, "", cost, remedy)
         words = JumanppSegmenter.from_path().words(["外国人参政権"])[0]
-    except CourseError as error:  # there, but not usable
+    # Juman++ is installed, but does not work.
+    except CourseError as error:
         return Check("Juman++", False, str(error), cost, remedy)
     return Check("Juman++", True, " ".join(words))
 
@@ -158,7 +165,7 @@ def _jumanpp() -> Check:
 def _triton() -> Check:
     from course_lib.serving import server
 
-    cost = "chapter 7 answers with its reader instead of a server"
+    cost = "chapter 7 answers requests inside the Python process, without a server"
     try:
         server.find()
     except CourseError as error:
@@ -168,21 +175,26 @@ def _triton() -> Check:
 
 def _font() -> Check:
     try:
-        import matplotlib_fontja  # noqa: F401  registers its font on import
+        # The import registers the font.
+        import matplotlib_fontja  # noqa: F401
         from matplotlib import font_manager, rcParams
 
         family = rcParams["font.family"][0]
         font_manager.findfont(family, fallback_to_default=False)
     except (ImportError, ValueError):
         return Check(
-            "Japanese font", False, "", "boxes instead of Japanese in figures", "pip install matplotlib-fontja"
+            "Japanese font",
+            False,
+            "",
+            "figures show boxes instead of Japanese characters",
+            "pip install matplotlib-fontja",
         )
     return Check("Japanese font", True, str(family))
 
 
 def _disk() -> Check:
-    place = next(p for p in (root(), *root().parents) if p.exists())
-    free = shutil.disk_usage(place).free
+    existing = next(p for p in (root(), *root().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
     return Check(
         "Disk",
         free > 2e9,

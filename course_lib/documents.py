@@ -1,6 +1,7 @@
-"""The document format between chapters: JSON lines with a "text" (and "id", "title" where known). Plain text reads as documents too.
+"""Reading documents: JSON lines with a "text" (and optional "id" and "title"), or plain text.
 
-Files are read in batches of lines, so that memory does not depend on their size and worker processes get work worth a trip.
+This is the file format between chapters. Files are read in batches of lines. So memory does not grow with the size of
+a file, and each batch is large enough to send to a worker process.
 """
 
 import io
@@ -17,9 +18,11 @@ import orjson
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
 
-BATCH = 1 << 20  # bytes of lines in a batch, about
-LONGEST = 4  # batches; a longer document of plain text goes on as another
-# bytes; what is made of a line (words, ids) takes up to a hundred times its size, so a longer one is refused
+# approximate size of a batch [bytes]
+BATCH = 1 << 20
+# A plain-text document longer than this is divided into several documents [batches].
+LONGEST = 4
+# A longer line is an error [bytes]: the words and ids made of a line take up to a hundred times its size.
 LONGEST_LINE = 16 << 20
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
 JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
@@ -27,9 +30,10 @@ JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
 @dataclass(frozen=True)
 class Batch:
-    """Some whole lines of a file. `first` is the number of the first one, from 1.
+    """Consecutive whole lines of a file.
 
-    In plain text the line ends of a run of empty lines are one item of `lines`.
+    `first` is the line number of the first line, counted from 1. In plain text, consecutive empty lines form one item
+    of `lines`.
     """
 
     path: Path
@@ -38,7 +42,7 @@ class Batch:
     size: int  # bytes of this batch
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """(number in the file, line) of each item of `lines`."""
+        """Yields (line number, line) for each item of `lines`."""
         number = self.first
         for line in self.lines:
             yield number, line
@@ -46,7 +50,13 @@ class Batch:
 
 
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
-    """The lines of a file in batches of about `size` bytes; plain text is cut between documents (a longer one is cut too). Raises CourseError."""
+    """Yields the lines of a file in batches of about `size` bytes.
+
+    Plain text is divided only between documents, except for a document longer than LONGEST batches.
+
+    Raises:
+        CourseError: if the file is truncated or corrupt, or has a line longer than LONGEST_LINE.
+    """
     plain = inner_suffix(path) == ".txt"
     lines: list[bytes] = []
     first, count, held = 1, 0, 0
@@ -59,7 +69,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                 yield Batch(path, first, lines, held)
                 lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        # the disk's or the system's, not the file's content
+        # An error number means an error of the disk or the system, not of the file's content.
         if isinstance(error, OSError) and error.errno:
             error.filename = error.filename or str(path)
             raise
@@ -69,9 +79,9 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
 
 
 def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-    """The lines of a file with their ends. Raises CourseError for one that is longer than LONGEST_LINE."""
+    """Yields the lines of a file with their line ends. Raises CourseError for a line longer than LONGEST_LINE."""
     count = held = 0
-    # of a line that has not ended yet; `held` is its length
+    # the parts read so far of a line that has not ended; `held` is their length
     parts: list[bytes] = []
     with open_binary(path) as file:
         while block := cast(io.BufferedReader, file).read1(CHUNK):
@@ -83,11 +93,11 @@ def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
                 if end:
                     yield b"".join(parts)
                     parts, held, count = [], 0, count + 1
-            found = pattern.findall(block)
-            if found and not found[-1].endswith(b"\n"):
-                parts = [found.pop()]
+            lines = pattern.findall(block)
+            if lines and not lines[-1].endswith(b"\n"):
+                parts = [lines.pop()]
                 held = len(parts[0])
-            for line in found:
+            for line in lines:
                 count += _line_ends(line)
                 yield line
             if held > LONGEST_LINE:
@@ -100,20 +110,20 @@ def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 
 
 def _line_ends(line: bytes) -> int:
-    """Lines of the file in an item of Batch.lines."""
+    """Number of lines of the file that an item of Batch.lines stands for."""
     return len(line) if line[:1] == b"\n" else 1
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """The texts of a whole file, one document at a time. Raises CourseError."""
+    """Yields the texts of a file, one document at a time. Raises CourseError as `texts` does."""
     for batch in read_batches(path):
         yield from texts(batch)
 
 
 def texts(batch: Batch) -> Iterator[str]:
-    """The texts of a batch: one per JSON line, or one per block of lines in a plain .txt file.
+    """Yields the texts of a batch: one per JSON line, or one per block of lines in a plain .txt file.
 
-    Raises CourseError naming file and line of what is not a JSON object with a string "text", or not UTF-8.
+    Raises CourseError with the file and line number if a line is not UTF-8, or not a JSON object with a string "text".
     """
     if inner_suffix(batch.path) == ".txt":
         yield from _blocks(batch)

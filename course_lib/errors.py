@@ -1,13 +1,16 @@
-"""The two errors a user can cause. Everything else is a bug in the course and keeps its traceback."""
+"""The two errors that a user can cause. Any other exception is a bug in the course and keeps its traceback."""
 
 
 class CourseError(Exception):
-    """Bad data or a missing part: one clear line, exit code 1. Earlier products stay as they were."""
+    """Bad data or a missing part. The message is one line, the exit code 1; earlier products are unchanged."""
 
     exit_code = 1
 
 
 class UsageError(CourseError):
-    """A wrong option, key or value: one line naming the key, the value and what is allowed, exit code 2. Nothing is written."""
+    """A wrong option, key or value. Nothing has been written.
+
+    The message is one line that names the key, the value and what is allowed. The exit code is 2.
+    """
 
     exit_code = 2

@@ -1,4 +1,7 @@
-"""One look for all figures: size, colours and the Japanese font. The figures themselves are in each chapter's figures.py."""
+"""The common style of all figures: size, colours and the Japanese font.
+
+The figures themselves are in each chapter's figures.py.
+"""
 
 from typing import Any
 
@@ -7,12 +10,24 @@ BEFORE, AFTER = COLOURS[5], COLOURS[0]
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
-    """A figure with its axes, in the course's look. Importing matplotlib takes a second, so it happens here."""
+    """A figure and its axes in the style of the course.
+
+    matplotlib is imported inside the function, because the import takes a second.
+
+    Args:
+        columns: number of axes, side by side.
+        height: of the figure [inches].
+        width: of the figure [inches].
+        **options: passed on to `plt.subplots`.
+    """
     import matplotlib.pyplot as plt
-    import matplotlib_fontja  # noqa: F401  registers the Japanese font
+
+    # The import registers the Japanese font.
+    import matplotlib_fontja  # noqa: F401
 
     figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", **options)
     for axis in axes if columns > 1 else [axes]:
         axis.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)  # a notebook shows the figure it is given, once
+    # A notebook shows the returned figure; an open one would be shown a second time.
+    plt.close(figure)
     return figure, axes

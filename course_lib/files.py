@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, and streams that open by their ending.
+"""Atomic writing of files and folders, and reading of compressed files.
 
-A product is written to a hidden temporary name beside its place and renamed when it is complete, so a killed run leaves
-the earlier product as it was. This module knows nothing of manifests: that is workspace.py.
+A file or folder is written under a hidden temporary name beside its path and renamed when it is complete. So a killed
+run leaves the earlier product unchanged. Manifests are not handled here but in workspace.py.
 """
 
 import bz2
@@ -27,29 +27,27 @@ from course_lib.errors import CourseError, UsageError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CHUNK = 1 << 20  # bytes read at a time
-STEP = 1 << 14  # bytes decompressed at a time: what a broken place costs at most
-PRODUCT_MARKS = (
-    "manifest.json",
-    "preparation.json",
-    "conversion.json",
-    "encoding.json",
-)  # files by which a folder is known as a product of the course
+# bytes read at a time
+CHUNK = 1 << 20
+# bytes decompressed at a time; at most so many bytes before a corrupt one are lost
+STEP = 1 << 14
+# A folder with one of these files is a product of the course.
+PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
 class TrailingBytes(OSError):
-    """A compressed file goes on behind its last stream with something else."""
+    """A compressed file has bytes after its last stream that begin no other stream."""
 
 
 class _Streams(io.RawIOBase):
-    """The content of an .xz or .bz2 file: of all its streams, one after the other, in constant memory.
+    """The decompressed content of all streams of an .xz or .bz2 file, read in constant memory.
 
-    bz2.open and lzma.open stop without a word at the first byte that begins no stream, and lzma.open also at the zeros that xz allows
-    between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt, 2.2). This class takes the padding and
-    raises TrailingBytes for everything else. Raises EOFError for a truncated file.
+    bz2.open and lzma.open stop without an error at the first byte that begins no stream. lzma.open also stops at the
+    zero bytes that xz allows between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt, 2.2).
+    This class skips the padding. It raises TrailingBytes for any other bytes, and EOFError for a truncated file.
     """
 
     def __init__(self, kind: str, file: BinaryIO) -> None:
@@ -81,7 +79,7 @@ class _Streams(io.RawIOBase):
         return 0
 
     def _next(self) -> bool:
-        """Begins the next stream; False at the end of the file."""
+        """Begins the next stream; returns False at the end of the file."""
         padding = 0
         while block := self._left or self._file.read(CHUNK):
             self._left = block.lstrip(b"\0") if self._begun and self._kind == "xz" else block
@@ -100,7 +98,7 @@ class _Streams(io.RawIOBase):
         return True
 
     def _starts_stream(self) -> bool:
-        """Whether a stream follows, or the end of the file."""
+        """Whether a stream or the end of the file comes next."""
         magic = MAGIC[f".{self._kind}"]
         if self._left and len(self._left) < len(magic):
             self._left += self._file.read(len(magic))
@@ -111,15 +109,20 @@ def _streams(kind: str, file: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(_Streams(kind, file), CHUNK)
 
 
+# Suffix → function that opens an already opened compressed file for reading its content. Content that does not match
+# the suffix raises an error.
 OPENERS: dict[str, Callable[[Any], Any]] = {
     ".bz2": partial(_streams, "bz2"),
     ".xz": partial(_streams, "xz"),
     ".gz": gzip.open,
-}  # a path's ending → what reads the decompressed bytes of an open file; an end that is not the file's raises an error
+}
 
 
 def require_file(path: Path) -> Path:
-    """Returns `path` if it is a readable, non-empty file; raises CourseError naming what it is instead."""
+    """Returns `path` if it exists, is not a folder and is not an empty file.
+
+    Raises CourseError saying which of these is wrong.
+    """
     if path.is_dir():
         raise CourseError(f"{path}: is a directory, expected a file")
     if not path.exists():
@@ -130,7 +133,7 @@ def require_file(path: Path) -> Path:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Opens a file for reading bytes, decompressing .bz2, .xz and .gz on the way."""
+    """Opens a file for reading bytes; .bz2, .xz and .gz files are decompressed."""
     require_file(path)
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
@@ -139,20 +142,21 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises CourseError naming the file for anything else."""
+    """Reads a JSON object from a file. Raises CourseError naming the file for any other content."""
     try:
         content = json.loads(require_file(path).read_text(encoding="utf8"))
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, brackets without end
+    # not JSON, not UTF-8, or brackets nested too deeply
+    except (ValueError, RecursionError) as error:
         raise CourseError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(content, dict):
-        said = json.dumps(content, ensure_ascii=False)[:40]
-        raise CourseError(f"{path}: holds {said}, expected a JSON object")
+        excerpt = json.dumps(content, ensure_ascii=False)[:40]
+        raise CourseError(f"{path}: holds {excerpt}, expected a JSON object")
     return content
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file, as hex."""
-    # It loads OpenSSL, 3.5 MB that reading and writing files do not need.
+    """The SHA-256 digest of a file, in hexadecimal."""
+    # hashlib loads OpenSSL (3.5 MB), which the other functions of this module do not need.
     import hashlib
 
     with open(path, "rb") as file:
@@ -161,10 +165,12 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def naming(path: Path, place: Path | None = None) -> Iterator[None]:
-    """Adds `path` to errors of the block that name no file, such as those of a full disk or of a read that fails.
+    """Adds a file name to errors inside the block that have none, such as those of a full disk or a failed read.
 
-    With `place`, the block writes `path` under a temporary name beside `place`: errors that name it then name `path`, and
-    a full disk that a library reports in its own way becomes a CourseError.
+    Args:
+        path: the name to add.
+        place: the path whose temporary file the block writes; None if it writes none. Errors that name the temporary
+            file then name `path`, and a library's own exception for a full disk becomes a CourseError.
     """
     try:
         yield
@@ -172,9 +178,9 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
         if place and isinstance(error.filename, str):
             temporary = re.escape(f"{place.absolute().parent}{os.sep}") + _temporary_names(place)
             full = str(Path(error.filename).absolute())
-            if found := re.match(temporary, full):
-                error.filename = str(path) + full[found.end() :]
-        # numpy reports a short write without an error number
+            if match := re.match(temporary, full):
+                error.filename = str(path) + full[match.end() :]
+        # numpy reports a short write without an error number.
         elif error.filename is None and (error.errno or (place and SHORT_WRITE.search(str(error)))):
             error.filename = str(path)
         raise
@@ -188,34 +194,37 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `path` is a device, pipe or socket, or a link to one: nothing that a rename may replace."""
+    """Whether `path` is a device, pipe or socket, or a link to one, which must not be replaced by a rename."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def behind_links(path: Path) -> Path:
-    """The place that `path` names if it is a symbolic link, else `path`. Raises CourseError for links in a circle."""
-    place = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if place.is_symlink():
-        raise CourseError(f"{path}: symbolic links in a circle")
-    return place
+    """The target of `path` if it is a symbolic link, else `path`. Raises CourseError if the links form a loop."""
+    resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if resolved.is_symlink():
+        raise CourseError(f"{path}: symbolic links form a loop")
+    return resolved
 
 
 def _hidden(target: Path) -> Path:
-    """A new hidden name beside `target`, so that the rename stays on one file system."""
+    """A new hidden name in the folder of `target`, so that a rename to `target` stays on one file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _temporary_names(target: Path) -> str:
-    """Pattern of the hidden names beside `target`, and of those beside these: one product may write another in its folder."""
+    """A regular expression for the temporary names of `target`.
+
+    It also matches temporary names of these temporary names, as a product may be written inside another one.
+    """
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
 
 
 @contextmanager
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yields a new temporary file or folder beside `target`, locked, and removes it at the end.
+    """Yields a new locked temporary file or folder beside `target`, and removes it at the end.
 
-    First removes those that killed runs left. The system releases a lock when its process ends, however it ends: so a
-    lock tells the files of a run at work from those of a killed one.
+    First removes the temporary files of killed runs. The operating system releases a lock when its process ends for any
+    reason, so an unlocked temporary file belongs to a killed run.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
@@ -228,11 +237,11 @@ def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
-    """Makes a hidden file or folder beside `target`; returns it with the descriptor that holds its lock."""
+    """Makes a hidden file or folder beside `target`; returns its path and the descriptor that holds its lock."""
     while True:
         temporary = _hidden(target)
         make(temporary)
-        # the clean-up of another run may remove it before it is locked
+        # The clean-up of another run may remove it before it is locked.
         with suppress(FileNotFoundError):
             descriptor = _lock(temporary)
             if temporary.exists():
@@ -243,7 +252,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
 def _lock(path: Path) -> int:
     """Locks a file or folder; returns the descriptor that holds the lock."""
     descriptor = os.open(path, os.O_RDONLY)
-    # a file system without locks: there, nothing can be removed either
+    # On a file system without locks, remove_leftovers cannot lock either, and so removes nothing.
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -258,12 +267,15 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Removes the temporary files and folders that killed runs left beside `target`. Those of running processes stay."""
-    found = []
-    # a folder that may be written but not listed
+    """Removes the temporary files and folders of killed runs beside `target`.
+
+    Those of running processes stay, because their processes hold locks on them.
+    """
+    candidates = []
+    # The folder may be writable but not listable.
     with suppress(OSError):
-        found = [path for path in target.parent.iterdir() if re.fullmatch(_temporary_names(target), path.name)]
-    for path in found:
+        candidates = [path for path in target.parent.iterdir() if re.fullmatch(_temporary_names(target), path.name)]
+    for path in candidates:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
@@ -275,9 +287,9 @@ def remove_leftovers(target: Path) -> None:
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Yields an empty folder among the system's temporary files, and removes it at the end.
+    """Yields an empty folder in the system's folder for temporary files, and removes it at the end.
 
-    First removes those that killed runs left under the same `name`.
+    First removes the folders of killed runs with the same `name`.
     """
     with _held(Path(tempfile.gettempdir(), name), lambda path: path.mkdir(0o700)) as folder:
         yield folder
@@ -285,11 +297,14 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
-    """Yields a binary file that becomes `target` when the block ends without an error.
+    """Yields a binary file that replaces `target` when the block ends without an error.
 
-    After an error `target` is untouched. With keep_partial, what was written before a CourseError stays as
-    `<target>.partial`, and the error's line says so. A symbolic link stays: the file that it names is replaced.
-    A device or pipe is written through, as it cannot be replaced.
+    After an error `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
+    device or pipe cannot be replaced; it is written directly.
+
+    Args:
+        target: the path of the file.
+        keep_partial: keep what was written before a CourseError as `<target>.partial`, and say so in the error message.
     """
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
@@ -297,25 +312,28 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
         with _stream(target) as file:
             yield file
         return
-    place = behind_links(target)
-    with naming(target, place), _held(place, lambda path: path.open("xb").close()) as temporary:
+    resolved = behind_links(target)
+    with naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
         try:
             with open(temporary, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, place)
+            os.replace(temporary, resolved)
         except CourseError as error:
             if keep_partial and temporary.exists() and temporary.stat().st_size:
-                partial = place.with_name(place.name + ".partial")
+                partial = resolved.with_name(resolved.name + ".partial")
                 os.replace(temporary, partial)
-                raise type(error)(f"{error}; what came before it is kept in {partial}") from error
+                raise type(error)(f"{error}; the output before the error is kept in {partial}") from error
             raise
 
 
 @contextmanager
 def _stream(target: Path) -> Iterator[IO[bytes]]:
-    """A device or pipe to write through. Raises CourseError for a disk, and for a pipe whose reader ends too early."""
+    """Yields a device or pipe, opened for writing.
+
+    Raises CourseError for a disk, and if the reader of a pipe closes it before the end.
+    """
     if target.is_block_device():
         raise CourseError(f"{target}: is a disk, expected a name for a file")
     try:
@@ -326,13 +344,16 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
 
 
 def require_regular(path: Path) -> None:
-    """Raises CourseError for a device or pipe, where a product is read again and needs a file."""
+    """Raises CourseError if `path` is a device or pipe, for a product that is read again after writing."""
     if is_stream(path):
         raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
 
 def require_other(source: Path, target: Path) -> None:
-    """Raises UsageError if a product would replace its own input, or the folder around it, or lie inside an input folder."""
+    """Raises UsageError if writing `target` would destroy or change the input `source`.
+
+    That is the case if they are the same, if `target` contains `source`, or if `target` is inside the folder `source`.
+    """
     if not source.exists():
         return
     read, written = source.resolve(), target.resolve()
@@ -341,11 +362,11 @@ def require_other(source: Path, target: Path) -> None:
     if read.is_relative_to(written):
         raise UsageError(f"-o {target}: holds the input {source}, which would be lost")
     if written.is_relative_to(read):
-        raise UsageError(f"-o {target}: is inside the input {source}; allowed: a place outside of it")
+        raise UsageError(f"-o {target}: is inside the input {source}; allowed: a path outside it")
 
 
 def inner_suffix(path: Path) -> str:
-    """The ending below a compression: '.txt' for a.txt and a.txt.xz."""
+    """The suffix of a file name without its compression suffix: '.txt' for a.txt and for a.txt.xz."""
     return Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
 
 
@@ -353,8 +374,15 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yields an empty folder that replaces `target` when the block ends without an error.
 
-    A symbolic link stays: the folder that it names is replaced. Raises UsageError at once for a folder that holds something
-    else than an earlier product: nobody's files are replaced. `ours` says that the place belongs to the course whatever is in it.
+    If `target` is a symbolic link, the folder that it points to is replaced.
+
+    Args:
+        target: the path of the folder.
+        ours: replace `target` whatever it contains, because its path belongs to the course.
+
+    Raises:
+        UsageError: before the block runs, if `target` has files but is not an earlier product (see PRODUCT_MARKS).
+        CourseError: if `target` is a file, device or pipe.
     """
     if target.exists() and not target.is_dir():
         kind = "device or pipe" if is_stream(target) else "file"
@@ -366,23 +394,23 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
         and not any((target / name).exists() for name in PRODUCT_MARKS)
     ):
         raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
-    place = behind_links(target).absolute()
-    with naming(target, place), _held(place, Path.mkdir) as temporary:
+    resolved = behind_links(target).absolute()
+    with naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
         yield temporary
-        old = _hidden(place)
-        if place.exists():
-            os.replace(place, old)
+        old = _hidden(resolved)
+        if resolved.exists():
+            os.replace(resolved, old)
         try:
-            os.replace(temporary, place)
+            os.replace(temporary, resolved)
         except OSError:
             if old.exists():
-                os.replace(old, place)
+                os.replace(old, resolved)
             raise
         shutil.rmtree(old, ignore_errors=True)
 
 
 def human_size(size: float) -> str:
-    """1234567 → '1.2 MB' (decimal units)."""
+    """A size in bytes as text with a decimal unit: 1234567 → '1.2 MB'."""
     for unit in ("B", "kB", "MB", "GB"):
         if round(abs(size), 1) < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The verb `memory`, which plans the runs of more than one chapter."""
+"""The verb `memory`. It is a module of its own because it plans the runs of several chapters."""
 
 import json
 from importlib import import_module
@@ -23,9 +23,9 @@ def memory(
     gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan the memory of a run per GPU, for every ZeRO stage and recompute choice, and say which cards it fits.
+    """Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits.
 
-    The file is one of `course pretrain`, `course gptsan train` or `course prefix train`.
+    The settings file is one of `course pretrain`, `course gptsan train` or `course prefix train`.
     """
     from course_lib.training import planner
 
@@ -35,12 +35,16 @@ def memory(
 
 
 def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
-    """The settings of a run: of the chapter that alone has a key of the file. The planner knows its model afterwards."""
+    """The settings of a run. Its kind (pretrain, gptsan or prefix) follows from keys that only one kind has.
+
+    Also imports the module that adds the memory formulas of this kind of model to the planner.
+    """
     keys = _keys(file) if file else set()
     if file and keys & {"task_name", "model.base", "model.method", "model.length"}:
         from course_lib.prefix.config import PrefixConfig
 
-        import_module("course_lib.prefix.memory")  # tells the planner what a prefix and its base are made of
+        # The import adds the memory formulas of a prefix and its base model to the planner.
+        import_module("course_lib.prefix.memory")
         return configuration.load(PrefixConfig, file, overrides or ())
     if file and keys & {"spout", "loss", "model.checkpoint", "model.shape", "model.ignore"}:
         from course_lib.gptsan.config import GptsanConfig
@@ -54,9 +58,12 @@ def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
 
 
 def _keys(file: Path) -> set[str]:
-    """The keys of a settings file, given as a path or by the name of a bundled one, and those of its model as model.…"""
-    places = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
-    found = next((path for path in places if path.is_file()), None)
-    content = configuration.read_yaml(found) if found else {}
+    """The top-level keys of a settings file, and the keys of its `model` section as model.<key>.
+
+    `file` is a path or the name of a bundled file.
+    """
+    candidates = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
+    path = next((path for path in candidates if path.is_file()), None)
+    content = configuration.read_yaml(path) if path else {}
     model = content.get("model")
     return content.keys() | {f"model.{key}" for key in (model if isinstance(model, dict) else ())}

@@ -1,6 +1,6 @@
-"""Running notebooks, and keeping what all of them share (badge, set-up cell) in step with pyproject.toml.
+"""Runs notebooks, and updates their common cells (badge, set-up) from pyproject.toml.
 
-It does not compare outputs: that is nbval's work in tests/notebooks.
+Outputs are not compared here; tests/notebooks does that with nbval.
 """
 
 import re
@@ -17,7 +17,8 @@ from course_lib.files import atomic_write
 from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
 
-SETUP_TAG = "setup"  # cell tags by which the shared cells are found
+# tags that mark the cells common to all notebooks
+SETUP_TAG = "setup"
 BADGE_TAG = "badge"
 README_TAG = "readme"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -31,16 +32,19 @@ except ImportError:  # on Colab: the course without its pins, so that torch and 
 
 
 def execute(source: Path, target: Path) -> int:
-    """Runs every cell of a notebook from its own folder and writes it with outputs; returns the number of code cells.
+    """Runs every cell of a notebook, in the notebook's folder, and writes the notebook with its outputs.
 
-    Raises CourseError naming the cell and the exception; `target` is then not written.
+    Returns the number of code cells. Raises CourseError naming the failed cell and the exception; then `target` is not
+    written.
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     client = NotebookClient(
         notebook,
-        extra_arguments=["--log-level=ERROR"],  # the kernel warns at every start that loopback is not encrypted
-        timeout=1800,  # seconds for one cell
+        # At lower levels the kernel warns at every start that the loopback connection is not encrypted.
+        extra_arguments=["--log-level=ERROR"],
+        # seconds for one cell
+        timeout=1800,
         kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}},
     )
@@ -49,8 +53,8 @@ def execute(source: Path, target: Path) -> int:
         try:
             client.execute()
         except CellExecutionError as error:
-            place = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
-            raise CourseError(f"{source.name}: code cell {place} failed: {error.ename}: {error.evalue}") from error
+            number = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
+            raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
             raise CourseError(
                 f"{source.name}: code cell {bar.n + 1}: the kernel died (out of memory?) or hung"
@@ -61,7 +65,10 @@ def execute(source: Path, target: Path) -> int:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Removes what differs from run to run and tells a reader nothing: timings and widget state."""
+    """Removes metadata that changes between runs and is of no use to readers.
+
+    These are timings, the Python version, and the state and output of widgets.
+    """
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
@@ -71,7 +78,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def address() -> str:
-    """The repository's address: `Repository` under [project.urls] in pyproject.toml, its only place."""
+    """The repository's address: `Repository` under [project.urls] in pyproject.toml, the only place that has it."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
     return str(project["urls"]["Repository"]).rstrip("/")
 
@@ -84,7 +91,7 @@ def badge(name: str) -> str:
 
 
 def refresh(path: Path) -> bool:
-    """Rewrites a notebook's badge and set-up cell from pyproject.toml and tidies it; returns whether anything changed."""
+    """Updates a notebook's badge and set-up cell from pyproject.toml and tidies it; returns whether it changed."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     wanted = {BADGE_TAG: badge(path.name), SETUP_TAG: SETUP.format(address=address()).strip()}
     before = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
@@ -100,7 +107,10 @@ def refresh(path: Path) -> bool:
 
 
 def export_images(path: Path) -> None:
-    """Writes the figure of every executed cell tagged `readme` as images/<notebook>.png beside the notebook, for the README."""
+    """Writes the figure of the executed cell tagged `readme`, if there is one, for the README.
+
+    The path is images/<notebook>.png beside the notebook.
+    """
     for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
         if README_TAG not in cell.metadata.get("tags", []):
             continue

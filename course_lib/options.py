@@ -1,4 +1,4 @@
-"""Command-line options that mean the same in every verb, the settings they choose, and the help text that lists those."""
+"""Command-line options shared by all verbs, the settings that result from them, and the help text for settings."""
 
 import json
 import sys
@@ -17,13 +17,16 @@ Settings = TypeVar("Settings")
 Config = Annotated[
     Path | None,
     typer.Option(
-        "-c", "--config", metavar="FILE", help="YAML settings, or a profile's name; default: what this help lists"
+        "-c", "--config", metavar="FILE", help="YAML settings, or a profile's name; default: the values in this help"
     ),
 ]
 RunConfig = Annotated[
     Path | None,
     typer.Option(
-        "-c", "--config", metavar="FILE", help="YAML settings, or a profile's name for its run; default: COURSE_PROFILE"
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="YAML settings, or a profile's name for its run; default: the run of COURSE_PROFILE",
     ),
 ]
 Set = Annotated[
@@ -36,24 +39,25 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="OUT",
-        help="where the product goes; a symbolic link stays, a device or pipe is written through",
+        help="path of the product; the target of a symbolic link is replaced, a device or pipe is written directly",
     ),
 ]
 WORKERS = default_workers()
 
 
 def group(help: str) -> typer.Typer:
-    """A command group with the course's plain style."""
+    """An empty command group without colours, shell completion and formatted tracebacks."""
     return typer.Typer(
         help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
     )
 
 
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
-    """The settings of a verb: those in -c FILE or of its section in the profile that -c names, else the defaults; then every --set.
+    """The settings of a verb that has a section in the profiles.
 
-    A profile is for the products of the course: without -c none applies to a user's own files. What differs from the defaults is said
-    in one line on standard error.
+    They come from the YAML file or profile that -c names, else from the defaults; then each --set is applied. The
+    current profile has no effect without -c: it is for the products of the course, not for a user's own files. Settings
+    that differ from the defaults are printed on one line of standard error.
     """
     if named := config.named_profile(file):
         chosen = config.section(section, cls, overrides or (), named)
@@ -65,29 +69,40 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
     return chosen
 
 
-def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **said: Any) -> Settings:
-    """The settings of a verb without a section: those in -c FILE, else the defaults; then every --set; then the options that were given."""
+def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **named: Any) -> Settings:
+    """The settings of a verb that has no section in the profiles.
+
+    They come from the YAML file that -c names, else from the defaults; then each --set is applied, then each keyword
+    argument that is not None. Raises UsageError if -c names a profile.
+    """
     if config.named_profile(file):
         raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
-    found = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
-    named = {key: value for key, value in said.items() if value is not None}
-    return config.build(cls, config.to_dict(found) | named) if named else found
+    loaded = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
+    changes = {key: value for key, value in named.items() if value is not None}
+    return config.build(cls, config.to_dict(loaded) | changes) if changes else loaded
 
 
 def run_file(file: Path | None, section: str, recipe: type[Settings], run: Callable[[Settings], str]) -> Path:
-    """The file of a run's settings: -c FILE, else `run` of the recipe of a profile (the one that -c names, or the current one), which is
-    then said in one line on standard error.
+    """The path of a run's settings file: the one that -c names, or the one of a profile.
+
+    A path that comes from a profile is printed on one line of standard error.
+
+    Args:
+        file: the value of -c: a settings file, the name of a profile, or None for the current profile.
+        section: the section of the profile that has the recipe.
+        recipe: the settings dataclass of that section.
+        run: returns the run's settings file, given the recipe.
     """
     named = config.named_profile(file)
     if file is not None and named is None:
         return file
-    found = Path(run(config.section(section, recipe, of=named)))
-    print(f"settings: {found}, the run of profile {named or config.profile()}", file=sys.stderr)
-    return found
+    path = Path(run(config.section(section, recipe, of=named)))
+    print(f"settings: {path}, the run of profile {named or config.profile()}", file=sys.stderr)
+    return path
 
 
 def epilog(*classes: type[Any]) -> str:
-    """The settings of a verb with type, default and unit, for the end of its --help."""
+    """The settings of a verb with type, default and unit, as text for the end of its --help."""
     lines = ["Settings (in the YAML of -c, or by --set):"]
     for cls in classes:
         lines += [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in config.describe(cls)]

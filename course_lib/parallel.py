@@ -1,4 +1,7 @@
-"""A parallel map that keeps order and bounds memory. It does not batch: give it items worth a trip (about 1 MB)."""
+"""A parallel map that keeps the order of its items and limits memory.
+
+It forms no batches: pass items of about 1 MB, so that the work is worth the transfer to another process.
+"""
 
 import multiprocessing
 import multiprocessing.connection
@@ -17,23 +20,26 @@ from typing import Any, TypeVar
 
 from course_lib.errors import CourseError
 
-TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)  # that the `course` command turns into an exception, to clean up
+# signals that the `course` command turns into an exception, in order to clean up
+TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def default_workers() -> int:
-    """The number of cores this process may use (a container's share, not the machine's)."""
+    """The number of cores that this process may run on, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Yields function(item) for every item, in order, from `workers` processes.
+    """Yields function(item) for every item, in order, computed by `workers` processes.
 
-    At most 2·workers items are under way, so memory does not grow with the input. The results are the same for any
-    number of workers; with one worker everything runs in this process. A worker that dies raises CourseError; a CourseError
-    of `items` is raised after the results of the items before it.
-    `function` and the items travel by pickle.
+    At most 2·workers items are in progress, so memory does not grow with the input. The results do not depend on the
+    number of workers. With one worker everything runs in this process. `function` and the items must be picklable.
+
+    Raises:
+        CourseError: if a worker process dies, or if `items` raises it; then the results of the earlier items come
+            first.
     """
     if workers <= 1:
         yield from map(function, items)
@@ -47,7 +53,8 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
                     item = next(source)
                 except StopIteration:
                     break
-                except CourseError as error:  # the input breaks here: what was read before it is still delivered
+                # The input is bad from here on; the results of the items before are still yielded.
+                except CourseError as error:
                     broken = error
                     break
                 with _starting_workers(function):
@@ -72,29 +79,31 @@ def _module(function: Callable[..., Any]) -> str:
 
 
 def _context(function: Callable[..., Any]) -> Any:
-    """How workers start: as copies of this process where nothing can go wrong with that, which takes milliseconds; else cleanly.
+    """The multiprocessing start method: fork if this process has one thread, else forkserver or spawn.
 
-    A copy of a process with threads (a notebook's kernel, a numeric library's pool) may inherit a lock that nobody will ever open.
+    A fork takes milliseconds. But in a process with threads (a notebook's kernel, a numeric library's thread pool), the
+    copy may inherit a lock that is never released.
     """
     if _single_threaded():
         return multiprocessing.get_context("fork")
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([_module(function)])  # heeded by the first map of this process
+    # Only the first map of this process has an effect: the fork server starts once.
+    context.set_forkserver_preload([_module(function)])
     return context
 
 
 def _single_threaded() -> bool:
-    """Whether this process has one thread, those of native libraries counted. Only Linux can tell."""
+    """Whether this process has exactly one thread, native libraries' threads included. Only Linux can return True."""
     tasks = Path("/proc/self/task")
     return tasks.is_dir() and len(list(tasks.iterdir())) == 1
 
 
 def _end_with_parent() -> None:
-    """In a worker: ends at once when terminated, and when the process that it works for was killed."""
+    """Runs at the start of a worker: makes it end on a signal, and when its parent process was killed."""
     for number in TERMINATIONS:
-        # `nohup` ignores SIGHUP
+        # `nohup` makes a process ignore SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
@@ -110,11 +119,13 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
-    """Processes started in this block leave Ctrl-C to their parent, and do not run the caller's script again.
+    """Protects worker processes that are started inside the block.
 
-    Nor do they run the parent's handlers of other signals: these wait until the worker has set its own.
-    multiprocessing would run it, to have its names; a function of a module does not need them, and a script without a main guard
-    would start workers of its own.
+    Workers ignore Ctrl-C, which the parent process handles. Other signals are blocked until the worker has installed
+    its own handlers, so that it does not run those of the parent.
+
+    multiprocessing would import the caller's script again in each worker, to have its names. A function of a module
+    does not need them, and a script without a main guard would start workers of its own. So the script is hidden.
     """
     main = sys.modules["__main__"]
     ours = _module(function) != "__main__"

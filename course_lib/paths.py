@@ -1,4 +1,4 @@
-"""Where things are: the checkout, the bundled data, the workspace of the current profile."""
+"""Paths of the checkout, the bundled data and the workspace of the current profile."""
 
 import os
 from pathlib import Path
@@ -6,22 +6,30 @@ from pathlib import Path
 from course_lib import config
 from course_lib.errors import UsageError
 
-REPOSITORY = Path(__file__).parent.parent  # a checkout; in an installed wheel, site-packages
+# the root of the checkout; site-packages if the course is installed from a wheel
+REPOSITORY = Path(__file__).parent.parent
 NOTEBOOKS = REPOSITORY / "notebooks"
 
 
 def root() -> Path:
-    """The workspace of the current profile: $COURSE_WORKSPACE, else workspace/ of the checkout or the current folder."""
+    """The workspace folder of the current profile.
+
+    Its parent is $COURSE_WORKSPACE, or else workspace/ in the checkout, or in the current folder if there is no
+    checkout.
+    """
     checkout = (REPOSITORY / "pyproject.toml").exists()
-    place = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
-    return Path(place).absolute() / config.profile()
+    workspace = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
+    return Path(workspace).absolute() / config.profile()
 
 
 def data(name: str) -> Path:
-    """A file of the bundled data/, in a checkout or in an installed wheel. Raises UsageError if there is none such."""
-    places = [REPOSITORY / "data", Path(__file__).parent / "data"]
-    for place in places:
-        if (place / name).is_file():
-            return place / name
-    allowed = sorted(path.name for place in places if place.is_dir() for path in place.iterdir())
+    """The path of a file in the bundled data/ folder, of a checkout or an installed wheel.
+
+    Raises UsageError if there is no such file.
+    """
+    folders = [REPOSITORY / "data", Path(__file__).parent / "data"]
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    allowed = sorted(path.name for folder in folders if folder.is_dir() for path in folder.iterdir())
     raise UsageError(f"bundled data {name!r} does not exist; allowed: {', '.join(allowed)}")

@@ -1,4 +1,4 @@
-"""How one product is made. Chapters list theirs, the workspace runs them."""
+"""The class that describes how a product is built. Chapters list their products; workspace.py builds them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Product:
-    """How one product is made."""
+    """A description of one product and of how it is built."""
 
     name: str  # "<chapter>/<product>"
-    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, inputs as paths) -> counts
+    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, paths of the inputs) → counts
     settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
-    inputs: tuple[Path | str, ...]  # files, or names of other products (given to build as their folders)
-    code: tuple[str, ...] = ()  # packages or modules of course_lib whose change makes the product stale
+    inputs: tuple[Path | str, ...]  # files, or names of other products, whose folders `build` receives
+    code: tuple[str, ...] = ()  # packages or modules of course_lib; a change makes the product stale

@@ -1,6 +1,6 @@
-"""The verbs of the `course` command: one per thing a notebook does, each a thin call of the same library function.
+"""The verbs of the `course` command. Each calls the library function that the notebooks use, too.
 
-cli.py starts them, and turns errors into one line and an exit code.
+cli.py runs the verbs, and turns errors into one line and an exit code.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from course_lib import memory_cli, options
 from course_lib.files import human_size
 
 app = options.group(
-    "From raw Japanese text to a served language model. The products' profile: COURSE_PROFILE (default tiny)."
+    "From raw Japanese text to a served language model. COURSE_PROFILE selects the products' profile (default tiny)."
 )
 for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
     importlib.import_module(f"course_lib.{chapter}.cli").register(app)
@@ -26,7 +26,7 @@ ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a cha
 
 @app.command()
 def run(chapter: ChapterName = "all") -> None:
-    """Run the notebooks of a chapter into the workspace, building what they need. What is up to date is left alone."""
+    """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
     from course_lib import chapters, workspace
 
     for selected in chapters.select(chapter):
@@ -44,7 +44,7 @@ def run(chapter: ChapterName = "all") -> None:
 
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
-    """List the workspace's products: fresh, stale (and why) or missing, with size, age and counts."""
+    """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
     from course_lib import workspace
 
     rows = []
@@ -65,7 +65,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
 
 @app.command()
 def clean(chapter: ChapterName = "all") -> None:
-    """Remove the products of a chapter, or all, from the current profile's workspace."""
+    """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
     from course_lib import chapters, workspace
 
     freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
@@ -74,18 +74,20 @@ def clean(chapter: ChapterName = "all") -> None:
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
-    """Show what this machine has, what each missing part costs, and how to get it."""
+    """Show which parts this machine has, what fails without each missing one, and how to get it."""
     from course_lib import doctor as checks
 
-    found = checks.examine()
-    print(json.dumps(checks.report(found), ensure_ascii=False, indent=1) if as_json else checks.table(found))
+    results = checks.examine()
+    print(json.dumps(checks.report(results), ensure_ascii=False, indent=1) if as_json else checks.table(results))
 
 
 @app.command("notebooks")
 def tend_notebooks(
-    execute: Annotated[bool, typer.Option("--execute", help="also run them in place and store the outputs")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
+    ] = False,
 ) -> None:
-    """For authors: bring every notebook's badge and set-up cell in step with pyproject.toml, tidy it, export figures."""
+    """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
     from course_lib import notebooks
     from course_lib.paths import NOTEBOOKS
 
@@ -94,7 +96,7 @@ def tend_notebooks(
         if execute:
             notebooks.execute(path, path)
         notebooks.export_images(path)
-        print(f"{path.name}: {'rewritten' if changed else 'in step'}{', executed' if execute else ''}")
+        print(f"{path.name}: {'rewritten' if changed else 'unchanged'}{', executed' if execute else ''}")
 
 
 def _short(path: os.PathLike[str]) -> str:

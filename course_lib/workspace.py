@@ -1,8 +1,9 @@
-"""Where products live, and building the ones that are missing or stale.
+"""The workspace of products: finds them, and builds those that are missing or stale.
 
-A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json: its inputs with their SHA-256, settings,
-library versions and counts. A Product says how to make one. `product("corpus/wikipedia")` returns the folder, built if
-need be, so any notebook opens alone. What is fresh is never built again; nothing here knows what the files mean.
+A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json. The manifest holds the inputs with
+their SHA-256, settings, library versions and counts. A Product describes how to build it. `product("corpus/wikipedia")`
+returns the folder and builds it first if necessary, so any notebook can be run without the earlier ones. Fresh products
+are not built again. This module does not interpret the files of a product.
 """
 
 import json
@@ -20,7 +21,9 @@ from filelock import FileLock
 
 from course_lib import __version__, chapters, config, files
 from course_lib.errors import UsageError
-from course_lib.paths import REPOSITORY  # part of the public face: workspace.data(…)
+from course_lib.paths import REPOSITORY
+
+# `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
 from course_lib.product import Product
@@ -34,20 +37,20 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class State:
-    """What `course status` says of one product."""
+    """The state of one product, as `course status` shows it."""
 
     kind: Literal["fresh", "stale", "missing"]
     reason: str = ""
 
 
 def product(name: str) -> Path:
-    """The folder of a product, built first if it is missing or stale (and so everything it needs)."""
+    """Returns the folder of a product. It and its inputs are built first if they are missing or stale."""
     known = chapters.products()
     return _ensure(_among(known, name), known, {})
 
 
 def find(name: str) -> Product:
-    """The step that makes product `name`; raises UsageError with the names there are."""
+    """The Product with this name. Raises UsageError with the allowed names if there is none."""
     return _among(chapters.products(), name)
 
 
@@ -58,7 +61,7 @@ def _among(known: dict[str, Product], name: str) -> Product:
 
 
 def manifest(name: str) -> Manifest | None:
-    """The manifest of a built product; None if there is none, or none that can be read."""
+    """The manifest of a built product; None if it is missing or unreadable."""
     path = root() / name / "manifest.json"
     try:
         loaded: Any = json.loads(path.read_text(encoding="utf8"))
@@ -68,18 +71,22 @@ def manifest(name: str) -> Manifest | None:
 
 
 def state(step: Product) -> State:
-    """Whether a product is there and still follows from its inputs and settings. Builds nothing."""
+    """Whether a product is fresh, stale or missing. Builds nothing."""
     return _Look(chapters.products()).state(step)
 
 
 def states() -> dict[str, State]:
-    """The state of every product, by name in building order. Each product and each file is looked at once."""
+    """The state of every product, by name, in building order. Each product and each file is examined once."""
     look = _Look(chapters.products())
     return {name: look.state(step) for name, step in look.known.items()}
 
 
 class _Look:
-    """One look at the workspace: remembers what it found, since many products are made from the same ones. Not to be kept."""
+    """The state of all products at one moment.
+
+    It caches the state of every product it has examined, because many products have the same inputs. The cache is never
+    updated, so each query makes a new object.
+    """
 
     def __init__(self, known: dict[str, Product]) -> None:
         self.known = known
@@ -87,28 +94,28 @@ class _Look:
         self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
 
     def state(self, step: Product) -> State:
-        """The state of a product, as it was when this look first came to it."""
+        """The state of a product, as it was at the first call for this product."""
         if step.name not in self._states:
             self._states[step.name] = self._examine(step)
         return self._states[step.name]
 
     def _examine(self, step: Product) -> State:
-        found = manifest(step.name)
-        if found is None:
+        built = manifest(step.name)
+        if built is None:
             damaged = (root() / step.name / "manifest.json").exists()
             return State("stale", "manifest.json is damaged") if damaged else State("missing")
-        if found["settings"] != _settings(step):
+        if built["settings"] != _settings(step):
             return State("stale", "settings changed")
-        if found.get("code") != _code_digest(step):
+        if built.get("code") != _code_digest(step):
             return State("stale", f"the code of {', '.join(step.code)} changed")
-        if found["inputs"].keys() != {_key(source) for source in step.inputs}:
+        if built["inputs"].keys() != {_key(source) for source in step.inputs}:
             return State("stale", "made from other inputs")
-        for relative, facts in found["outputs"].items():
+        for relative, facts in built["outputs"].items():
             output = root() / step.name / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
                 return State("stale", f"{relative} was changed or removed")
         for source in step.inputs:
-            recorded = found["inputs"][_key(source)]
+            recorded = built["inputs"][_key(source)]
             if isinstance(source, str):
                 if self.state(_among(self.known, source)).kind != "fresh":
                     return State("stale", f"{source} is not fresh")
@@ -121,12 +128,12 @@ class _Look:
 
 
 def size(name: str) -> int:
-    """Bytes on disk under a product or chapter."""
+    """Size on disk of a product or of all products of a chapter [bytes]."""
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
 
 
 def clean(chapters: Sequence[str]) -> int:
-    """Removes the products of the chapters (and what killed runs left there); returns the bytes freed."""
+    """Removes the folders of chapters, with the files of killed runs in them; returns the number of bytes freed."""
     freed = 0
     for chapter in chapters:
         freed += size(chapter)
@@ -135,7 +142,13 @@ def clean(chapters: Sequence[str]) -> int:
 
 
 def _ensure(step: Product, known: dict[str, Product], done: dict[str, Path]) -> Path:
-    """The folder of a product among the `known` ones, built if need be; `done` are those that this call has ensured already."""
+    """The folder of a product, built if necessary.
+
+    Args:
+        step: the product.
+        known: all products by name.
+        done: folders of the products that this call has already ensured; extended here.
+    """
     if step.name not in done:
         inputs = [
             _ensure(_among(known, source), known, done) if isinstance(source, str) else files.require_file(source)
@@ -150,7 +163,8 @@ def _built(step: Product, known: dict[str, Product], inputs: list[Path]) -> Path
     if _Look(known).state(step).kind == "fresh":
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.parent / f".{target.name}.lock"):  # a second notebook waits instead of building twice
+    # A second notebook waits here instead of building the product again.
+    with FileLock(target.parent / f".{target.name}.lock"):
         now = _Look(known).state(step)
         if now.kind == "fresh":
             return target
@@ -196,10 +210,13 @@ def _settings(step: Product) -> Any:
 
 @cache
 def _digest(code: str) -> str:
-    """Hash of a module, or of the modules of a package that take part in building: all but its figures and command line."""
-    place = Path(__file__).parent / code
-    modules = [place] if place.is_file() else sorted(place.glob("*.py"))
-    contents = (m.read_bytes() for m in modules if m == place or m.name not in ("figures.py", "cli.py"))
+    """SHA-256 of the code of a module or package.
+
+    For a package, figures.py and cli.py are left out, because they do not take part in building products.
+    """
+    path = Path(__file__).parent / code
+    modules = [path] if path.is_file() else sorted(path.glob("*.py"))
+    contents = (m.read_bytes() for m in modules if m == path or m.name not in ("figures.py", "cli.py"))
     return sha256(b"\0".join(contents)).hexdigest()
 
 
@@ -214,9 +231,9 @@ def _key(source: Path | str) -> str:
 
 
 def _fingerprint(name: str) -> str:
-    """One hash over the outputs of a built product, for the manifests of the products made from it."""
-    found = manifest(name)
-    return sha256(json.dumps(found["outputs"] if found else None, sort_keys=True).encode()).hexdigest()
+    """One hash of all outputs of a built product, for the manifests of products made from it."""
+    built = manifest(name)
+    return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
 
 
 def _file_facts(path: Path) -> dict[str, Any]:
@@ -225,7 +242,10 @@ def _file_facts(path: Path) -> dict[str, Any]:
 
 
 def _same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:
-    """Size and time are enough to believe; only when the time differs are the bytes read again."""
+    """Whether a file is unchanged since its size, time and digest were recorded.
+
+    The file is read again only if its size is the same and its modification time differs.
+    """
     if not path.exists() or path.stat().st_size != size:
         return False
     return path.stat().st_mtime_ns == mtime_ns or files.sha256(path) == digest

@@ -138,7 +138,8 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COURSE_PROFILE", "huge")
     for verb in ("status", "run", "clean"):
         assert (
-            one_line(course(verb), 2) == "course: COURSE_PROFILE: 'huge' is no profile; allowed: tiny, single-gpu, xl"
+            one_line(course(verb), 2)
+            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, single-gpu, xl"
         )
 
 
@@ -350,7 +351,7 @@ def test_a_terminated_command_leaves_nothing(
         assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
         os.killpg(process.pid, number)
         os.killpg(process.pid, number)  # as GNU timeout does
-        assert process.communicate(timeout=60)[1] == f"course: {said}; earlier products are as they were\n"
+        assert process.communicate(timeout=60)[1] == f"course: {said}; earlier products are unchanged\n"
     assert process.returncode == code
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl"}
 
@@ -393,7 +394,7 @@ def test_a_signal_during_the_imports_is_one_line(start: str, name: str, code: in
     done = subprocess.run(
         [sys.executable, "-c", AMID_IMPORTS.format(start=start), name], capture_output=True, text=True, check=False
     )
-    assert done.stderr == f"course: {said}; earlier products are as they were\n"
+    assert done.stderr == f"course: {said}; earlier products are unchanged\n"
     assert (done.returncode, done.stdout) == (code, "")
 
 
@@ -422,7 +423,7 @@ def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun
     (elsewhere / "out.txt").write_text("earlier")
     process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
     with until_half_written(process, elsewhere):
-        assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
+        assert ctrl_c(process) == "course: interrupted; earlier products are unchanged\n"
     assert (elsewhere / "out.txt").read_text() == "earlier"
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
 
@@ -436,6 +437,6 @@ def test_ctrl_c_during_a_run_leaves_no_half_product(begun: Any) -> None:
     ):  # lxml, while it is imported, swallows Ctrl-C
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    assert ctrl_c(process) == "course: interrupted; earlier products are as they were\n"
+    assert ctrl_c(process) == "course: interrupted; earlier products are unchanged\n"
     assert not (workspace.root() / "corpus" / "wikipedia").exists()
     assert list(workspace.root().rglob("*.tmp")) == []

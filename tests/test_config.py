@@ -115,7 +115,7 @@ def test_an_override_is_plain_text(job_yaml: Path, monkeypatch: pytest.MonkeyPat
 def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("HOME", "secret")
     line = refusal(job_yaml, f"name: '{text}'")
-    assert "name: " in line and "${oc.env:HOME} is not allowed; write the value, or give it by --set" in line
+    assert "name: " in line and "${oc.env:HOME} is not allowed; write the value, or set it with --set" in line
     assert "secret" not in line
 
 
@@ -299,7 +299,7 @@ def test_the_dial(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COURSE_PROFILE", wrong)
         with pytest.raises(
             UsageError,
-            match=rf"^COURSE_PROFILE: {re.escape(repr(wrong))} is no profile; allowed: tiny, single-gpu, xl$",
+            match=rf"^COURSE_PROFILE: {re.escape(repr(wrong))} is not a profile; allowed: tiny, single-gpu, xl$",
         ):
             config.section("corpus.sources", Engine)
 

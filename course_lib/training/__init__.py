@@ -1,1 +1,1 @@
-"""A training run of any model: settings, task, launcher, ranks, log, checkpoints, memory planner."""
+"""Training runs of any model: settings, task, launcher, ranks, log, checkpoints and memory planner."""

@@ -1,6 +1,7 @@
-"""Which checkpoints of a run are whole. The content of a checkpoint is the Trainer's and DeepSpeed's affair.
+"""Finds, marks and removes the complete checkpoints of a run. Their content is written by the Trainer and DeepSpeed.
 
-A checkpoint counts once `complete.json` stands in it, which is written last and lists every file with its size.
+A checkpoint is complete if it has a valid `complete.json`. This file is written last, and lists every other file with
+its size.
 """
 
 import json
@@ -14,7 +15,7 @@ FOLDER = "checkpoints"
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Declares a checkpoint whole. Call it when every rank has written its part."""
+    """Marks a checkpoint as complete. Call it after every rank has written its files."""
     files = {
         str(path.relative_to(checkpoint)): path.stat().st_size
         for path in sorted(checkpoint.rglob("*"))
@@ -25,7 +26,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether every file is there with its size."""
+    """Whether a checkpoint is complete: it is marked, and every listed file has its recorded size."""
     try:
         files = json.loads((checkpoint / COMPLETE).read_text(encoding="utf8"))["files"]
         return all((checkpoint / name).stat().st_size == size for name, size in files.items())
@@ -34,22 +35,28 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step in a folder's name, `checkpoint-200`; -1 for another name."""
+    """The step in a folder's name: 200 for `checkpoint-200`, -1 for any other name."""
     prefix, _, number = checkpoint.name.partition("-")
     return int(number) if prefix == "checkpoint" and number.isdigit() else -1
 
 
 def whole_checkpoints(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, latest first."""
-    found = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0 and is_whole(path)]
-    return sorted(found, key=step_of, reverse=True)
+    """The complete checkpoints of a run, latest first."""
+    complete = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0 and is_whole(path)]
+    return sorted(complete, key=step_of, reverse=True)
 
 
 def prune(run: Path, keep: int | None) -> None:
-    """Removes what is older than the `keep` latest whole checkpoints, and what killed runs left half-written."""
+    """Removes incomplete checkpoints and all complete ones except the latest.
+
+    Args:
+        run: the run's folder.
+        keep: the number of complete checkpoints to keep; None: all.
+    """
     whole = whole_checkpoints(run)
     kept = whole if keep is None else whole[:keep]
     for path in (run / FOLDER).glob("checkpoint-*"):
         if path not in kept:
-            (path / COMPLETE).unlink(missing_ok=True)  # a removal that is interrupted leaves nothing that looks whole
+            # The mark is removed first, so that an interrupted removal leaves no checkpoint that looks complete.
+            (path / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""The DeepSpeed configuration of a run, generated from its settings: every key present, none deprecated, nothing left to 'auto'.
+"""Generates the DeepSpeed configuration of a run from its settings.
 
-Keys: deepspeed.ai/docs/config-json. The optimizer and the schedule are ours (trainer.py), so the file has no section for them.
+Every key is written with a value; none is deprecated and none is 'auto'. Keys: deepspeed.ai/docs/config-json. The
+optimizer and the learning-rate schedule are made in trainer.py, so the configuration has no section for them.
 """
 
 from typing import Any
@@ -9,14 +10,15 @@ from course_lib.training.settings import ResolvedBatch, RunConfig
 
 
 def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
-    """What is written to deepspeed.json and given to `deepspeed.initialize`."""
+    """The content of deepspeed.json, which is also passed to `deepspeed.initialize`."""
     precision, clip = settings.precision, settings.optimizer.grad_clip
     content: dict[str, Any] = {
         "train_batch_size": batch.total,
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
         "gradient_clipping": clip,
-        "steps_per_print": 1 << 31,  # the log line is ours
+        # practically never: trainer.py writes the log
+        "steps_per_print": 1 << 31,
         "wall_clock_breakdown": settings.engine.wall_clock_breakdown,
         "zero_optimization": _zero(settings),
     }
@@ -52,7 +54,8 @@ def _zero(settings: RunConfig) -> dict[str, Any]:
             "stage3_prefetch_bucket_size": zero.stage3_prefetch_bucket_size,
             "stage3_param_persistence_threshold": zero.stage3_param_persistence_threshold,
             "stage3_max_live_parameters": zero.stage3_max_live_parameters,
-            "stage3_gather_16bit_weights_on_model_save": False,  # export reads the shards
+            # The export reads the shards.
+            "stage3_gather_16bit_weights_on_model_save": False,
         }
         if zero.offload_param:
             content["offload_param"] = {"device": "cpu", "pin_memory": zero.pin_memory}

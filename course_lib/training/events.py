@@ -1,6 +1,7 @@
-"""What ranks tell the process that started them: one JSON object a line on standard output, behind a mark.
+"""Messages from the ranks to the process that started them: one JSON object per line of standard output, after a mark.
 
-The launcher's own lines and those of libraries come on the same stream, possibly behind a host's name; they hold no mark.
+The launcher and other libraries print to the same stream, and the launcher may put a host name in front of a line.
+The mark tells the events from all other output.
 """
 
 import json
@@ -11,18 +12,23 @@ MARK = "\x1ecourse "
 
 
 def emit(kind: str, **facts: Any) -> None:
-    """Tells one event. Raises BrokenPipeError when nobody listens any more, which ends an orphaned rank."""
+    """Writes one event to standard output.
+
+    Raises BrokenPipeError when the process that reads the events has ended; this ends the orphaned rank.
+    """
     line = f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
-    os.write(1, line.encode())  # one write, so that lines of two ranks do not mix
+    # A single write, so that the lines of two ranks do not mix.
+    os.write(1, line.encode())
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """The event in a line of output, or None."""
+    """The event in a line of output; None if the line has none."""
     _, mark, content = line.partition(MARK)
     if not mark:
         return None
     try:
         event: Any = json.loads(content)
-    except ValueError:  # cut off by a kill
+    # A killed rank may leave an incomplete line.
+    except ValueError:
         return None
     return event if isinstance(event, dict) else None

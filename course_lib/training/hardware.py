@@ -1,16 +1,23 @@
-"""What a rank runs on: how much memory it has taken, and the peak rate of known cards."""
+"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s of known cards."""
 
 import resource
 import sys
 
-PEAK_TFLOPS = {  # dense 16-bit matrix products, from the makers' data sheets [TFLOP/s]; the first name that fits counts
-    "H200": 989.0, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "A800": 312.0, "A10G": 70.0,
-    "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0, "RTX 3090": 71.0,
+# Peak of dense 16-bit matrix products, from the vendors' data sheets [TFLOP/s]. The first name that is part of the
+# device's name is used, so longer names come first.
+PEAK_TFLOPS = {
+    "H200": 989.0, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "A800": 312.0,
+    "A10G": 70.0, "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0,
+    "RTX 3090": 71.0,
 }  # fmt: skip
 
 
 def peak_flops(given: float | None) -> float | None:
-    """Peak of this rank's device [FLOP/s]: the setting (in TFLOP/s), else that of a known card, else None."""
+    """Peak speed of this rank's device [FLOP/s]; None if it is unknown.
+
+    Args:
+        given: the setting engine.peak_tflops [TFLOP/s]; None: look up the GPU's name in PEAK_TFLOPS.
+    """
     import torch
 
     if given is not None:
@@ -22,7 +29,7 @@ def peak_flops(given: float | None) -> float | None:
 
 
 def peak_memory() -> int:
-    """The most memory this rank has held so far [bytes]: of its GPU, else of the process."""
+    """The largest amount of memory that this rank has used so far [bytes]: of its GPU, else of the process."""
     import torch
 
     if torch.cuda.is_available():

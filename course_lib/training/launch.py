@@ -1,7 +1,8 @@
-"""Starts a run with DeepSpeed's launcher. monitor.py follows what the ranks say, run_dir.py prepares the folder, worker.py is a rank.
+"""Starts a training run with DeepSpeed's launcher.
 
-A run is a folder: config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all that the ranks printed), checkpoints/,
-tensorboard/ and, when it is through, model/.
+monitor.py reads the output of the ranks, run_dir.py prepares the run's folder, and worker.py is the program of a rank.
+The folder of a run has config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output of
+the ranks), checkpoints/ and tensorboard/, and after the last step model/.
 """
 
 import os
@@ -23,7 +24,7 @@ from course_lib.training.task import Task
 
 @dataclass(frozen=True)
 class Run:
-    """What a run came to."""
+    """The result of a run."""
 
     folder: Path
     steps: int
@@ -31,10 +32,16 @@ class Run:
 
 
 def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Runs a task under DeepSpeed; returns when all steps are done.
+    """Trains a task with DeepSpeed and returns after the last step.
 
-    With `resume` it goes on from the last whole checkpoint of engine.output_dir. `say` is given each line of the log. Raises UsageError
-    for settings that do not go together, CourseError for everything that ends a run before its last step.
+    Args:
+        task: the model and its data.
+        resume: continue from the last complete checkpoint in engine.output_dir.
+        say: receives each line of the log.
+
+    Raises:
+        UsageError: if settings contradict each other.
+        CourseError: if the run ends before its last step for any other reason.
     """
     settings = task.settings
     ranks = count_ranks(settings)
@@ -44,16 +51,16 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     steps = task.steps(batch)
     folder = settings.engine.output_dir
     with run_dir.sole_user(folder):
-        begun = run_dir.prepare(task, batch, resume, say)
-        if begun < steps:
+        start_step = run_dir.prepare(task, batch, resume, say)
+        if start_step < steps:
             environment = _environment(settings, ranks)
             with stale_locks.no_stale_locks():
                 Monitor(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
-    return Run(folder, max(begun, steps), log.read(folder))
+    return Run(folder, max(start_step, steps), log.read(folder))
 
 
 def absolute(settings: Any) -> Any:
-    """The same settings with every path absolute: ranks on other nodes start in another folder."""
+    """The same settings with absolute paths, because ranks on other nodes start in another folder."""
     changes: dict[str, Any] = {}
     for each in fields(settings):
         value = getattr(settings, each.name)
@@ -67,10 +74,12 @@ def absolute(settings: Any) -> Any:
 
 
 def _require_parts(settings: RunConfig) -> None:
-    """Raises UsageError or CourseError for a setting that this machine has no part for."""
+    """Raises UsageError or CourseError if this machine lacks software or hardware that a setting needs."""
     for tracker in settings.engine.tracking:
         if find_spec(tracker) is None:
-            raise UsageError(f"engine.tracking: {tracker} is not installed; pip install {tracker}, or leave it out")
+            raise UsageError(
+                f"engine.tracking: {tracker} is not installed; pip install {tracker}, or remove it from engine.tracking"
+            )
     on_cpu = not settings.launch.hostfile and not _gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
@@ -79,28 +88,32 @@ def _require_parts(settings: RunConfig) -> None:
 
 
 def count_ranks(settings: RunConfig) -> int:
-    """Data-parallel ranks over all nodes."""
+    """The number of data-parallel ranks on all nodes."""
     launch = settings.launch
     if launch.hostfile:
         return sum(_slots(launch.hostfile).values())
     gpus = _gpus(settings)
     if launch.ranks and gpus and launch.ranks > gpus:
         raise UsageError(
-            f"launch.ranks: {launch.ranks} is not allowed: this machine has {gpus} GPU{'s' * (gpus > 1)}; launch.device=cpu takes CPU ranks"
+            f"launch.ranks: {launch.ranks} is not allowed: this machine has {gpus} GPU{'s' * (gpus > 1)}; "
+            "set launch.device=cpu for CPU ranks"
         )
     return launch.ranks or max(gpus, 1)
 
 
 def _gpus(settings: RunConfig) -> int:
-    """GPUs of this machine that a run may take."""
+    """The number of GPUs of this machine that a run may use."""
     import torch
 
     return 0 if settings.launch.device == "cpu" else torch.cuda.device_count()
 
 
 def _slots(hostfile: Path) -> dict[str, int]:
-    """Ranks per node of a DeepSpeed hostfile. Raises UsageError naming a line that is none of `name slots=N`."""
-    found = {}
+    """Ranks per node, from a DeepSpeed hostfile.
+
+    Raises UsageError naming the first line that is not `name slots=N`.
+    """
+    slots = {}
     try:
         lines = hostfile.read_text(encoding="utf8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -114,18 +127,19 @@ def _slots(hostfile: Path) -> dict[str, int]:
             raise UsageError(
                 f"launch.hostfile: {hostfile}, line {number}: {text!r} is not allowed: expected `name slots=8`"
             )
-        found[words[0]] = int(count)
-    if not found:
-        raise UsageError(f"launch.hostfile: {hostfile}: names no node; expected lines `name slots=8`")
-    return found
+        slots[words[0]] = int(count)
+    if not slots:
+        raise UsageError(f"launch.hostfile: {hostfile}: names no nodes; expected lines `name slots=8`")
+    return slots
 
 
 def _command(task: Task, ranks: int, resume: bool) -> list[str]:
-    """The launcher's command line."""
+    """The command line of DeepSpeed's launcher."""
     settings = task.settings
     launch = settings.launch
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank"]
-    hosts = launch.hostfile or os.devnull  # without a name it reads /job/hostfile where there is one
+    # Without --hostfile the launcher would read /job/hostfile if that file exists.
+    hosts = launch.hostfile or os.devnull
     command += ["--hostfile", str(hosts), *([] if launch.hostfile else _devices(ranks))]
     if launch.master_addr:
         command += ["--master_addr", launch.master_addr]
@@ -135,7 +149,10 @@ def _command(task: Task, ranks: int, resume: bool) -> list[str]:
 
 
 def _devices(ranks: int) -> list[str]:
-    """The first GPUs; of those in CUDA_VISIBLE_DEVICES, if it is set, which `--num_gpus` alone would pass over."""
+    """The launcher's options that select the first GPUs.
+
+    If CUDA_VISIBLE_DEVICES is set, they are the first of its GPUs: the option `--num_gpus` ignores this variable.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if len(visible) >= ranks and all(map(str.isdigit, visible)):
         return ["--include", f"localhost:{','.join(visible[:ranks])}"]
@@ -149,23 +166,25 @@ def _free_port() -> int:
 
 
 def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
-    """What the ranks see: CPU ranks where there is no GPU, no more threads than cores, and this environment's programs first.
+    """The environment variables of the ranks.
 
-    Nodes of a hostfile get the same settings by DeepSpeed's .deepspeed_env in the folder of the run.
+    They select CPU ranks where there is no GPU, limit threads to the number of cores, and put the programs of this
+    Python environment first in PATH. Nodes of a hostfile get the same variables from the file .deepspeed_env in the
+    run's folder.
     """
     launch = settings.launch
-    here = max(_slots(launch.hostfile).values()) if launch.hostfile else ranks
+    ranks_per_node = max(_slots(launch.hostfile).values()) if launch.hostfile else ranks
     own = {
-        "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // here)),
+        "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // ranks_per_node)),
         "TOKENIZERS_PARALLELISM": "false",
     }
     if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
-        # glibc would give the logits' memory back after each step, and get it zeroed anew
+        # By default glibc returns the memory of the logits to the system after each step; the system zeroes it again.
         own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
     if launch.hostfile:
         lines = "".join(f"{name}={value}\n" for name, value in own.items())
         (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")
-    # this environment's ninja, too: another one would compile DeepSpeed's parts anew
+    # This environment's ninja comes first, too: with another one DeepSpeed would compile its extensions again.
     paths = {"PATH": Path(sys.executable).parent, "PYTHONPATH": Path(__file__).parents[2]}
     own |= {name: os.pathsep.join(filter(None, [str(first), os.environ.get(name)])) for name, first in paths.items()}
     return dict(os.environ) | own

@@ -1,6 +1,6 @@
-"""What a run says of itself: costs per interval, one line for people, one JSON object for machines (log.jsonl).
+"""The log of a run: averages per interval, a line of text for people, and a JSON object for programs (log.jsonl).
 
-The times are those of training alone: evaluating and saving stop the clock. Nothing here knows of torch.
+Times are those of training alone: the clock stops during evaluation and saving. This module does not use torch.
 """
 
 import math
@@ -20,16 +20,16 @@ FILE = "log.jsonl"
 
 @dataclass(frozen=True)
 class Scale:
-    """What turns seconds into rates."""
+    """The constants that convert seconds per step into tokens per second and FLOPs utilization."""
 
-    tokens_per_step: int  # all ranks
+    tokens_per_step: int  # of all ranks
     ranks: int
-    flops_per_token: float  # forward and backward, recomputation not counted
-    peak_flops: float | None  # of one device [FLOP/s]; None where it is not known
+    flops_per_token: float  # forward and backward pass, without recomputation
+    peak_flops: float | None  # of one device [FLOP/s]; None if unknown
 
 
 class Meter:
-    """Costs since the last reading."""
+    """Measures time and speed between log entries."""
 
     def __init__(self, scale: Scale, clock: Callable[[], float] = perf_counter) -> None:
         self._scale, self._clock = scale, clock
@@ -42,14 +42,14 @@ class Meter:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around fetching a batch."""
+        """Counts the time of the block as time for reading data. Use it around fetching a batch."""
         started = self._clock()
         yield
         self._reading += self._clock() - started
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Around what is not training; the clock stands still."""
+        """Stops the clock during the block. Use it around work that is not training."""
         started = self._clock()
         try:
             yield
@@ -57,12 +57,13 @@ class Meter:
             self._started += self._clock() - started
 
     def read(self, step: int) -> dict[str, float]:
-        """Averages over the steps since the last reading; begins the next interval."""
+        """Averages over the steps since the last call (seconds, speeds); begins the next interval at `step`."""
         steps = max(step - self._last_step, 1)
-        cost = max(self._clock() - self._started, 1e-9) / steps  # seconds
+        # seconds per step
+        cost = max(self._clock() - self._started, 1e-9) / steps
         scale = self._scale
         tokens = scale.tokens_per_step / cost
-        found = {
+        averages = {
             "reader_cost": self._reading / steps,
             "batch_cost": cost,
             "steps_per_second": 1 / cost,
@@ -70,24 +71,28 @@ class Meter:
             "tokens_per_second_per_rank": tokens / scale.ranks,
         }
         if scale.peak_flops:
-            found["flops_utilization"] = tokens / scale.ranks * scale.flops_per_token / scale.peak_flops
+            averages["flops_utilization"] = tokens / scale.ranks * scale.flops_per_token / scale.peak_flops
         self.restart(step)
-        return found
+        return averages
 
 
 def line(entry: dict[str, Any]) -> str:
-    """An entry of the log as one line. The field names are those of FleetX's log, so that runs can be laid side by side.
+    """A log entry as one line of text.
 
-    Ours are the last ones: the largest loss and gradient norm of a single step of the interval.
+    The field names are those of FleetX's log, so that runs can be compared. Two fields at the end are not in FleetX:
+    the largest loss and the largest gradient norm of a single step in the interval.
     """
     if entry["kind"] != "train":
-        return f"[{entry['kind']}] global step {entry['step']}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
+        step = f"[{entry['kind']}] global step {entry['step']}"
+        return f"{step}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
     parts = [
         f"[train] global step {entry['step']}, epoch: {entry['epoch']:.3f}, loss: {entry['loss']:.6f}",
         f"avg_reader_cost: {entry['reader_cost']:.5f} sec, avg_batch_cost: {entry['batch_cost']:.5f} sec",
         f"speed: {entry['steps_per_second']:.2f} step/s",
-        f"ips_total: {entry['tokens_per_second']:.0f} tokens/s, ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
-        f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",  # stage 0 in fp32 tells none
+        f"ips_total: {entry['tokens_per_second']:.0f} tokens/s",
+        f"ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
+        # DeepSpeed reports no gradient norm for stage 0 in fp32.
+        f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",
         f"memory: {entry['memory'] / 1e9:.2f} GB",
         f"max loss: {entry['loss_max']:.6f}, max grad norm: {entry.get('grad_norm_max', math.nan):.3f}",
     ]
@@ -97,18 +102,22 @@ def line(entry: dict[str, Any]) -> str:
 
 
 def append(run: Path, entry: dict[str, Any]) -> None:
-    """Adds an entry to the run's log.jsonl."""
+    """Appends an entry to the run's log.jsonl."""
     with naming(run / FILE), open(run / FILE, "ab") as file:
         file.write(orjson.dumps(entry) + b"\n")
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The entries of a run, by step. Steps that were taken again after a kill are there once, as taken last."""
+    """The log entries of a run, ordered by step.
+
+    If steps were repeated after a kill, only their last entries are returned.
+    """
     entries: dict[tuple[int, str], dict[str, Any]] = {}
     for text in (run / FILE).read_bytes().splitlines() if (run / FILE).exists() else ():
         try:
             entry = orjson.loads(text)
-        except orjson.JSONDecodeError:  # cut off by a kill
+        # A killed run may leave an incomplete line.
+        except orjson.JSONDecodeError:
             continue
         entries[entry["step"], entry["kind"]] = entry
     return [entries[key] for key in sorted(entries)]

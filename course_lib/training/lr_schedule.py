@@ -1,4 +1,4 @@
-"""The learning rate of a step. No optimizer here: trainer.py hands the factor to torch."""
+"""The learning-rate schedule as a function of the step. The torch scheduler that applies it is made in trainer.py."""
 
 import math
 
@@ -7,9 +7,15 @@ from course_lib.training.settings import RateConfig
 
 
 def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
-    """The rate of update `step` (from 1): linear warm-up to `max`, half a cosine or a line to `min` at decay_steps, then `min`.
+    """The learning rate of one optimizer step.
 
-    The cosine is that of FleetX (`examples/gpt/single`, CosineAnnealingWithWarmupDecay), whose first update has step 1.
+    Linear warm-up to `max`, then half a cosine or a straight line down to `min` at decay_steps, then `min`. The cosine
+    is that of FleetX (`examples/gpt/single`, CosineAnnealingWithWarmupDecay), where the first step has number 1.
+
+    Args:
+        rate: the schedule's settings.
+        step: number of the optimizer step, counted from 1.
+        last_step: last step of the run; the value of decay_steps if that is unset.
     """
     decay = rate.decay_steps or last_step
     warmup = warmup_steps(rate, last_step)
@@ -23,7 +29,7 @@ def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
 
 
 def warmup_steps(rate: RateConfig, last_step: int) -> float:
-    """Length of the warm-up [steps]. Raises UsageError when it is longer than the decay."""
+    """Length of the warm-up [steps]. Raises UsageError if it is longer than the decay."""
     try:
         return rate.warmup(last_step)
     except ValueError as error:

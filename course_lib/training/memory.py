@@ -1,9 +1,13 @@
-"""Memory and work of a training run, worked out before it starts. No torch, no advice: planner.py compares and advises.
+"""Memory of a training run, computed before it starts.
 
-What a model is made of is the `sizes` of its run's settings; the rest holds for every model.
-States (weights, gradients, optimizer) are what DeepSpeed 0.19 allocates, to the byte: tests/training/test_planner.py holds them against
-a run of two ranks. Activations and logits are formulas, held against PyTorch's allocations; buffers and allowance are on the safe side.
-Not counted: torch.compile, the workspace inside a kernel, evaluation.
+The sizes of a model come from `sizes()` of its run's settings; everything else holds for every model. planner.py
+compares plans and suggests changes. This module does not use torch.
+
+- States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates; tests/training/test_planner.py
+  compares them with a run of two ranks.
+- Activations and logits are formulas, compared with PyTorch's allocations.
+- Buffers and allowance are upper estimates.
+- Not included: torch.compile, temporary memory inside a kernel, evaluation.
 """
 
 from dataclasses import dataclass
@@ -13,24 +17,28 @@ from course_lib.models.memory import BYTES, Sizes
 from course_lib.training.settings import RunConfig
 
 GB = 1_000_000_000
-MASTER, MOMENTS = 4, 8  # bytes a parameter: the fp32 weights that AdamW updates, its two fp32 moments
-STAGE0_BUCKET = 500_000_000  # gradients DeepSpeed sums at a time without ZeRO [elements]
-CONTEXT = GB  # CUDA context, NCCL, cuBLAS
-FRAGMENTATION = 0.05  # of everything else: blocks that the caching allocator cannot fill
+# bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments
+MASTER, MOMENTS = 4, 8
+# gradients that DeepSpeed reduces at a time without ZeRO [elements]
+STAGE0_BUCKET = 500_000_000
+# CUDA context, NCCL and cuBLAS [bytes]
+CONTEXT = GB
+# memory that the caching allocator cannot use, as a fraction of everything else
+FRAGMENTATION = 0.05
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Bytes of one rank at its peak."""
+    """The peak memory of one rank [bytes]."""
 
-    settings: Any  # those of a run: a RunConfig with its model and data
+    settings: Any  # of the run: a RunConfig with model and data
     ranks: int
     parts: dict[str, int]  # on the GPU: weights, gradients, optimizer, activations, logits, buffers, allowance
-    host: int  # in host memory, by offload
+    host: int  # host memory used by offload
 
     @property
     def total(self) -> int:
-        """Of the GPU [bytes]."""
+        """Peak GPU memory [bytes]."""
         return sum(self.parts.values())
 
     def __str__(self) -> str:
@@ -40,25 +48,37 @@ class Plan:
 
 
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
-    """The memory of one of `ranks` data-parallel GPUs; unset: launch.ranks, or 1."""
+    """The peak memory of one data-parallel rank.
+
+    Args:
+        settings: those of a run.
+        ranks: number of GPUs; None: launch.ranks, or 1 if that is unset.
+    """
     ranks = ranks or settings.launch.ranks or 1
     model = settings.sizes()
     states, host = _states(settings, model, ranks)
     backward, step = _temporaries(settings, model, ranks)
-    backward += max(0, model.block - model.logits)  # a block is computed again when the logits are gone
-    after = max(0, step - backward - model.activations - model.logits)  # the step comes when the activations are gone
+    # A block is recomputed after the logits are freed, so the two share memory.
+    backward += max(0, model.block - model.logits)
+    # The optimizer step comes after the activations and logits are freed, so it shares their memory.
+    after = max(0, step - backward - model.activations - model.logits)
     parts = states | {"activations": model.activations, "logits": model.logits, "buffers": backward + after}
     parts["allowance"] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
     return Plan(settings, ranks, parts, host)
 
 
 def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
-    """Weights, gradients (as kept between micro batches) and optimizer states [bytes], and what lies in host memory.
+    """GPU memory of weights, gradients (kept between micro-batches) and optimizer states, and host memory [bytes].
 
-    ZeRO (arXiv:1910.02054): 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters, of which stages 1, 2, 3 shard the last, two, three. DeepSpeed adds:
-    at 1 and 2, padding of two flat groups (decayed or not) to 2·ranks; from 1 on, an fp32 copy of the weights even in fp32 training;
-    at 2, the whole gradient of a parameter that the end of a slice cuts; at 3, padding of each parameter, and the small ones whole.
-    A frozen parameter is its weight alone, which stage 3 shards too.
+    ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters: weights, gradients, optimizer states. Stage 1
+    shards the last term, stage 2 the last two, stage 3 all three. DeepSpeed needs in addition:
+
+    - Stages 1 and 2: padding of two flat groups (with and without weight decay) to a multiple of 2·ranks elements.
+    - From stage 1 on: an fp32 copy of the weights, even in fp32 training.
+    - Stage 2: the whole gradient of a parameter that is cut by the end of a rank's shard.
+    - Stage 3: padding of each parameter; small parameters are kept whole.
+
+    A frozen parameter has only a weight, which stage 3 shards too.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
@@ -70,7 +90,8 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
         shard = sum(share for _, share in groups)
         weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
         gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(own))
-        if zero.offload_optimizer:  # with fp32 gradients, the weights on their way back, and sums of micro batches
+        # Offload adds fp32 gradients, updated weights before their copy to the GPU, and gradient sums of micro-batches.
+        if zero.offload_optimizer:
             copies = 2 if _accumulates(settings, ranks) else 1
             host = optimizer + (4 + copies * width) * shard + width * max(own)
             optimizer, gradients = 0, gradients if zero.stage == 1 else 0
@@ -87,13 +108,19 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:
-    """The flat groups of stages 1 and 2, decayed or not: their parameters, and a rank's share [elements]."""
+    """The flat parameter groups of stages 1 and 2, first with weight decay, then without.
+
+    Returns, for each group, the sizes of its parameters and the shard of one rank [elements].
+    """
     groups = [[size for size, decayed in model.trained if decayed == wanted] for wanted in (True, False)]
     return [(sizes, -(-sum(sizes) // (2 * ranks)) * 2) for sizes in groups]
 
 
 def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
-    """Elements of all parameters of which a rank owns some, on the rank with the most."""
+    """The total size of the parameters that lie at least partly in a rank's shard [elements].
+
+    Returns the maximum over the ranks.
+    """
     counts = [0] * ranks
     for sizes, share in groups:
         begin = 0
@@ -105,25 +132,27 @@ def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
 
 
 def _temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
-    """What communication holds in the backward pass, and what the step holds [bytes]."""
+    """Temporary memory during the backward pass (communication buffers), and during the optimizer step [bytes]."""
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own = [elements for elements, _ in model.trained]
     total, largest = sum(own), max(own)
     shard = -(-total // ranks)
     if zero.stage == 0:
         return width * min(STAGE0_BUCKET, total), 0 if width == 4 else 4 * total
-    update = 4 + (
-        width if settings.optimizer.fused else MOMENTS
-    )  # fp32 gradients; their source, or temporaries of AdamW
-    step = 0 if zero.offload_optimizer else max(update * shard, 8 * largest)  # the norm takes each gradient to fp64
+    # fp32 gradients, with the gradients they are converted from (fused AdamW) or the temporaries of unfused AdamW
+    update = 4 + (width if settings.optimizer.fused else MOMENTS)
+    # The gradient norm converts each gradient to fp64.
+    step = 0 if zero.offload_optimizer else max(update * shard, 8 * largest)
     bucket = width * zero.reduce_bucket_size
     if zero.stage == 3:
         return 2 * bucket + width * min(zero.stage3_max_live_parameters, model.parameters), step
     buffers = bucket * (1 + zero.overlap_comm) if zero.contiguous_gradients else 0
-    buffers += width * min(zero.reduce_bucket_size, total)  # the copy that is sent
+    # the copy that is sent to other ranks
+    buffers += width * min(zero.reduce_bucket_size, total)
     if zero.offload_optimizer:
         return buffers + width * largest, step
-    beside = zero.stage == 1 or _accumulates(settings, ranks)  # this micro batch's gradients, beside the sum so far
+    # the gradients of the current micro-batch, in addition to their sum so far
+    beside = zero.stage == 1 or _accumulates(settings, ranks)
     return buffers + beside * width * shard, step
 
 

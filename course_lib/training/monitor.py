@@ -1,4 +1,4 @@
-"""Follows a launcher: reads what the ranks tell, shows it, and says in one line how the run ended."""
+"""Runs DeepSpeed's launcher: reads the events of the ranks, shows progress, and reports how the run ended."""
 
 import os
 import signal
@@ -21,16 +21,32 @@ ALOUD: Say = partial(print, flush=True)
 
 
 class Monitor:
-    """Reads what the ranks tell, shows it, and knows how the run ended."""
+    """Runs the launcher of one training run and reads its output.
+
+    Args:
+        task: the task that is trained.
+        ranks: number of ranks that must finish.
+        steps: optimizer steps of the whole run.
+        say: receives each line of the log.
+    """
 
     def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:
         self.task, self.ranks, self.steps, self.say = task, ranks, steps, say
         self.folder: Path = task.settings.engine.output_dir
-        self.ended: dict[int, dict[str, Any]] = {}  # rank → its last event
+        # rank → the first event that ended it
+        self.ended: dict[int, dict[str, Any]] = {}
         self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Runs the launcher to its end. Raises CourseError unless every rank finished."""
+        """Runs the launcher until it ends.
+
+        Args:
+            command: the launcher's command line.
+            environment: environment variables of the launcher and the ranks.
+
+        Raises:
+            CourseError: unless every rank finished.
+        """
         with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -51,7 +67,8 @@ class Monitor:
                 _end(process)
                 self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
                 raise
-            except BaseException:  # nobody reads what we say: the ranks end with us
+            # Without this process nobody reads the output of the ranks, so they are ended too.
+            except BaseException:
                 _end(process)
                 raise
         self._judge(process.returncode)
@@ -68,10 +85,8 @@ class Monitor:
         elif kind == "log":
             entry = event["entry"]
             if entry["kind"] == "train":
-                self.bar.set_postfix_str(
-                    f"loss {entry['loss']:.3f} (max {entry['loss_max']:.3f}), {entry['tokens_per_second']:.0f} tokens/s",
-                    refresh=False,
-                )
+                loss = f"loss {entry['loss']:.3f} (max {entry['loss_max']:.3f})"
+                self.bar.set_postfix_str(f"{loss}, {entry['tokens_per_second']:.0f} tokens/s", refresh=False)
             self.bar.clear()
             self.say(log.line(entry))
 
@@ -80,7 +95,7 @@ class Monitor:
         self.reached = step
 
     def _judge(self, code: int) -> None:
-        """Raises CourseError saying what ended the run: the first cause, not what followed from it."""
+        """Raises CourseError with the first cause of a failure, not with errors that followed from it."""
         errors = [event for event in self.ended.values() if event["kind"] == "error"]
         if len(self.ended) == self.ranks and all(event["kind"] == "finished" for event in self.ended.values()):
             return
@@ -93,32 +108,38 @@ class Monitor:
         if crashed:
             what = f"rank {crashed[0]['rank']} failed: {crashed[0]['message']}"
         elif silent and self.ended:
-            what = f"rank {', '.join(map(str, silent))} died without a word (killed, or the machine ran out of memory); the others were stopped"
+            what = (
+                f"rank {', '.join(map(str, silent))} ended without an error message (killed, or the machine ran out of "
+                "memory); the others were stopped"
+            )
         elif errors:
             what = f"rank {errors[0]['rank']} failed: {errors[0]['message']}"
         else:
-            what = f"the launcher ended with code {code} before the ranks trained: {self._last_output()}"
+            what = f"the launcher ended with code {code} before training began: {self._last_output()}"
         raise CourseError(f"{what}; at step {self.reached} of {self.steps}, {self._how_on()}")
 
     def _how_on(self) -> str:
         whole = checkpoint.whole_checkpoints(self.folder)
-        back = f"--resume goes on from {whole[0].name}" if whole else "no checkpoint was saved yet"
+        back = f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet"
         return f"{back}; all output is in {self.folder / 'output.txt'}"
 
     def _last_output(self) -> str:
         lines = (self.folder / "output.txt").read_text(encoding="utf8", errors="replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
 
     def _memory_line(self, event: dict[str, Any]) -> str:
         return (
             f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
-            f"(another stage or number of GPUs begins anew, in another engine.output_dir); {self._how_on()}"
+            f"(with another stage or number of GPUs, start a new run in another engine.output_dir); {self._how_on()}"
         )
 
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """While open, SIGTERM is like Ctrl-C, so that the ranks are ended first. Only the main thread may arrange that."""
+    """Inside the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the ranks are ended first.
+
+    Has no effect outside the main thread, where Python does not allow signal handlers.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -130,7 +151,7 @@ def _termination_interrupts() -> Iterator[None]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends the launcher and its ranks, first politely."""
+    """Ends the launcher and its ranks: first with SIGTERM, and after 20 seconds with SIGKILL."""
     for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
         try:
             os.killpg(process.pid, sign)

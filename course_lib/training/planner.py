@@ -1,6 +1,7 @@
-"""Compares and advises: a run's memory at every ZeRO stage and recompute choice, which cards hold it, what to change if they do not.
+"""Advice on memory: plans a run for every ZeRO stage and recompute choice, and suggests changes.
 
-The figures are memory.py's; every change that is advised has been planned. It serves every kind of run. GB means 1e9 bytes, of cards too, which mostly have a little more.
+It also lists the cards that the run fits. The numbers are those of memory.py, and every suggested change has been
+planned. The planner works for every kind of run. GB means 1e9 bytes, for cards too; most cards have slightly more.
 """
 
 from collections.abc import Iterator
@@ -13,13 +14,17 @@ from course_lib.training.memory import GB, Plan, plan
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
-CARDS = (16, 24, 40, 80, 141)  # GB: V100 and T4, A10G and RTX 4090, A100, A100 and H100, H200
+# memory of cards [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
+CARDS = (16, 24, 40, 80, 141)
 Choices = Iterator[tuple[str, Plan]]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a card holds the run; if not, changes, each on top of those before, with the peak they lead to [bytes]."""
+    """Whether a run fits a card, and what to change if it does not.
+
+    `changes` are pairs (settings to change, peak memory then [bytes]). Each change is made in addition to those before.
+    """
 
     card: int  # GB
     fits: bool
@@ -33,53 +38,64 @@ class Fit:
         return (
             f"{self.card:>4} GB: does not fit; {steps}"
             if helped
-            else f"{self.card:>4} GB: does not fit, nor with {steps}"
+            else f"{self.card:>4} GB: does not fit, even with {steps}"
         )
 
 
 def recompute_choices(settings: Any) -> tuple[str, ...]:
-    """What model.recompute of these settings may be, from nothing to most."""
+    """The allowed values of model.recompute, from no recomputation to the most."""
     return get_args(type(settings.model).__dataclass_fields__["recompute"].type)
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """The run at every stage and recompute choice; offload stays where the stage allows it."""
-    again = recompute_choices(settings)
-    choices = [{"zero.stage": stage, "model.recompute": choice} for stage in range(4) for choice in again]
+    """Plans of the run for every ZeRO stage and recompute choice.
+
+    Offload settings are kept for the stages that support them.
+    """
+    recompute = recompute_choices(settings)
+    choices = [{"zero.stage": stage, "model.recompute": choice} for stage in range(4) for choice in recompute]
     return [plan(_with(settings, choice), ranks) for choice in choices]
 
 
 def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
-    """A verdict for each of CARDS."""
+    """For each card size in CARDS, whether the run fits and what to change if it does not."""
     total = plan(settings, ranks).total
     return [Fit(c, total <= c * GB, [] if total <= c * GB else smaller(settings, ranks, c * GB)) for c in CARDS]
 
 
 def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
-    """Changes that save memory, cheapest first, each on top of those before, with the peak they lead to [bytes].
+    """Changes that save memory, as pairs (settings to change, peak memory then [bytes]).
 
-    Of each kind the mildest that gets the run into `room` bytes, and the list ends there; else the one that saves most. The samples
-    per step stay. Order: recompute, micro batch, ZeRO stage, more GPUs, optimizer and parameters to the host.
+    Each change is made in addition to those before. The number of samples per step stays the same unless GPUs are
+    added. The kinds of change are tried in this order: recompute, micro-batch size, ZeRO stage, more GPUs, optimizer
+    offload, parameter offload. Of each kind, the mildest change that makes the run fit is taken, and the list ends. If
+    no change of a kind is enough, the one that saves most is taken.
+
+    Args:
+        settings: those of a run.
+        ranks: number of GPUs; None: launch.ranks, or 1 if that is unset.
+        room: memory of the card [bytes]; 0: list all changes that help.
     """
     current = plan(settings, ranks)
-    found: list[tuple[str, int]] = []
+    changes: list[tuple[str, int]] = []
     gpus = partial(_ranks, most=8 * current.ranks)
-    while True:  # one change may make room for another to help
-        known = len(found)
+    # The kinds are tried again, because one change may enable another.
+    while True:
+        before = len(changes)
         for choices in (_recompute, _micro, _stage, gpus, _offload_optimizer, _offload_param):
             tried = [(name, each) for name, each in choices(current) if each.total < 0.99 * current.total]
             fitting = [(name, each) for name, each in tried if each.total <= room]
             if tried:
                 name, current = fitting[0] if fitting else min(tried, key=lambda pair: pair[1].total)
-                found.append((name, current.total))
+                changes.append((name, current.total))
             if fitting:
-                return found
-        if len(found) == known:
-            return found
+                return changes
+        if len(changes) == before:
+            return changes
 
 
 def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
-    """What `table` says, as JSON values; memory in bytes."""
+    """The content of `table` as JSON values; memory in bytes."""
     chosen, model = plan(settings, ranks), settings.sizes()
     return {
         "parameters": model.parameters,
@@ -100,14 +116,15 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
 
 
 def table(settings: Any, ranks: int | None = None) -> str:
-    """A line for each stage and recompute choice, then the cards."""
+    """A table as text: one line for each ZeRO stage and recompute choice, then one line for each card."""
     chosen, model, frozen = plan(settings, ranks), settings.sizes(), ""
     if model.frozen:
         frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"
     lines = [
-        f"{model.parameters:,} parameters{frozen}, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, {settings.precision.dtype}, "
-        f"micro batch {settings.batch.micro_size} × {model.length} tokens, {settings.model.attention} attention",
-        "GB (1e9 bytes) per GPU; host: in host memory, for each GPU; > the run as it is set",
+        f"{model.parameters:,} parameters{frozen}, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, "
+        f"{settings.precision.dtype}, micro batch {settings.batch.micro_size} × {model.length} tokens, "
+        f"{settings.model.attention} attention",
+        "GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings",
         "  ZeRO recompute" + "".join(f"{name:>12}" for name in (*chosen.parts, "total", "host")),
     ]
     for each in grid(settings, ranks):
@@ -129,7 +146,7 @@ def _row(each: Plan) -> dict[str, Any]:
 
 
 def _with(settings: Any, changes: dict[str, Any]) -> Any:
-    """The settings with dotted keys changed; offload that the stage does not allow goes."""
+    """The settings with some dotted keys changed. Offload that a new ZeRO stage does not support is turned off."""
     for key, value in changes.items():
         section, name = key.split(".")
         values = {name: value}
@@ -141,9 +158,11 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
 
 
 def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
-    """What to set, as `--set` takes it, and the plan then."""
-    said = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    return f"{said} on {ranks} GPUs" if ranks else said, plan(_with(current.settings, changes), ranks or current.ranks)
+    """A change as text in the form that `--set` accepts, and the plan after it."""
+    change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
+    return f"{change} on {ranks} GPUs" if ranks else change, plan(
+        _with(current.settings, changes), ranks or current.ranks
+    )
 
 
 def _recompute(current: Plan) -> Choices:
@@ -168,7 +187,8 @@ def _ranks(current: Plan, most: int) -> Choices:
     for ranks in (current.ranks * times for times in (2, 4, 8) if current.ranks * times <= most):
         try:
             current.settings.batch.resolve(ranks)
-        except UsageError:  # the batch does not go into so many
+        # The batch cannot be divided among so many ranks.
+        except UsageError:
             continue
         yield _choice(current, {"zero.stage": max(current.settings.zero.stage, 2)}, ranks)
 

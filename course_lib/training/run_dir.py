@@ -1,4 +1,4 @@
-"""The folder of a run: who may use it, what is written before training starts, and whether a run may go on in it."""
+"""Prepares the folder of a run: locks it, checks whether a run may continue in it, writes what the ranks read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,10 @@ DEEPSPEED, DATA = "deepspeed.json", "data.json"
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Holds the run's folder; raises CourseError if another process trains in it."""
+    """Locks the run's folder for the duration of the block.
+
+    Raises UsageError if `folder` is a file, and CourseError if another process trains in it.
+    """
     if folder.is_file():
         raise UsageError(f"engine.output_dir: {folder} is a file; allowed: a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,40 +36,44 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str], None]) -> int:
-    """Writes what the ranks read; returns the step from which training goes on, 0 for a run from the start.
+    """Writes the files that the ranks read; returns the step to continue from, 0 for a new run.
 
-    A run that has saved nothing yet may begin anew with other settings. Raises UsageError for a folder with other files, a run with
-    checkpoints that is not to be resumed, and settings or data that would go on with it as another run.
+    A run without a complete checkpoint may start again with other settings.
+
+    Raises:
+        UsageError: if the folder has other files, if it has a run with checkpoints and `resume` is False, or if the
+            settings or data of a resumed run have changed in a way that makes it another run.
     """
     settings = task.settings
     folder: Path = settings.engine.output_dir
     if not (folder / CONFIG).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise UsageError(f"engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
     whole = checkpoint.whole_checkpoints(folder)
-    begun = checkpoint.step_of(whole[0]) if whole else 0
+    start_step = checkpoint.step_of(whole[0]) if whole else 0
     facts = task.fingerprint()
     if whole and not resume:
         raise UsageError(
-            f"engine.output_dir: {folder} holds a run; --resume goes on with it, another engine.output_dir begins anew"
+            f"engine.output_dir: {folder} holds a run; --resume continues it, "
+            "another engine.output_dir starts a new one"
         )
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)
         if task.train_length(earlier) != task.train_length(settings):
-            say(
-                "the length of training was changed: learning rate and order of samples follow the new one from here on"
-            )
+            say("the training length was changed: from here on, learning rate and sample order follow the new length")
     else:
-        (folder / log.FILE).unlink(missing_ok=True)  # of an attempt that saved nothing
+        # The log of an earlier attempt without a checkpoint is not continued.
+        (folder / log.FILE).unlink(missing_ok=True)
         if resume:
             say(f"nothing to resume in {folder}: training from the start")
-    _write(folder / CONFIG, config.to_yaml(settings).encode())  # first: with it the folder is known as a run
+    # config.yaml comes first, because it marks the folder as a run.
+    _write(folder / CONFIG, config.to_yaml(settings).encode())
     _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, batch), option=orjson.OPT_INDENT_2))
     _write(folder / DATA, orjson.dumps(facts, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
-    return begun
+    return start_step
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -75,7 +82,16 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
-    """Raises UsageError if a run would go on with another model, optimizer, batch, number of ranks, or other data."""
+    """Raises UsageError if a resumed run differs from the run in its folder.
+
+    It must have the same model, optimizer, batch, number of ranks and data.
+
+    Args:
+        task: the task with the new settings.
+        earlier: the settings in the run's folder.
+        batch: the new batch sizes.
+        facts: the fingerprint of the new inputs.
+    """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
     sizes = orjson.loads((folder / DEEPSPEED).read_bytes())
@@ -86,12 +102,13 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
         if value != old[key]:
             raise UsageError(
                 f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
-                "resume it as it was, or begin anew in another engine.output_dir"
+                "resume it with its own settings, or start a new run in another engine.output_dir"
             )
     before = orjson.loads((folder / DATA).read_bytes())
     names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
     for key, name in names.items():
         if before.get(key) != facts.get(key):
             raise UsageError(
-                f"{name}: not what the run in {folder} was trained with; resume it with that, or begin anew in another engine.output_dir"
+                f"{name}: not what the run in {folder} was trained with; resume it with its own inputs, "
+                "or start a new run in another engine.output_dir"
             )

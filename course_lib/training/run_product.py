@@ -1,6 +1,7 @@
-"""A product that a training run makes: the folder of its run, and what the product keeps of it.
+"""Products that are made by a training run.
 
-Runs are kept beside the products, so that an interrupted training goes on and a changed setting costs no checkpoint.
+The folder of a run is kept beside the products. So an interrupted run can continue, and no checkpoint is lost when a
+setting is changed.
 """
 
 import shutil
@@ -17,11 +18,15 @@ from course_lib.training.run_dir import DEEPSPEED
 from course_lib.training.settings import RunConfig
 
 Settings = TypeVar("Settings", bound=RunConfig)
-PLACES = ("launch", "engine.output_dir")  # settings that change nothing in what a run learns
+# settings that do not affect what a run learns
+PLACES = ("launch", "engine.output_dir")
 
 
 def content(settings: RunConfig, places: Iterable[str]) -> dict[str, Any]:
-    """The settings as plain values, without PLACES and the dotted keys `places`, which name files and folders."""
+    """The settings that affect what a run learns, as plain values.
+
+    These are all settings except those in PLACES and the dotted keys in `places`, which name files and folders.
+    """
     values = config.to_dict(settings)
     for key in (*PLACES, *places):
         *sections, last = key.split(".")
@@ -33,7 +38,10 @@ def content(settings: RunConfig, places: Iterable[str]) -> dict[str, Any]:
 
 
 def run_folder(runs: Path, values: dict[str, Any], files: Iterable[Path]) -> Path:
-    """The folder below `runs` of the run with these settings and input files: another for any change of either."""
+    """The folder of the run with these settings and input files: a folder in `runs`, named by a hash.
+
+    A change of the settings or of a file's content gives another folder.
+    """
     digest = sha256(repr(values).encode())
     for path in files:
         with open(path, "rb") as file:
@@ -49,15 +57,15 @@ def fill(
     export: Callable[[Path], dict[str, Any]],
     keep: tuple[str, ...] = (log.FILE, DEEPSPEED),
 ) -> dict[str, Any]:
-    """Trains in `run_dir`, or goes on there, and fills a product's folder; returns the product's counts.
+    """Trains in `run_dir`, or resumes the run there, and fills a product's folder; returns the product's counts.
 
     Args:
         folder: the product's folder.
         settings: those of the run.
         run_dir: the run's folder.
-        train: starts or resumes a run: (settings, resume, say).
-        export: writes what the run at a path has trained into `folder`; returns counts of its own.
-        keep: files of the run that the product keeps.
+        train: starts or resumes a run; called as train(settings, resume, say).
+        export: writes the trained model from the run's folder into `folder`; returns counts to add.
+        keep: names of the files of the run that are copied into the product.
     """
     settings = replace(settings, engine=replace(settings.engine, output_dir=run_dir))
     run = train(settings, True, lambda _: None)

@@ -1,4 +1,7 @@
-"""What DeepSpeed's parts for CPU ranks leave behind when a run is killed, and would stop or starve every later one."""
+"""Removes what DeepSpeed's extensions for CPU ranks leave after a run is killed: lock files and shared memory.
+
+A lock file would block every later run, and each shared-memory buffer uses memory until a restart.
+"""
 
 import contextlib
 import os
@@ -9,10 +12,11 @@ from pathlib import Path
 
 
 def remove_stale_locks() -> None:
-    """Removes locks of torch's compiled extensions that no process holds: a run killed while it compiles leaves one, and the next would wait
-    for it forever.
+    """Removes lock files of torch's compiled extensions that no process holds.
 
-    torch.utils.file_baton keeps its lock file open while it holds it, so an owner shows in /proc; without /proc nothing is removed.
+    A run that is killed while it compiles leaves a lock file, and the next run would wait for it forever.
+    torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
+    /proc nothing is removed.
     """
     from torch.utils.cpp_extension import get_default_build_root
 
@@ -27,7 +31,10 @@ def remove_stale_locks() -> None:
 
 @contextmanager
 def no_stale_locks(every: float = 2.0) -> Iterator[None]:
-    """While open, stale locks are removed, now and every so many seconds: another run may be killed while this one waits for it to compile."""
+    """Removes stale locks during the block: at once, and then every `every` seconds.
+
+    They are removed repeatedly because another run may be killed while this one waits for it to finish compiling.
+    """
     over = threading.Event()
 
     def watch() -> None:
@@ -46,22 +53,24 @@ def no_stale_locks(every: float = 2.0) -> Iterator[None]:
 
 
 def _open_files() -> set[Path]:
-    found = set()
+    targets = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # a process that has ended, or another user's
-            found.add(link.readlink())
-    return found
+        # The process has ended or belongs to another user.
+        with contextlib.suppress(OSError):
+            targets.add(link.readlink())
+    return targets
 
 
 def unlink_shared_buffer() -> None:
-    """Takes the name from this rank's buffer of shared memory, 69 MB that would stay until the machine is started again.
+    """Removes the name of this rank's shared-memory buffer, so that the system frees it when the run ends.
 
-    To be called by every rank after deepspeed.init_distributed(): then all have mapped it, and it is freed when the last of them ends,
-    however it ends. The name is the one in DeepSpeed's csrc/cpu/comm/shm.cpp.
+    Otherwise the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
+    deepspeed.init_distributed(). All ranks have then mapped the buffer, and the system frees it when the last rank ends
+    for any reason. DeepSpeed's csrc/cpu/comm/shm.cpp defines the name.
     """
     import torch.distributed
 
     torch.distributed.barrier()
-    seen = os.environ
-    name = f"deepspeed_allreduce_buffer_{os.getuid()}_{seen['MASTER_ADDR']}_{seen['MASTER_PORT']}_{seen['RANK']}"
+    env = os.environ
+    name = f"deepspeed_allreduce_buffer_{os.getuid()}_{env['MASTER_ADDR']}_{env['MASTER_PORT']}_{env['RANK']}"
     Path("/dev/shm", name).unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""What a run trains. The rest of a run is the same for every model: folder, launcher, ranks, log, checkpoints (launch.py says where)."""
+"""The interface between a run and what it trains: a model, its data and its settings.
+
+Everything else is the same for all models: folder, launcher, ranks, log, checkpoints (see launch.py).
+"""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -12,61 +15,69 @@ from course_lib.training.settings import (
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer
 
-CONFIG = "config.yaml"  # a run's settings, in its folder
+# the file with the settings of a run, in its folder
+CONFIG = "config.yaml"
 
 
 class Task(ABC):
-    """A model and its data. The launcher makes one from the settings, and each rank makes the same one from the run's folder."""
+    """A model and its data.
+
+    The launcher makes a task from the settings. Each rank makes the same task from the run's folder.
+    """
 
     settings_class: ClassVar[type]
-    settings: Any  # RunConfig, and the sections of this task; all paths absolute
+    settings: Any  # a RunConfig with the sections of this task; all paths are absolute
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
     @classmethod
     def read(cls, run: Path) -> "Task":
-        """The task of a run's folder."""
+        """The task of the run in a folder."""
         return cls(config.load(cls.settings_class, run / CONFIG))
 
     @classmethod
     def name(cls) -> str:
-        """How worker.py finds the class."""
+        """The name of the class, by which worker.py imports it: `module:class`."""
         return f"{cls.__module__}:{cls.__qualname__}"
 
     @abstractmethod
     def copy_tokenizer(self, folder: Path) -> None:
-        """Copies the tokenizer's files into a folder of the run."""
+        """Copies the tokenizer's files into `folder`, a folder of the run."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raises UsageError or CourseError for what this machine has no part for, and for settings and data that do not go together."""
+        """Checks the settings before the run starts.
+
+        Raises UsageError or CourseError if this machine lacks software or hardware for them, or if settings and data
+        contradict each other.
+        """
 
     @abstractmethod
     def steps(self, batch: ResolvedBatch) -> int:
-        """Optimizer steps of the whole run."""
+        """The number of optimizer steps of the whole run."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """What the run's data.json says of its inputs; a resumed run has to find the same."""
+        """A description of the run's inputs for data.json. A resumed run must have the same fingerprint."""
 
     @abstractmethod
     def resume_invariants(self, settings: Any) -> dict[str, Any]:
-        """What a resumed run may not change, by dotted key."""
+        """The settings that must not change when a run is resumed, by dotted key."""
 
     @abstractmethod
     def train_length(self, settings: Any) -> tuple[object, ...]:
-        """The settings that say how long to train."""
+        """The settings that determine the training length."""
 
     @abstractmethod
     def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
-        """Called in each rank: the model, the data and the loss."""
+        """The trainer of one rank, with the model, the data and the loss. Called in each rank."""
 
     def memory_help(self, ranks: int) -> str:
-        """What the planner expects, and which settings would need less."""
+        """The memory that the planner expects, and the settings that need less, as text for an error message."""
         from course_lib.training import planner
 
         plan = planner.plan(self.settings, ranks)
         changes = planner.smaller(self.settings, ranks)
-        knobs = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
-        return f"the planner expects {plan.total / 1e9:.1f} GB a rank; what would help: {knobs or 'a smaller model'}"
+        options = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
+        return f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options or 'a smaller model'}"

@@ -1,6 +1,7 @@
-"""Hugging Face's Trainer for a run of ours: our samples in our order, our schedule, our log, and checkpoints that are whole or not there.
+"""A subclass of Hugging Face's Trainer with the course's sample order, learning-rate schedule, log and checkpoints.
 
-The model, the samples and the loss are a subclass's (gpt2_trainer.py). What DeepSpeed shards is in deepspeed_config.py, how a rank starts in worker.py.
+Subclasses define the model, the samples and the loss (such as pretrain/gpt2_trainer.py). deepspeed_config.py defines
+what DeepSpeed shards, and worker.py starts a rank.
 """
 
 import os
@@ -30,9 +31,9 @@ from course_lib.training.settings import ResolvedBatch, RunConfig
 
 @dataclass(frozen=True)
 class Sets:
-    """The samples of a run, and what turns them into the log's rates."""
+    """The samples of a run, and the constants that convert them into epochs, tokens and FLOP."""
 
-    train: Any  # a dataset, in its order
+    train: Any  # a dataset, in training order
     validation: Any | None
     test: Any | None
     tokens_per_sample: int
@@ -42,11 +43,12 @@ class Sets:
 
 
 class RunTrainer(Trainer):  # type: ignore[misc]
-    """Trains a model on the samples of a run; the loss is a subclass's."""
+    """Trains a model on the samples of a run. Subclasses define the loss."""
 
     optimizer: Any
     lr_scheduler: Any
-    loss_is_scaled_for_ga = False  # compute_loss gives the mean of a micro batch
+    # compute_loss returns the mean of a micro-batch.
+    loss_is_scaled_for_ga = False
 
     def __init__(
         self,
@@ -56,11 +58,12 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         model: nn.Module,
         sets: Sets,
     ) -> None:
-        """`arguments` are those of training_arguments."""
+        """Prepares training. `arguments` are made by `training_arguments`."""
         self.settings, self.batch = settings, batch
         self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
         engine = settings.engine
-        together = batch.total // batch.accumulation  # samples that all ranks take at a time
+        # samples that all ranks process at a time
+        together = batch.total // batch.accumulation
         held_out = first(sets.validation, engine.eval_iters * batch.total, together)
         if held_out is None:
             arguments.eval_strategy = IntervalStrategy.NO
@@ -79,31 +82,38 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         ranks = batch.total // batch.local
         peak = peak_flops(engine.peak_tflops)
         self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
-        self.loss_sums: list[
-            torch.Tensor
-        ] = []  # after each step of the interval: this rank's sum of losses since the last log entry
-        self.norms: list[float] = []  # gradient norms of the interval's steps, before clipping
+        # this rank's sum of losses since the last log entry, after each step of the interval
+        self.loss_sums: list[torch.Tensor] = []
+        # gradient norms of the steps of the interval, before clipping
+        self.norms: list[float] = []
 
     def run_to_end(self, latest: Path | None) -> None:
-        """Trains from the start or a checkpoint to the last step, saves, and measures the test part."""
+        """Trains to the last step, saves a checkpoint, and evaluates the test set if there is one.
+
+        Args:
+            latest: the checkpoint to continue from; None: start from the beginning.
+        """
         self.train(resume_from_checkpoint=str(latest) if latest else None)
         if self.test_dataset is not None:
             self.evaluate_on(self.test_dataset, "test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
-        """The loss of a held-out batch."""
+        """The loss of a held-out batch, in the form that the Trainer expects: (loss, None, None)."""
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
     def on_weights_ready(self) -> None:
-        """Called when the weights stand on their device, before the first step."""
+        """Called before the first step, when the weights are on their device. Does nothing here."""
 
     def decays(self, name: str) -> bool:
-        """Whether weight decay applies to a parameter."""
+        """Whether weight decay applies to the parameter `name`."""
         return not name.endswith("bias")
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """AdamW on what is trained, decayed or not by `decays`. With offload Accelerate puts DeepSpeed's CPU AdamW in its place."""
+        """AdamW on the trained parameters, in two groups: with and without weight decay (see `decays`).
+
+        With offload, Accelerate uses DeepSpeed's CPU AdamW instead.
+        """
         if self.optimizer is None:
             wanted = self.settings.optimizer
             named = [(name, p) for name, p in (model or self.model).named_parameters() if p.requires_grad]
@@ -117,7 +127,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """The schedule of lr_schedule.py."""
+        """A torch scheduler that applies the learning-rate schedule of lr_schedule.py."""
         if self.lr_scheduler is None:
             rate = self.settings.optimizer.lr
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -127,16 +137,19 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return self.lr_scheduler
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Not counted step by step: the log knows the cost of a token."""
+        """Returns 0, so that the Trainer does not count operations: the log uses FLOP per token instead."""
         return 0
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
-        """The micro batches of a step, with the time they took."""
+        """The micro-batches of one step. The time to read them is measured for the log."""
         with self.meter.reading():
             return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """One entry of the log for each interval; what else the Trainer reports goes to the trackers alone."""
+        """Writes one entry of the run's log per interval.
+
+        Other values that the Trainer reports go only to the trackers (TensorBoard, wandb).
+        """
         if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
@@ -147,29 +160,39 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             super().log(logs, start_time)
 
     def _highest(self) -> dict[str, float]:
-        """The largest loss and gradient norm of a single step since the last log entry: a mean, or the last step, hides a spike.
+        """The largest loss and the largest gradient norm of a single step since the last log entry.
 
-        The loss of a step is the mean over all ranks, which meet once for each log entry.
+        A mean, or the value of the last step, would hide a spike. The loss of a step is the mean over all ranks; the
+        ranks exchange their losses once per log entry.
         """
         losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
         mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
-        norms = [norm for norm in self.norms if np.isfinite(norm)]  # fp16 takes no step where it overflows
+        # In fp16, a step whose gradients overflow is skipped, so its norm does not count.
+        norms = [norm for norm in self.norms if np.isfinite(norm)]
         self.loss_sums, self.norms = [], []
         return {"loss_max": mean.max().item()} | ({"grad_norm_max": max(norms)} if norms else {})
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        found = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if found is not None:
-            self.norms.append(float(found))
-        return found
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if norm is not None:
+            self.norms.append(float(norm))
+        return norm
 
     def evaluate_on(self, part: Any, kind: str) -> float:
-        """Mean loss [nats] on a held-out set, told as an entry of the log. The training clock stands still."""
+        """Mean loss on a held-out set [nats], which is also written to the log.
+
+        The clock of the training speed stops meanwhile.
+
+        Args:
+            part: the held-out set, a dataset.
+            kind: the kind of the log entry, 'eval' or 'test'.
+        """
         with self.meter.stopped():
             started = perf_counter()
             metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
             loss = metrics[f"{kind}_loss"]
-            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": perf_counter() - started})
+            seconds = perf_counter() - started
+            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": seconds})
         return loss
 
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
@@ -181,17 +204,20 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             emit("log", entry=entry)
 
     def _require_finite(self, loss: float) -> None:
-        """Raises CourseError on every rank: `loss` is the mean over all of them."""
+        """Raises CourseError if `loss`, the mean over all ranks, is not finite. So all ranks raise it together."""
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
-            back = f"; {whole[0].name} is the last good one" if whole else ""
+            back = f"; the last complete checkpoint is {whole[0].name}" if whole else ""
             raise CourseError(
-                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, lengthen its warm-up, "
-                "clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
+                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, "
+                "lengthen its warm-up, clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
             )
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Saves, then declares the checkpoint whole, then removes older ones: a kill at any moment leaves the last whole one."""
+        """Saves a checkpoint, marks it as complete, then removes older ones.
+
+        In this order, a kill at any time leaves at least the last complete checkpoint.
+        """
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
             super()._save_checkpoint(model, trial)
@@ -204,7 +230,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """Starts the meter when everything stands, keeps each step's loss, and tells how far the run is, a few times a second."""
+    """Callback: starts the clock, records the loss of each step, and reports progress up to 5 times per second."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
@@ -224,12 +250,17 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 
 
 def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
-    """Joins the ranks and seeds them. To be called before the model is built: stage 3 shards it meanwhile."""
+    """Connects the ranks, sets the seed and returns the Trainer's arguments.
+
+    Call it before the model is built, because ZeRO stage 3 shards the model while it is built.
+    """
     import deepspeed
 
     arguments = training_arguments(settings, batch, steps, reader_workers)
-    _ = arguments.device  # sets the device of this rank
-    deepspeed.init_distributed()  # stage 3 has to know the ranks
+    # Reading this property sets the device of this rank.
+    _ = arguments.device
+    # Stage 3 needs the ranks when the model is built.
+    deepspeed.init_distributed()
     stale_locks.unlink_shared_buffer()
     torch.manual_seed(settings.engine.seed)
     return arguments
@@ -238,7 +269,7 @@ def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, read
 def training_arguments(
     settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int = 0
 ) -> TrainingArguments:
-    """The Trainer's own settings for a run."""
+    """Hugging Face's TrainingArguments for the settings of a run. Also sets environment variables of the trackers."""
     engine, precision = settings.engine, settings.precision
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
     os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
@@ -258,14 +289,17 @@ def training_arguments(
         bf16=precision.dtype == "bf16",
         fp16=precision.dtype == "fp16",
         logging_steps=engine.logging_freq,
-        logging_first_step=True,  # near ln V, if all is well
-        logging_nan_inf_filter=False,  # a loss that is not finite is to be seen
+        # The first loss should be near ln(vocabulary size).
+        logging_first_step=True,
+        # A loss that is not finite must reach the log.
+        logging_nan_inf_filter=False,
         eval_strategy="steps" if engine.eval_freq else "no",
         eval_steps=engine.eval_freq or None,
         save_steps=engine.save_steps,
         save_strategy="steps",
         seed=engine.seed,
-        train_sampling_strategy="sequential",  # the samples are shuffled already
+        # The samples are already shuffled.
+        train_sampling_strategy="sequential",
         dataloader_num_workers=reader_workers,
         dataloader_pin_memory=on_gpu,
         remove_unused_columns=False,
@@ -278,8 +312,15 @@ def training_arguments(
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:
-    """At most `number` samples of a set, a multiple of `together` if there are so many: a batch filled up would count samples twice. None for none."""
+    """The first samples of a set; None if the set is None or `number` is 0.
+
+    Args:
+        samples: the set.
+        number: the largest number of samples to take.
+        together: take a multiple of so many samples, unless the set has fewer. Otherwise the last batch would be padded
+            with samples that then count twice.
+    """
     if samples is None or not number:
         return None
-    taken = min(number, len(samples))
-    return Subset(samples, range(taken // together * together or taken))
+    count = min(number, len(samples))
+    return Subset(samples, range(count // together * together or count))

@@ -1,6 +1,7 @@
-"""One rank of a run, started by DeepSpeed's launcher: `worker.py TASK RUN [--resume]`; TASK is a class of task.py, its settings are in RUN.
+"""The program of one rank, started by DeepSpeed's launcher: `worker.py TASK RUN [--resume]`.
 
-Whatever ends a rank is told as an event, so that launch.py can say in one line what happened.
+TASK names a subclass of `Task` (`module:class`), and RUN is the run's folder with its settings. Whatever ends a rank is
+reported as an event, so that monitor.py can say in one line what happened.
 """
 
 import contextlib
@@ -18,9 +19,16 @@ from course_lib.training.task import Task
 
 
 def main(task: str, run: Path, resume: bool) -> None:
-    """Trains, or goes on with, the run in a folder, and ends the process with 0 or 1."""
+    """Trains or resumes the run in a folder, and ends the process with exit code 0 or 1.
+
+    Args:
+        task: the class of the task, as `module:class`.
+        run: the run's folder.
+        resume: continue from the last complete checkpoint.
+    """
     if os.environ.get("DS_ACCELERATOR") == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the launcher numbers CPU ranks like GPUs
+        # The launcher sets this variable to the numbers of the CPU ranks, as if they were GPUs.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
     emit("start", rank=rank, pid=os.getpid())
@@ -28,15 +36,18 @@ def main(task: str, run: Path, resume: bool) -> None:
         _train(task, run, resume)
         emit("finished", rank=rank)
         code = 0
-    except BrokenPipeError:  # whoever started the run is gone
+    # The process that started the run has ended.
+    except BrokenPipeError:
         code = 1
-    except BaseException as error:  # whatever it is has to be told before this rank disappears
+    # Any error must be reported before this rank ends.
+    except BaseException as error:
         traceback.print_exc()
         emit("error", rank=rank, why=_why(error), message=_message(error))
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a rank with an error must not wait for the others in some clean-up
+    # Exit at once: after an error, clean-up code could wait for the other ranks forever.
+    os._exit(code)
 
 
 def _train(task: str, run: Path, resume: bool) -> None:
@@ -46,14 +57,14 @@ def _train(task: str, run: Path, resume: bool) -> None:
 
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
-    begun: Task = getattr(import_module(module), name).read(run)
-    trainer = begun.trainer(begun.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1"))))
+    loaded: Task = getattr(import_module(module), name).read(run)
+    trainer = loaded.trainer(loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1"))))
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
     trainer.run_to_end(latest[0] if latest else None)
 
 
 def _why(error: BaseException) -> str:
-    """What kind of end it was: `user` (one clear line), `memory`, `lost` (another rank went away), or `crash`."""
+    """The kind of an error: `user` (has a clear message), `memory`, `lost` (another rank ended), or `crash`."""
     text = f"{type(error).__name__} {error}"
     if isinstance(error, CourseError):
         return "user"
@@ -75,9 +86,10 @@ def _message(error: BaseException) -> str:
 
 
 def _tell_termination(rank: int) -> None:
-    """When the launcher ends this rank because of another one, say so: a rank that says nothing is the one that died.
+    """Reports SIGTERM as an event, then ends the process.
 
-    A thread waits for the signal, since the main one may be deep in a collective operation that never ends.
+    The launcher sends SIGTERM to all ranks when one of them fails. So a rank without any event is the one that died. A
+    thread waits for the signal, because the main thread may be in a collective operation that never ends.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

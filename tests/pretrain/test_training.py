@@ -121,7 +121,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     (half / "trainer_state.json").write_text("{")
     reached = checkpoint.step_of(checkpoint.whole_checkpoints(run)[0])
     assert 5 <= reached < STEPS
-    with pytest.raises(UsageError, match="--resume goes on with it"):
+    with pytest.raises(UsageError, match="--resume continues it"):
         pretrain(killed)
     resumed = pretrain(killed, resume=True)
     assert not half.exists()
@@ -202,7 +202,7 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     message = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 1
     assert message.count("\n") == 1
-    assert "rank 1 died without a word" in message and "--resume goes on from checkpoint-" in message
+    assert "rank 1 ended without an error message" in message and "--resume continues from checkpoint-" in message
     assert not ranks["0"].is_running()
 
 

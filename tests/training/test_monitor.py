@@ -41,15 +41,15 @@ def test_the_first_cause_is_named(tmp_path):
     )
     said = end_of(tmp_path, {"kind": "step", "step": 4}, error(1, "memory"), TERMINATED)
     assert said.startswith("out of memory on rank 1 at step 4: the planner expects") and "model.recompute=full" in said
-    assert end_of(tmp_path, error(0, "lost")).startswith("rank 1 died without a word")
-    assert end_of(tmp_path, TERMINATED).startswith("rank 1 died without a word")
+    assert end_of(tmp_path, error(0, "lost")).startswith("rank 1 ended without an error message")
+    assert end_of(tmp_path, TERMINATED).startswith("rank 1 ended without an error message")
     assert end_of(tmp_path, error(0, "lost"), error(1, "crash", "KeyError: 'x'")).startswith(
         "rank 1 failed: KeyError: 'x'; at step 0 of 10"
     )
     assert end_of(tmp_path, error(0, "lost", "NCCL"), error(1, "lost", "NCCL")).startswith("rank 0 failed: NCCL")
-    assert "before the ranks trained: ssh: no route" in end_of(tmp_path, output="ssh: no route")
+    assert "before training began: ssh: no route" in end_of(tmp_path, output="ssh: no route")
     assert end_of(tmp_path, FINISHED[0], code=0).startswith(
-        "rank 1 died without a word"
+        "rank 1 ended without an error message"
     )  # an exit code of 0 is no proof
 
 

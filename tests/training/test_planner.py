@@ -209,7 +209,7 @@ def test_advice_comes_true(name):
             assert gpus > ranks or changed.batch.resolve(gpus).total == batch
         if fit.changes:
             assert all(total > fit.card * GB for _, total in fit.changes[:-1])
-            assert ("nor with" in str(fit)) == (fit.changes[-1][1] > fit.card * GB)
+            assert ("even with" in str(fit)) == (fit.changes[-1][1] > fit.card * GB)
 
 
 def test_a_big_model_on_a_small_card_ends_on_the_host():
