@@ -8,7 +8,6 @@ import dataclasses
 import inspect
 import json
 import os
-import re
 import types
 import typing
 from collections.abc import Sequence
@@ -16,10 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from yaml import YAMLError
 
 from course_lib.errors import UsageError
 
@@ -34,18 +30,7 @@ SECTIONS = (
 )  # fmt: skip
 # for every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-# Replaces `${` while an override is parsed: a Unicode noncharacter, which text does not contain.
-PLAIN = "\ufdd0"
 Settings = TypeVar("Settings")
-
-
-def _no_environment(name: str, *_: Any) -> None:
-    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or set it with --set")
-
-
-# Settings are copied into runs and products. A settings file from someone else must not copy environment variables
-# of this machine there, as they may be secrets.
-OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -146,10 +131,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
     Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
     """
-    try:
-        loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
+    from course_lib import yaml_values
+
+    loaded = yaml_values.read(path)
     if not isinstance(loaded, dict):
         raise UsageError(f"{path}: expected `key: value` lines at the top level")
     return typing.cast(dict[str, Any], loaded)
@@ -167,48 +151,17 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
     Raises:
         UsageError: naming the key, the value and what is allowed.
     """
-    changes = [_parse(override) for override in overrides]
     try:
-        # Merging takes milliseconds. Without overrides it is not needed, as the values of a file are already resolved.
-        merged = OmegaConf.merge(_escape(values), *changes) if changes else None
-        plain = values if merged is None else OmegaConf.to_container(merged, resolve=True)
+        if overrides:
+            from course_lib import yaml_values
+
+            values = yaml_values.merged(values, overrides)
         # JSON mode is strict about types (no "3" for 3), but accepts a list for a tuple and a string for a Path.
-        return TypeAdapter(cls).validate_json(json.dumps(plain), strict=True)
+        return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise UsageError(f"{where}{': ' if where else ''}{_explain(cls, error)}") from None
-    except (OmegaConfBaseException, YAMLError, TypeError) as error:
-        raise UsageError(f"{where}{': ' if where else ''}{_one_line(error)}") from None
-
-
-def _parse(override: str) -> Any:
-    """Parses one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
-
-    Raises UsageError naming the override.
-    """
-    key, equals, _value = override.partition("=")
-    if not equals or not all(part.strip() for part in key.split(".")):
-        raise UsageError(f"--set {override!r}: expected section.key=value")
-    try:
-        marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
-        return OmegaConf.create(_escape(_unmarked(marked)))
-    except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
-        raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
-
-
-def _unmarked(value: Any) -> Any:
-    """The values of an override, with PLAIN replaced by `${` again."""
-    if isinstance(value, dict):
-        return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_unmarked(inner) for inner in value]
-    return value.replace(PLAIN, "${") if isinstance(value, str) else value
-
-
-def _one_line(error: Exception) -> str:
-    """The message of an OmegaConf or YAML error as one line, with the key if the error has one."""
-    if isinstance(error, OmegaConfBaseException) and error.full_key:
-        return f"{error.full_key}: {str(error).splitlines()[0]}"
-    return " ".join(str(error).split())
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{where}{': ' if where else ''}{' '.join(str(error).split())}") from None
 
 
 def _explain(cls: type, error: ValidationError) -> str:
@@ -242,16 +195,9 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 def to_yaml(settings: Any) -> str:
     """Settings as YAML text that `load` reads back as an equal object."""
-    return OmegaConf.to_yaml(OmegaConf.create(_escape(to_dict(settings))))
+    from course_lib import yaml_values
 
-
-def _escape(value: Any) -> Any:
-    """The same values with every `${` escaped, so that OmegaConf reads it back as text."""
-    if isinstance(value, dict):
-        return {key: _escape(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_escape(inner) for inner in value]
-    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
+    return yaml_values.dump(to_dict(settings))
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,8 +6,6 @@ It shows speed and remaining time, and disappears when the work is done.
 import sys
 from typing import Any
 
-from tqdm.auto import tqdm
-
 
 def progress(total: int | None, unit: str, label: str) -> Any:
     """A tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
@@ -17,6 +15,8 @@ def progress(total: int | None, unit: str, label: str) -> Any:
         unit: the name of a unit; with 'B', bytes are shown as k/M/G.
         label: text in front of the bar.
     """
+    from tqdm.auto import tqdm
+
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     # a terminal or a notebook
     watched = sys.stderr.isatty() or hasattr(shell, "kernel")

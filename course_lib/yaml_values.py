@@ -1,0 +1,98 @@
+"""YAML values and `key=value` overrides, read and written by OmegaConf.
+
+Separate from config.py, since importing OmegaConf takes 5 MB of memory.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from course_lib.errors import UsageError
+
+# Replaces `${` while an override is parsed: a Unicode noncharacter, which text does not contain.
+PLAIN = "\ufdd0"
+
+
+def _no_environment(name: str, *_: Any) -> None:
+    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or set it with --set")
+
+
+# Settings are copied into runs and products. A settings file from someone else must not copy environment variables
+# of this machine there, as they may be secrets.
+OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
+
+
+def read(path: Path) -> Any:
+    """Reads a YAML file as plain Python values. `${key}` is replaced by the value of another key of the file.
+
+    Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
+    """
+    try:
+        return OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
+
+
+def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The values with `section.key=value` overrides applied in order.
+
+    Raises:
+        UsageError: for text that is not an override.
+        ValueError: for overrides and values that do not fit together, such as a key below a number.
+    """
+    changes = [_parse(override) for override in overrides]
+    try:
+        result = OmegaConf.to_container(OmegaConf.merge(_escape(values), *changes), resolve=True)
+    except (OmegaConfBaseException, YAMLError) as error:
+        raise ValueError(_one_line(error)) from None
+    return cast(dict[str, Any], result)
+
+
+def dump(values: dict[str, Any]) -> str:
+    """The values as YAML that `read` reads back to the same values."""
+    return str(OmegaConf.to_yaml(OmegaConf.create(_escape(values))))
+
+
+def _parse(override: str) -> Any:
+    """Parses one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
+
+    Raises UsageError naming the override.
+    """
+    key, equals, _value = override.partition("=")
+    if not equals or not all(part.strip() for part in key.split(".")):
+        raise UsageError(f"--set {override!r}: expected section.key=value")
+    try:
+        marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
+        return OmegaConf.create(_escape(_unmarked(marked)))
+    except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
+        raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
+
+
+def _unmarked(value: Any) -> Any:
+    """The values of an override, with PLAIN replaced by `${` again."""
+    if isinstance(value, dict):
+        return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unmarked(inner) for inner in value]
+    return value.replace(PLAIN, "${") if isinstance(value, str) else value
+
+
+def _one_line(error: Exception) -> str:
+    """The message of an OmegaConf or YAML error as one line, with the key if the error has one."""
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
+    return " ".join(str(error).split())
+
+
+def _escape(value: Any) -> Any:
+    """The same values with every `${` escaped, so that OmegaConf reads it back as text."""
+    if isinstance(value, dict):
+        return {key: _escape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_escape(inner) for inner in value]
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
