@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 import torch
 
 from tests.allocations import allocated
@@ -28,3 +29,8 @@ def test_garbage_of_an_earlier_measured_call_is_not_counted() -> None:
         assert peak == 3 * 4000
         assert len(tensors) == 3
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_test_draws_the_same_numbers(number: int) -> None:
+    assert torch.rand(()).item() == torch.rand((), generator=torch.Generator().manual_seed(0)).item()
