@@ -22,6 +22,8 @@ SLOW = (
     "tests/gptsan/",
     "tests/prefix/",
     "tests/pretrain/",
+    "tests/training/",
+    "tests/checkpoints/",
     "tests/exercises/",
     "tests/corpus/test_download.py",
     "tests/japanese/test_jumanpp.py",
