@@ -78,7 +78,7 @@ def test_help_imports_nothing_heavy() -> None:
         ("corpus wikipedia", "min_chars (int, default 100): shorter articles are left out [characters of plain text]"),
         ("corpus webtext", "Settings (in the YAML of -c, or by --set):"),
         ("segment", "segmenter (mecab | jumanpp, default"),
-        ("tokenizer bpe", "vocab_size (int, default 50000): entries"),
+        ("tokenizer bpe", "vocab_size (int, default 50000): number of entries"),
         ("tokenizer unigram", "character_coverage (float, default 0.9995)"),
     ],
 )

@@ -88,7 +88,7 @@ def test_folders_of_the_originals_converters(tmp_path: Path, family: str, ranks:
     assert any(note.startswith("no conversion.json: read with ") for note in found.notes)
     wrong = family == "sequential" and ranks > 1
     assert torch.allclose(logits(found.model, [None] * 3), wanted, rtol=0, atol=1e-5) != wrong
-    assert any("adds them as they are" in note for note in found.notes) == wrong
+    assert any("adds them as stored" in note for note in found.notes) == wrong
     if wrong:
         for layer in model.gpt_neox.layers:
             layer.attention.dense.bias.data /= 2
