@@ -68,7 +68,7 @@ class Chapter:
 def run_cases(function: Any, cases: Sequence[tuple[tuple[Any, ...], Any, str]]) -> str | None:
     """Calls a learner's function on test cases and describes the first one that fails.
 
-    Numbers that should be floats may differ by less than 1e-9.
+    Where a float is expected, an error of less than 1e-9 is accepted.
 
     Args:
         function: the learner's function.

@@ -104,8 +104,8 @@ class Examples:
 
         Args:
             vocab_size: Vocabulary size of the model.
-            d_spout: Width of the spout, or None for a model without a spout, which allows any class. Numbers of
-                examples without classes are not checked, because they are taken modulo the width.
+            d_spout: Width of the spout, or None for a model without a spout, which allows any class. Spout numbers
+                of examples without classes are not checked, because they are taken modulo the width.
 
         Raises:
             UsageError: A token is outside the vocabulary, or a class is outside the spout.

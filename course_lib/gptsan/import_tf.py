@@ -55,8 +55,8 @@ class ImportReport:
 def import_tf(source: Path, folder: Path) -> ImportReport:
     """Converts a TensorFlow checkpoint to the Hugging Face folder `folder`.
 
-    Copies the vocabulary and the emoji table too if they are beside the checkpoint. After an error, `folder` is
-    unchanged; otherwise it appears complete.
+    Also copies the vocabulary and the emoji table if they are beside the checkpoint. After an error, `folder` is
+    unchanged; on success, the finished folder is moved into place.
 
     Args:
         source: the checkpoint's folder, the path prefix of its files, or its index file.

@@ -96,7 +96,7 @@ class SubwordEncoding:
     def _begin(self, emoji: dict[str, str]) -> None:
         """Builds the tables for encoding.
 
-        - `_best`: entry of up to 3 characters → (id, length) of the entry that wins where that text begins
+        - `_best`: the next 3 characters of the text, or fewer → (id, length) of the vocabulary entry chosen there
         - `_angle`, `_angle_lengths`: the entries that begin with `<`
         - `_emoji`: the emoji strings by their first character
         """

@@ -214,7 +214,7 @@ def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
 
 
 def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
-    """Describes in one line how two sets of names and shapes differ; empty if they are equal."""
+    """Return in one line how two sets of names and shapes differ, or an empty string if they are equal."""
 
     def listed(kind: str, names: list[str], show: Callable[[str], str]) -> str:
         return f"{kind} {', '.join(map(show, names[:5]))}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

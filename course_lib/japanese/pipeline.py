@@ -155,7 +155,7 @@ class _Jumanpp:
 
 @lru_cache(maxsize=2)
 def _segmenter(name: str) -> Segmenter:
-    """The segmenter of this process with that name, made on first use."""
+    """This process's segmenter called `name`, created on first use."""
     if name == "mecab":
         return _Mecab()
     return _Jumanpp(JumanppSegmenter.from_path())

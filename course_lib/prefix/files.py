@@ -71,7 +71,7 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """Return the prefix of a course or rinna file, whatever its name, or of a peft folder. No code in a file is run.
+    """Return the prefix of a file in the course's or rinna's format, or of a peft folder. No code in a file is run.
 
     Raises CourseError for another kind of file, for a truncated file, and for values that are not finite numbers of
     shape [P, width].

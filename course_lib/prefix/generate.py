@@ -149,7 +149,10 @@ class PrefixGenerator(Generator):
 
 @dataclass(frozen=True)
 class Side:
-    """The texts for one prompt with one prefix. `task` names the prefix and is empty for the model without a prefix."""
+    """The texts generated for one prompt with one prefix.
+
+    `task` names the prefix and is empty for the model without a prefix.
+    """
 
     prompt: str
     task: str

@@ -103,14 +103,8 @@ def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
     """Whether the last epoch is shuffled separately.
 
-    That is the case if the samples use less than SEPARATE_BELOW of it. If it were shuffled together with the other
-    epochs, some documents would be seen more often than others.
-
-    Args:
-        tokens: tokens in one epoch.
-        seq_length: tokens per sample, not counting the overlapping one.
-        samples: number of samples, or None for one epoch.
-        epochs: number of epochs.
+    It is if the samples use less than the fraction SEPARATE_BELOW of that epoch. If it were shuffled together with
+    the other epochs, some documents would be seen more often than others.
     """
     if samples is None or epochs == 1:
         return False

@@ -54,7 +54,7 @@ def short(name: str) -> str | None:
 
 
 def pieces(config: FtConfig) -> dict[str, Piece]:
-    """Return the stored tensor of every weight of the model, by the weight's short name."""
+    """Return how each weight is stored (name, shape, split axis), by the weight's short name."""
     specs = {spec.name: spec for spec in tensors(config)}
     pieces_by_name = {}
     for theirs, ours in GLOBAL[config.family].items():

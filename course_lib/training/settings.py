@@ -56,7 +56,7 @@ class BatchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RateConfig:
-    """Learning-rate schedule: linear warm-up to `max`, half a cosine or a line down to `min`, then constant."""
+    """Learning-rate schedule: linear warm-up to `max`, half-cosine or linear decay to `min`, then constant."""
 
     max: float = setting(5e-5, "highest learning rate, reached at the end of the warm-up", gt=0, le=1)
     min: float = setting(1e-5, "learning rate after decay_steps", ge=0, le=1)
