@@ -56,11 +56,7 @@ class _Fixed(DynamicLayer):  # type: ignore[misc]
 
 
 def past(
-    values: Sequence[Tensor | None],
-    shape: Shape,
-    dtype: torch.dtype,
-    device: torch.device | str,
-    grows: bool = True,
+    values: Sequence[Tensor | None], shape: Shape, dtype: torch.dtype, device: torch.device | str, grows: bool = True
 ) -> tuple[DynamicCache, Tensor]:
     """Return the cache of a batch in which row i has the prefix `values[i]`, and the attention mask of the prefixes.
 

@@ -73,8 +73,7 @@ class DataConfig:
         ge=1,
     )
     train_size: int | float | None = setting(
-        None,
-        "training samples, taken from the start of the file; a share if below 1; unset: all that are not held out",
+        None, "training samples, taken from the start of the file; a share if below 1; unset: all that are not held out"
     )
     dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(

@@ -1,4 +1,4 @@
-"""Settings of `course ask`. Imports neither torch nor a client library, so that `--help` is fast."""
+"""Settings of `course ask`. Importing them loads neither torch nor a client library, so that `--help` is fast."""
 
 from pydantic.dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Checks whether a FasterTransformer folder matches its config.ini.
+"""Checks that compare a FasterTransformer folder with its config.ini.
 
 The engine only warns about a missing file or a wrong size, and then runs with uninitialized memory.
 The files have no header, so only their sizes can be compared. The option `values` also reads the numbers.
@@ -86,12 +86,8 @@ def inspect(folder: Path, values: bool = False) -> Inspection:
     try:
         config, doubts = ini.read(weights_folder, ranks)
     except CourseError as error:
-        return Inspection(
-            weights_folder,
-            None,
-            [],
-            [Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))],
-        )
+        finding = Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
+        return Inspection(weights_folder, None, [], [finding])
     findings = [Finding("config", CONFIG, doubt) for doubt in doubts]
     if refused := layout.uneven(config):
         return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
@@ -143,9 +139,7 @@ def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConf
 
 
 def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
-    whole = {
-        file.name: file.actual or 0 for file in files if file.expected is not None and file.actual == file.expected
-    }
+    whole = {file.name: file.actual for file in files if file.actual is not None and file.actual == file.expected}
     with progress(sum(whole.values()), "B", "values") as bar:
         for name in whole:
             numbers = _read(folder / name, config)

@@ -67,9 +67,8 @@ class Client:
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
         except ImportError as error:
-            raise CourseError(
-                f"tritonclient[{protocol}] is not installed: pip install 'tritonclient[grpc,http]'"
-            ) from error
+            wanted = "pip install 'tritonclient[grpc,http]'"
+            raise CourseError(f"tritonclient[{protocol}] is not installed: {wanted}") from error
         limits = {} if protocol == "grpc" else {"connection_timeout": min(timeout, 10), "network_timeout": timeout}
         with self._errors():
             self._client = self._triton.InferenceServerClient(self.url, **limits)
@@ -99,9 +98,8 @@ class Client:
             array = np.full((rows, 1), array) if array.ndim == 0 else array
             inputs.append(self._triton.InferInput(name, array.shape, dtypes[name]))
             inputs[-1].set_data_from_numpy(array)
-        wanted = [
-            tensor.name for tensor in OUTPUTS if tensor.name not in PROBABILITIES or "is_return_log_probs" in tensors
-        ]
+        omitted = () if "is_return_log_probs" in tensors else PROBABILITIES
+        wanted = [tensor.name for tensor in OUTPUTS if tensor.name not in omitted]
         outputs = [self._triton.InferRequestedOutput(name) for name in wanted]
         limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
         with self._errors():
@@ -112,67 +110,55 @@ class Client:
     def _errors(self) -> Iterator[None]:
         from tritonclient.utils import InferenceServerException
 
+        nobody = f"no server answers over {self.protocol}; `course serve DIR` starts one"
+        late = f"no answer within {self.timeout:g} s"
         try:
             yield
         except InferenceServerException as error:
-            message, status = str(error.message()), str(error.status())
+            message, status = " ".join(str(error.message()).split()), str(error.status())
             if "UNAVAILABLE" in status and "connect" in message:
-                raise self._nobody() from error
-            if "DEADLINE" in status:
-                raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
-            raise CourseError(f"{self.url}: {' '.join(message.split())}") from error
+                message = nobody
+            elif "DEADLINE" in status:
+                message = late
+            raise CourseError(f"{self.url}: {message}") from error
         except TimeoutError as error:
-            raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
+            raise CourseError(f"{self.url}: {late}") from error
         except OSError as error:
-            raise self._nobody() from error
+            raise CourseError(f"{self.url}: {nobody}") from error
         # The HTTP parser raises ValueError if the server at this port speaks another protocol
         except ValueError as error:
-            raise CourseError(
-                f"{self.url}: does not answer over {self.protocol}: {' '.join(str(error).split())[:200]}"
-            ) from error
-
-    def _nobody(self) -> CourseError:
-        return CourseError(f"{self.url}: no server answers over {self.protocol}; `course serve DIR` starts one")
+            reason = " ".join(str(error).split())[:200]
+            raise CourseError(f"{self.url}: does not answer over {self.protocol}: {reason}") from error
 
 
 def ask(
     client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
-    """Return the served model's continuations of `prompts`, which are sent in one request.
+    """Return the served model's continuations of raw texts, which are sent in one request.
 
-    The continuations stop before the tokenizer's end token.
-
-    Args:
-        client: the connection.
-        codec: encodes the prompts and decodes the continuations.
-        prompts: raw texts.
-        settings: how to continue them.
-        task: number of the prefix to use; None for the bare model.
-
-    Raises:
-        CourseError: as `Client.infer`.
+    The continuations stop before the tokenizer's end token. `task` is the number of the prefix to use; None: the bare
+    model. Raises the errors of `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
     replies, end = [], codec.tokenizer.eos_token_id
     for index, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
-        lengths = response["sequence_length"][index].tolist()
-        news = [
-            ids[len(row) : length].tolist() for ids, length in zip(response["output_ids"][index], lengths, strict=True)
-        ]
-        texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
+        texts = []
+        for ids, length in zip(response["output_ids"][index], response["sequence_length"][index], strict=True):
+            new = ids[len(row) : length].tolist()
+            texts.append(codec.continuation(row, new[: new.index(end)] if end in new else new))
         replies.append(Reply(codec.shown(prompt), texts))
     return replies
 
 
 def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
-    """Return the request tensors for a batch of prompts.
+    """Return the request tensors for a batch of prompts; prompts are padded on the right, as the backend requires.
 
     Args:
-        ids: token ids of each prompt; padded on the right, as the backend requires.
-        codec: encodes the bad words and stop words.
+        ids: token ids of each prompt.
+        codec: tokenizer for the bad words and stop words.
         settings: how to continue the prompts.
-        task: number of the prefix to use; None for the bare model.
+        task: number of the prefix to use; None: the bare model.
     """
     longest = max(map(len, ids))
     request: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Exports GPT-2 and GPT-NeoX to the format of CTranslate2, an inference engine that is fast on CPUs.
+"""Export of GPT-2 and GPT-NeoX models to the format of CTranslate2, an inference engine that is fast on CPUs.
 
 ct2_generate.py generates text from such a folder. CTranslate2's own converter does the work. This module adds what
 the converter lacks for models of transformers 5: the names of GPT-NeoX's rotary fraction and output layer, the base
@@ -28,7 +28,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.prefix import base
 from course_lib.pretrain import text_codec
-from course_lib.serving.ct2_config import Quantization
+from course_lib.serving.config import Quantization
 
 MARK = "conversion.json"
 # Added to the logit of an embedding row without a token: the lowest finite number of float16
@@ -59,7 +59,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
     Memory holds about twice the size of the weights.
 
     Args:
-        source: Hugging Face folder of a GPT-2 or GPT-NeoX.
+        source: Hugging Face folder of a GPT-2 or GPT-NeoX model.
         target: folder to write; it appears whole or not at all.
         quantization: number format of the weights.
 
@@ -68,9 +68,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         UsageError: if `quantization` is unknown, or `target` holds other files, holds the source or lies inside it.
     """
     if quantization not in get_args(Quantization):
-        raise UsageError(
-            f"--quantization: {quantization!r} is not allowed; allowed: {', '.join(get_args(Quantization))}"
-        )
+        allowed = ", ".join(get_args(Quantization))
+        raise UsageError(f"--quantization: {quantization!r} is not allowed; allowed: {allowed}")
     require_other(source, target)
     with atomic_folder(target) as folder:
         config = base.read_config(source)
@@ -89,14 +88,9 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
-        report = Ct2Report(
-            target,
-            base.FAMILIES[config.model_type],
-            model.num_parameters(),
-            quantization,
-            size=(folder / "model.bin").stat().st_size,
-            unused=names.count(None),
-        )
+        size, unused = (folder / "model.bin").stat().st_size, names.count(None)
+        family = base.FAMILIES[config.model_type]
+        report = Ct2Report(target, family, model.num_parameters(), quantization, size, unused)
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
@@ -109,7 +103,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
 
 
 def _impossible(config: Any) -> str | None:
-    """Return the first feature of the model that CTranslate2 lacks; None if it supports all."""
+    """Return the first setting of the model that CTranslate2 does not support; None if it supports all."""
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
         unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
@@ -156,7 +150,7 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> 
 
 
 def _older(model: Any) -> Any:
-    """Return a GPT-NeoX of transformers 5 with the attribute names of transformers 4, which CTranslate2 4.8 reads.
+    """Return a GPT-NeoX model of transformers 5 under the attribute names of transformers 4 for CTranslate2 4.8.
 
     If the model's attention has no biases, zero biases are added to `model` itself.
     """

@@ -1,4 +1,4 @@
-"""Generates text from a folder written by ct2.py: raw Japanese in, raw Japanese out.
+"""Text generation from a folder written by ct2.py: raw Japanese in, raw Japanese out.
 
 The texts are those that `course generate` produces from the Hugging Face folder.
 """
@@ -53,19 +53,14 @@ class Ct2Generator:
         try:
             return ctranslate2.Generator(str(self.folder), **self.options)
         except (RuntimeError, ValueError) as error:
-            raise CourseError(
-                f"{self.folder}: not readable by CTranslate2: {' '.join(str(error).split())[:300]}"
-            ) from error
+            reason = " ".join(str(error).split())[:300]
+            raise CourseError(f"{self.folder}: not readable by CTranslate2: {reason}") from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
-        """Return `num_return_sequences` texts for every prompt; an empty prompt begins a document.
+        """Return `num_return_sequences` texts for every raw prompt; an empty prompt begins a document.
 
-        Args:
-            prompts: raw texts.
-            settings: the strategy must be greedy or sampling.
-
-        Raises:
-            UsageError: for other settings, and for a text that exceeds the model's positions.
+        Raises UsageError for a strategy other than greedy and sampling, and for a text that exceeds the model's
+        positions.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
@@ -114,10 +109,8 @@ class Ct2Generator:
         left = self.positions - prompt
         wanted = max(settings.max_new_tokens or 1, settings.min_new_tokens)
         if wanted > left:
-            raise UsageError(
-                f"prompt: {prompt} tokens and {wanted} new ones are not allowed: "
-                f"the model has {self.positions} positions"
-            )
+            both = f"{prompt} tokens and {wanted} new ones"
+            raise UsageError(f"prompt: {both} are not allowed: the model has {self.positions} positions")
         return settings.max_new_tokens or min(max(MAX_NEW_TOKENS, settings.min_new_tokens), left)
 
     @contextmanager

@@ -1,10 +1,11 @@
-"""Runs an exported folder as FasterTransformer's backend would.
+"""Generation from an exported folder as in FasterTransformer's backend.
 
 One batch may mix rows of any length, task and sampling settings. Every row is checked before any row runs, and the
 error for an invalid row is one line. The prefixes come from the folder. This module uses neither files nor Triton.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ class Engine:
 
         Args:
             loaded: the result of reader.load.
-            max_length: maximum length [tokens, prefix included]; replaces a GPT-NeoX's limit and may lower a GPT-2's.
+            max_length: maximum length, prefix included [tokens]; replaces the limit of a GPT-NeoX model, and may lower
+                that of a GPT-2 model.
         """
         self.model = loaded.model
         self.prefixes = list(loaded.prefixes)
@@ -39,14 +41,9 @@ class Engine:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
-        """Return the answers to `rows`, in the same order.
+        """Return the answers to `rows`, in the same order; `log_probs` adds the log probability of each new token.
 
-        Args:
-            rows: the texts to continue.
-            log_probs: also return the log probability of each new token.
-
-        Raises:
-            UsageError: for the first invalid row, before any row runs.
+        Raises UsageError for the first invalid row, before any row runs.
         """
         for row in rows:
             self.check(row)
@@ -77,11 +74,8 @@ class Engine:
         front, tokens = 0 if prefix is None else len(prefix), len(self._input(row))
         if front + tokens + row.output_length > self.positions:
             behind = f" after a prefix of {front}" if front else ""
-            yield (
-                "input_lengths",
-                f"{tokens} with {row.output_length} new tokens{behind}",
-                f"the model has {self.positions} positions",
-            )
+            needed = f"{tokens} with {row.output_length} new tokens{behind}"
+            yield "input_lengths", needed, f"the model has {self.positions} positions"
         for name, ids in (
             ("input_ids" if row.ids else "start_id", self._input(row)),
             ("bad_words_list", [token for word in row.bad_words for token in word]),
@@ -138,29 +132,24 @@ class Engine:
         going = list(range(len(rows)))  # rows with an unfinished hypothesis
         while True:
             grown, parents = beam.step(forward.logits(), [beams[index] for index in going])
-            kept: list[list[int]] = []
+            kept: list[int] = []
+            unfinished = []
             for index, hypotheses, lines in zip(going, grown, parents, strict=True):
                 beams[index] = hypotheses
                 if not all(text.finished for text in hypotheses):
-                    kept.append(lines)
-            going = [index for index in going if not all(text.finished for text in beams[index])]
+                    unfinished.append(index)
+                    kept += lines
+            going = unfinished
             if not going:
                 return beams
-            forward.select([line for lines in kept for line in lines])
+            forward.select(kept)
             forward.add([text.ids[-1] for index in going for text in beams[index]])
 
 
 def _batches(rows: Sequence[Row]) -> Iterator[list[int]]:
     """Yield the indices of rows that run together: equal beam width, at most ROWS texts, similar lengths."""
-    order = sorted(
-        range(len(rows)), key=lambda index: (rows[index].beam_width, len(rows[index].ids), rows[index].output_length)
-    )
-    batch: list[int] = []
-    for index in order:
-        width = rows[index].beam_width
-        if batch and (rows[batch[0]].beam_width != width or (len(batch) + 1) * width > ROWS):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+    key = [(row.beam_width, len(row.ids), row.output_length) for row in rows]
+    order = sorted(range(len(rows)), key=key.__getitem__)
+    for width, group in groupby(order, lambda index: rows[index].beam_width):
+        indices, most = list(group), max(1, ROWS // width)
+        yield from (indices[start : start + most] for start in range(0, len(indices), most))

@@ -1,4 +1,4 @@
-"""Exports a Hugging Face GPT-NeoX or GPT-2, with prefixes, to a FasterTransformer folder for N ranks.
+"""Export of a Hugging Face GPT-NeoX or GPT-2 model, with prefixes, to a FasterTransformer folder for N ranks.
 
     DIR/N-gpu/            the weights, in the format of FasterTransformer's own converters
     DIR/conversion.json   the source, the corrections, and the settings that the format cannot store
@@ -74,7 +74,7 @@ def export(
     """Export a model to the folder `target`, which appears whole or not at all.
 
     Args:
-        model: Hugging Face folder of a GPT-NeoX or GPT-2.
+        model: Hugging Face folder of a GPT-NeoX or GPT-2 model.
         target: folder to write.
         tensor_parallel: N, the number of ranks that share the weights.
         dtype: number format of the weights.

@@ -18,13 +18,9 @@ def latency(speeds: Sequence[Speed]) -> Any:
     axes = list(axes) if len(batches) > 1 else [axes]
     for axis, batch in zip(axes, batches, strict=True):
         rows = [speed for speed in speeds if speed.batch == batch]
-        bars = axis.barh(
-            [row.engine for row in rows], [row.tokens_per_second for row in rows], color=COLOURS[: len(rows)]
-        )
-        words = [
-            f"{row.tokens_per_second:,.0f}   {row.tokens_per_second / rows[0].tokens_per_second:.1f} ×" for row in rows
-        ]
-        axis.bar_label(bars, words, padding=3, fontsize=8)
+        rates = [row.tokens_per_second for row in rows]
+        bars = axis.barh([row.engine for row in rows], rates, color=COLOURS[: len(rows)])
+        axis.bar_label(bars, [f"{rate:,.0f}   {rate / rates[0]:.1f} ×" for rate in rates], padding=3, fontsize=8)
         axis.margins(x=0.35)
         axis.locator_params(axis="x", nbins=4)
         axis.set(title=f"batch {batch}", xlabel="tokens per second")

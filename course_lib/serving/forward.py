@@ -21,7 +21,7 @@ class Forward:
         """Prepare the cache, the attention mask and the position ids of a batch, without a forward pass.
 
         Args:
-            model: a GPT-2 or GPT-NeoX of transformers.
+            model: a GPT-2 or GPT-NeoX model of transformers.
             inputs: token ids of each row.
             prefixes: [P, L·2·H] of each row, or None.
             room: maximum number of new tokens per row.
@@ -41,16 +41,10 @@ class Forward:
 
     def logits(self) -> Tensor:
         """Return the logits [N, V] after the last token of each row."""
-        output = self.model(
-            self.ids,
-            attention_mask=self.mask[:, : self.columns] if self.padded else None,
-            position_ids=self.positions,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        last: Tensor = output.logits[:, -1]
-        return last
+        mask = self.mask[:, : self.columns] if self.padded else None
+        options = {"position_ids": self.positions, "past_key_values": self.cache, "use_cache": True}
+        logits: Tensor = self.model(self.ids, attention_mask=mask, logits_to_keep=1, **options).logits
+        return logits[:, -1]
 
     def add(self, tokens: list[int]) -> None:
         """Set the next input token of each row, one id per row."""

@@ -1,4 +1,4 @@
-"""Registers the verbs `course ft …` of chapter 7."""
+"""The commands `course ft …` of chapter 7."""
 
 import json
 from dataclasses import asdict
@@ -90,6 +90,5 @@ def inspect(
     else:
         print("\n".join(inspection.lines()))
     if inspection.findings:
-        raise CourseError(
-            f"{folder}: {len(inspection.findings)} problems, listed above; the engine would run nevertheless"
-        )
+        count = len(inspection.findings)
+        raise CourseError(f"{folder}: {count} problems, listed above; the engine would run nevertheless")

@@ -1,6 +1,6 @@
-"""Translates the configuration of a Hugging Face model to that of FasterTransformer.
+"""Translation of a Hugging Face model's configuration to that of FasterTransformer.
 
-Collects what the format cannot store, and refuses what the engine cannot compute.
+This module collects the settings that the format cannot store, and refuses models that the engine cannot compute.
 """
 
 import re
@@ -43,11 +43,11 @@ class Origin:
 
 
 def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, corrections: Corrections) -> Origin:
-    """Return the FasterTransformer configuration of a Hugging Face model for N ranks.
+    """Return the FasterTransformer configuration of the model in a Hugging Face folder.
 
     Args:
         folder: Hugging Face folder.
-        ranks: N.
+        ranks: N, the number of ranks that share the weights.
         dtype: number format of the weights.
         name: model_name in config.ini; None: the folder's name.
         corrections: which defects of FasterTransformer's converters are corrected.

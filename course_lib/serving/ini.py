@@ -1,4 +1,4 @@
-"""Writes config.ini of a FasterTransformer folder as its converters do, and reads it as the engine does.
+"""config.ini of a FasterTransformer folder: written as by its converters, read as by the engine.
 
 If a key is missing or unknown, the engine uses a default or drops a task without an error message.
 Each such key is reported as a warning.
@@ -54,15 +54,10 @@ def text(config: FtConfig) -> str:
 
 
 def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
-    """Return the configuration of a folder of weights, and the warnings.
+    """Return the configuration of a folder of weights for `ranks` ranks, and the warnings.
 
-    Args:
-        folder: the folder that holds config.ini.
-        ranks: N, the number of ranks that the weights are stored for.
-
-    Raises:
-        CourseError: where the engine would stop, for an impossible value, and for variants that this course does not
-            support.
+    Raises CourseError where the engine would stop, for an impossible value, and for variants that this course does not
+    support.
     """
     ini = _Ini(folder / CONFIG)
     family, doubts = ini.family, ini.doubts
@@ -94,9 +89,8 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         tasks=ini.tasks(),
     )
     if config.rotary > config.head_size or config.rotary % 2:
-        raise CourseError(
-            f"{ini.path}: rotary_embedding = {config.rotary}: allowed: an even number up to {config.head_size}"
-        )
+        wrong = f"rotary_embedding = {config.rotary}"
+        raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
             doubts.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
@@ -142,10 +136,9 @@ class _Ini:
         except ValueError:
             number = -1
         if not least <= number <= most:
-            where = f"{self.path}: [{section or self.family}] {key}"
-            raise CourseError(
-                f"{where} = {value}: allowed: a whole number from {least} {'on' if most == MOST else f'to {most:,}'}"
-            )
+            wrong = f"{self.path}: [{section or self.family}] {key} = {value}"
+            limit = "on" if most == MOST else f"to {most:,}"
+            raise CourseError(f"{wrong}: allowed: a whole number from {least} {limit}")
         return number
 
     def dtype(self) -> Dtype:
@@ -173,9 +166,8 @@ class _Ini:
         for key, plain in PLAIN.items():
             value = (self.get(key) or plain).lower()
             if TRUTH.get(value, value) != plain:
-                raise CourseError(
-                    f"{self.path}: [gpt] {key} = {value}: this variant of GPT-2 is not supported; allowed: {plain}"
-                )
+                wrong = f"{self.path}: [gpt] {key} = {value}"
+                raise CourseError(f"{wrong}: this variant of GPT-2 is not supported; allowed: {plain}")
 
     def tasks(self) -> tuple[Task, ...]:
         count, kind = self.number("num_tasks", 0, 0), self.number("prompt_learning_type", 0, 0)
@@ -185,13 +177,12 @@ class _Ini:
             self.doubts.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
             return ()
         tasks = []
+        first_index: dict[str, int] = {}
         for index in range(count):
             name = self.text("task_name", f"task_{index}")
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
-        named: dict[str, int] = {}
-        for index, task in enumerate(tasks):
-            if (first := named.setdefault(task.name, index)) < index:
-                self.doubts.append(f"task_{first} and task_{index} are both named {task.name}: the engine drops one")
+            if (first := first_index.setdefault(name, index)) < index:
+                self.doubts.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

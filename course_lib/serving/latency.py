@@ -1,4 +1,4 @@
-"""Measures the speed of several engines with the same model, prompts and number of greedy tokens.
+"""Speed of several engines with the same model, prompts and number of greedy tokens.
 
 The engines take turns on one thread. A writer is a function that takes rows of ids and a number of tokens, and
 returns that many new ids for each row; it never chooses the end of text. Times are of the whole call, prompt included.
@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,8 @@ def hugging_face(model: Any) -> Writer:
         padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])
         mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
         end = model.generation_config.eos_token_id
-        settings = GenerationConfig(
-            do_sample=False, max_new_tokens=new, min_new_tokens=new, eos_token_id=end, pad_token_id=end
-        )
+        options = {"max_new_tokens": new, "min_new_tokens": new, "eos_token_id": end, "pad_token_id": end}
+        settings = GenerationConfig(do_sample=False, **options)
         with torch.inference_mode(), quiet():
             texts: list[list[int]] = model.generate(padded, attention_mask=mask, generation_config=settings).tolist()
         return [row[longest:] for row in texts]
@@ -127,10 +126,8 @@ def reader(loaded: Any, task: int | None = None) -> Writer:
     engine = Engine(loaded)
 
     def write(rows: Rows, new: int) -> list[list[int]]:
-        asked = [
-            Row(tuple(row), new, task=task, top_k=1, bad_words=((engine.end_id,),), end_id=engine.vocabulary)
-            for row in rows
-        ]
+        common = Row((), new, task=task, top_k=1, bad_words=((engine.end_id,),), end_id=engine.vocabulary)
+        asked = [replace(common, ids=tuple(row)) for row in rows]
         return [answer.ids[len(row) :] for answer, row in zip(engine.run(asked), rows, strict=True)]
 
     return write

@@ -1,6 +1,6 @@
-"""Lists the files of a FasterTransformer folder from its configuration: names, shapes, and axes split between ranks.
+"""The files of a FasterTransformer folder for a configuration: names, shapes, and axes split between ranks.
 
-Each file holds numbers only: row-major, little-endian, without a header. Export, inspect and reader therefore all
+Each file holds numbers only: row-major, little-endian, without a header. Export, check and reader therefore all
 work from this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks,
 P prefix length.
 """
@@ -138,20 +138,15 @@ def uneven(config: FtConfig) -> str | None:
 
 
 def find(path: Path) -> tuple[Path, int]:
-    """Return the folder of weights and its number of ranks N.
+    """Return the folder of weights DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR.
 
-    Args:
-        path: the folder of weights itself (DIR/N-gpu), or the folder that holds it.
-
-    Raises:
-        CourseError: if there is no folder of weights, or several.
+    Raises CourseError if there is no folder of weights, or several.
     """
     if not path.is_dir():
         raise CourseError(f"{path}: no such folder")
-    folders = [path] if FOLDER.fullmatch(path.name) or (path / CONFIG).exists() else []
-    folders = folders or [
-        folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name)
-    ]
+    itself = FOLDER.fullmatch(path.name) or (path / CONFIG).exists()
+    inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name))
+    folders = [path] if itself else list(inside)
     if not folders:
         raise CourseError(f"{path}: no FasterTransformer folder: neither {CONFIG} nor a folder N-gpu in it")
     if len(folders) > 1:

@@ -1,4 +1,4 @@
-"""Starts a program that ends when the process that started it ends, even by SIGKILL.
+"""A start of a program that ends with the process that started it, even after SIGKILL.
 
 Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` starts this file, which then replaces itself
 by the program. The program keeps the process id.

@@ -1,4 +1,4 @@
-"""Reads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
+"""Reader that loads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
 
 The reader merges the parts of all ranks. Settings that the format cannot store (activation, epsilon, base of the
 rotary embedding) are in conversion.json. FasterTransformer's own converters write no conversion.json; the reader then
@@ -83,7 +83,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
 
 
 def _in_the_ini(config: FtConfig) -> dict[str, Any]:
-    """Return the settings in a GPT-2's config.ini that replace the defaults of the family."""
+    """Return the settings in the config.ini of a GPT-2 model that replace the defaults of the family."""
     names = {"gelu": "gelu_new", "relu": "relu"}
     settings: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
     if config.activation is not None:

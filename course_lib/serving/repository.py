@@ -1,4 +1,4 @@
-"""Writes Triton model repositories, for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
+"""Triton model repositories for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
 
 The tensors are those of fastertransformer_backend's GPT-NeoX model, so its clients need no change. Its GPT model has
 further tensors (embeddings of the context, prompts in the request). They are not listed here; NVIDIA's backend also
@@ -103,18 +103,14 @@ def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
     """Return the content of config.pbtxt for the model."""
     ours = backend == "python"
     parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
-    parts.append(f'default_model_filename: "{"model.py" if ours else "weights"}"')
-    parts.append("model_transaction_policy { decoupled: false }")
-    if ours:
-        parts.append("dynamic_batching { }")
+    parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']
+    parts += ["model_transaction_policy { decoupled: false }", *["dynamic_batching { }"] * ours]
     parts += [_tensor("input", tensor, ragged=ours and not tensor.scalar) for tensor in INPUTS]
     parts += [_tensor("output", tensor) for tensor in OUTPUTS]
     parts.append("instance_group [ { count: 1, kind: KIND_CPU } ]")
     parameters = {FOLDER: weights} if ours else _original(config, weights)
-    parts += [
-        f'parameters {{ key: "{key}", value: {{ string_value: {_quoted(value)} }} }}'
-        for key, value in parameters.items()
-    ]
+    for key, value in parameters.items():
+        parts.append(f'parameters {{ key: "{key}", value: {{ string_value: {_quoted(value)} }} }}')
     return "\n".join(parts) + "\n"
 
 
@@ -128,7 +124,6 @@ def _original(config: FtConfig, weights: str) -> dict[str, str]:
     return {
         "tensor_para_size": str(config.ranks),
         "pipeline_para_size": "1",
-        # The backend treats every value except fp16 as fp32
         "data_type": config.dtype,
         "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
         FOLDER: weights,
@@ -137,23 +132,15 @@ def _original(config: FtConfig, weights: str) -> dict[str, str]:
 
 
 def _tensor(kind: str, tensor: Tensor, ragged: bool = False) -> str:
-    lines = [
-        f'name: "{tensor.name}"',
-        f"data_type: TYPE_{tensor.dtype}",
-        f"dims: [ {', '.join(map(str, tensor.dims))} ]",
-    ]
-    lines += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional
+    dims = ", ".join(map(str, tensor.dims))
+    fields = [f'name: "{tensor.name}"', f"data_type: TYPE_{tensor.dtype}", f"dims: [ {dims} ]"]
+    fields += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional
     # Triton may put requests of different lengths into one batch
-    lines += ["allow_ragged_batch: true"] * ragged
-    return f"{kind} [ {{ {', '.join(lines)} }} ]"
+    fields += ["allow_ragged_batch: true"] * ragged
+    return f"{kind} [ {{ {', '.join(fields)} }} ]"
 
 
 def _quoted(value: str) -> str:
     """Return `value` as a string of the protobuf text format."""
-    return (
-        '"'
-        + "".join(
-            f"\\{byte:03o}" if byte < 32 or byte > 126 or chr(byte) in '"\\' else chr(byte) for byte in value.encode()
-        )
-        + '"'
-    )
+    characters = (chr(byte) if 32 <= byte <= 126 and byte not in b'"\\' else f"\\{byte:03o}" for byte in value.encode())
+    return f'"{"".join(characters)}"'

@@ -1,4 +1,4 @@
-"""Chooses the next token of each row from its logits.
+"""Choice of the next token of each row from its logits.
 
 Bad words are banned, then repetition penalty and temperature are applied. The next token is the most likely one, or
 it is sampled as FasterTransformer does:
@@ -33,10 +33,7 @@ class Text:
         self.top_p = row.top_p or 1.0
 
     def branch(self) -> "Text":
-        """Return a copy that continues independently, for beam search.
-
-        Both texts share the random generator, which beam search does not use.
-        """
+        """Return a copy for beam search; it shares the random generator, which beam search does not use."""
         other = Text.__new__(Text)
         other.__dict__.update(self.__dict__, ids=self.ids.copy(), log_probs=self.log_probs.copy())
         return other
@@ -81,21 +78,21 @@ def adjust(logits: Tensor, texts: list[Text]) -> Tensor:
 
 
 def write(logits: Tensor, texts: list[Text], log_probs: bool) -> None:
-    """Append the next token to each text.
+    """Append the next token to each text, and its log probability if `log_probs` is true.
 
     Args:
         logits: [N, V], one line per text.
         texts: the N texts; changed in place.
-        log_probs: whether to store the log probability of each new token.
+        log_probs: whether to store log probabilities.
     """
     scores = adjust(logits, texts)
     chosen = scores.argmax(-1)
     if drawing := [index for index, text in enumerate(texts) if not text.row.greedy]:
         chosen[drawing] = draw(scores[drawing], [texts[index] for index in drawing])
-    chosen_log_probs = (
-        scores.log_softmax(-1).gather(-1, chosen[:, None])[:, 0].tolist() if log_probs else [None] * len(texts)
-    )
-    for text, token, log_prob in zip(texts, chosen.tolist(), chosen_log_probs, strict=True):
+    values: list[float | None] = [None] * len(texts)
+    if log_probs:
+        values = scores.log_softmax(-1).gather(-1, chosen[:, None])[:, 0].tolist()
+    for text, token, log_prob in zip(texts, chosen.tolist(), values, strict=True):
         text.add(token, log_prob)
 
 

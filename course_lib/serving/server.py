@@ -1,4 +1,4 @@
-"""Runs Triton on this machine: the binary inside the nvidia-pytriton wheel, by default on the loopback address.
+"""Triton on this machine: the binary inside the nvidia-pytriton wheel, by default on the loopback address.
 
 `running(folder)` serves while a block runs and removes its files afterwards. `serve(folder)` implements
 `course serve` in the foreground. This module does not import pytriton.
@@ -64,16 +64,13 @@ def find() -> Installation:
     package = Path(spec.submodule_search_locations[0])
     inside = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    binary, backend = inside / "bin" / "tritonserver", inside / "backends" / "python"
     stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
-    installation = Installation(
-        inside / "bin" / "tritonserver", inside / "backends" / "python", stub, package.parent / "nvidia_pytriton.libs"
-    )
-    for part in (installation.binary, installation.backend / "libtriton_python.so", installation.stub):
+    for part in (binary, backend / "libtriton_python.so", stub):
         if not part.is_file():
-            raise CourseError(
-                f"the nvidia-pytriton wheel has no {part.name} for Python {version} on {sys.platform}: {NEEDS}"
-            )
-    return installation
+            lacks = f"no {part.name} for Python {version} on {sys.platform}"
+            raise CourseError(f"the nvidia-pytriton wheel has {lacks}: {NEEDS}")
+    return Installation(binary, backend, stub, package.parent / "nvidia_pytriton.libs")
 
 
 @dataclass
@@ -87,8 +84,7 @@ class Server:
 
     def require_alive(self) -> None:
         """Raise CourseError with the last lines of the log if the server has ended."""
-        code = self.process.poll()
-        if code is not None:
+        if (code := self.process.poll()) is not None:
             raise CourseError(f"Triton ended with code {code}: {tail(self.log)}")
 
     def ready(self) -> bool:
@@ -116,8 +112,8 @@ def running(
 
     Args:
         folder: a FasterTransformer folder.
-        http_port: None: a free port.
-        grpc_port: None: a free port.
+        http_port: port for HTTP; None: a free port.
+        grpc_port: port for gRPC; None: a free port.
         address: address to listen on.
         timeout: time limit for the start [s].
         log: file for Triton's log; default: a temporary file.
@@ -167,27 +163,15 @@ def serve(
     threads: int | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve a folder until SIGINT or SIGTERM.
+    """Serve a folder, as `running` does, until SIGINT or SIGTERM; `say` prints the messages.
 
-    Args:
-        folder: a FasterTransformer folder.
-        http_port: the port for HTTP.
-        grpc_port: the port for gRPC.
-        address: address to listen on.
-        timeout: time limit for the start [s].
-        log: file for Triton's log; default: a temporary file.
-        threads: CPU threads of the model; default: the number of cores.
-        say: prints the messages.
-
-    Raises:
-        CourseError: as `running`, and if the server ends by itself.
+    Raises CourseError as `running` does, and if the server ends by itself.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with running(folder, http_port, grpc_port, address, timeout, log, threads) as server:
-            say(
-                f"serving {folder} as {repository.MODEL!r}: http://{server.http}, grpc://{server.grpc}; Ctrl-C stops it"
-            )
+            urls = f"http://{server.http}, grpc://{server.grpc}"
+            say(f"serving {folder} as {repository.MODEL!r}: {urls}; Ctrl-C stops it")
             while True:
                 server.require_alive()
                 time.sleep(0.2)
@@ -198,10 +182,7 @@ def serve(
 
 
 def container_command(folder: Path, models: Path) -> str:
-    """Return two shell commands for machines without the wheel.
-
-    The first command writes the model repository, the second serves it from NVIDIA's container.
-    """
+    """Return two shell commands for machines without the wheel: write the repository; serve it in NVIDIA's image."""
     weights_folder, ranks = layout.find(folder)
     # Check DIR now, as the printed command would
     ini.read(weights_folder, ranks)
@@ -209,10 +190,8 @@ def container_command(folder: Path, models: Path) -> str:
     weights = f"/weights/{weights_folder.resolve().name}"
     write = ["course", "serve", str(folder), "-o", str(models), "--weights", weights]
     project = dict(line.split(", ", 1) for line in metadata.metadata("japanese-lm-course").get_all("Project-URL") or [])
-    inside = (
-        f"pip install torch transformers {project['Repository']}/archive/HEAD.tar.gz "
-        "&& tritonserver --model-repository=/models"
-    )
+    install = f"pip install torch transformers {project['Repository']}/archive/HEAD.tar.gz"
+    inside = f"{install} && tritonserver --model-repository=/models"
     run = ["docker", "run", "--rm", "--shm-size=1g"]
     for source, target in ((weights_folder.resolve().parent, "/weights"), (models.resolve(), "/models")):
         run += ["-v", f"{source}:{target}:ro"]
@@ -237,11 +216,8 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 def _link(installed: Installation, target: Path) -> None:
     """Create the backend's folder with links to its library, its helper and the stub."""
     target.mkdir(parents=True)
-    for part in (
-        installed.backend / "libtriton_python.so",
-        installed.backend / "triton_python_backend_utils.py",
-        installed.stub,
-    ):
+    helpers = [installed.backend / name for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
+    for part in (*helpers, installed.stub):
         (target / part.name).symlink_to(part)
 
 
@@ -274,9 +250,8 @@ def _port(address: str, port: int | None) -> int:
         try:
             probe.bind((address, port or 0))
         except OSError as error:
-            raise CourseError(
-                f"{address}:{port}: {error.strerror}; choose another with --http-port and --grpc-port"
-            ) from error
+            hint = "choose another with --http-port and --grpc-port"
+            raise CourseError(f"{address}:{port}: {error.strerror}; {hint}") from error
         return int(probe.getsockname()[1])
 
 

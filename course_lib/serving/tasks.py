@@ -39,10 +39,7 @@ def named(argument: str) -> NamedPrefix:
 
 
 def split(argument: str) -> tuple[str, Path | None]:
-    """Return NAME and FILE of `--prefix [NAME=]FILE`.
-
-    NAME is empty if it is missing. FILE is None in `NAME=`.
-    """
+    """Return NAME and FILE of `--prefix [NAME=]FILE`; a missing NAME is empty, a missing FILE is None."""
     name, equals, file = argument.partition("=")
     if not equals or Path(argument).exists():
         return "", Path(argument)
@@ -71,18 +68,14 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
                 f"--prefix {name}: named like {same[0]}, so both would have the same file; give another NAME="
             )
         values = torch.empty(0, width) if prefix.values is None else prefix.values
-        if (
-            values.numel() % width
-            or (values.dim() == 2 and values.shape[1] != width)
-            or prefix.shape not in (None, shape)
-        ):
+        fits = values.numel() % width == 0 and (values.dim() != 2 or values.shape[1] == width)
+        if not fits or prefix.shape not in (None, shape):
             theirs = f"{list(values.shape)} numbers" + (f" for {prefix.shape}" if prefix.shape else "")
             raise CourseError(f"prefix {name}: {theirs}; this model takes {width:,} per position, for {shape}")
         values_by_name[name] = values.reshape(-1, width)
-        if config.positions and len(values_by_name[name]) >= config.positions:
-            raise CourseError(
-                f"prefix {name}: {len(values_by_name[name])} positions leave none of the model's {config.positions}"
-            )
+        length = len(values_by_name[name])
+        if config.positions and length >= config.positions:
+            raise CourseError(f"prefix {name}: {length} positions leave none of the model's {config.positions}")
     return values_by_name
 
 

@@ -1,4 +1,4 @@
-"""Converts the tensors of a request to rows of the engine, and answers to tensors. Uses torch, but not Triton."""
+"""Conversion of request tensors to rows of the engine, and of answers to tensors. Uses torch, but not Triton."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,13 +23,9 @@ LISTS = ("bad_words_list", "stop_words_list")
 
 
 def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
-    """Return the rows of a request.
+    """Return the rows of a request; optional tensors may be missing.
 
-    Args:
-        tensors: the tensors of the request by name; optional ones may be missing.
-
-    Raises:
-        UsageError: for tensors that do not fit together.
+    Raises UsageError for tensors that do not fit together.
     """
     ids: list[list[int]] = tensors["input_ids"].tolist()
     batch = len(ids)
@@ -64,11 +60,7 @@ def _numbers(name: str, tensor: Tensor) -> list[Any]:
 
 
 def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
-    """Return the words of each row of a tensor [B, 2, n].
-
-    [0] of a row holds the token ids of all its words, one after the other. [1] holds the index at which each word ends,
-    followed by -1.
-    """
+    """Return the words of each row of a tensor [B, 2, n], the inverse of client.word_list."""
     if tensor.dim() != 3 or tensor.shape[1] != 2:
         raise UsageError(f"{name}: shape {list(tensor.shape)} is not allowed; allowed: [B, 2, length]")
     words = []
@@ -84,13 +76,13 @@ def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
 def outputs(
     tensors: Mapping[str, Tensor], asked: Sequence[Row], answers: Sequence[Answer], end_id: int
 ) -> dict[str, Tensor]:
-    """Return the tensors of an answer.
+    """Return the tensors of the answers to a request.
 
     Args:
         tensors: the tensors of the request.
         asked: the rows of the request.
-        answers: the answers to these rows, in the same order.
-        end_id: default for the padding behind each text; a row's own end_id takes precedence.
+        answers: the answer to each row.
+        end_id: padding behind the texts of a row that has no end_id.
     """
     most = max(row.output_length for row in asked)
     width = tensors["input_ids"].shape[1] + most

@@ -92,23 +92,17 @@ class TritonPythonModel:
                     self.waiting.put(None)
                     break
                 batch.append(another)
-            try:
-                answers = self._run(batch)
+            answers: list[dict[str, Tensor]] | None = None
             # For example too little memory for the whole batch: run each request alone, so that none fails
             # because of another
-            except Exception:
-                for one in batch:
-                    try:
-                        one.answer(self._run([one])[0])
-                    except Exception as error:
-                        _fail(one.sender, error)
-            else:
-                for one, tensors in zip(batch, answers, strict=True):
-                    try:
-                        one.answer(tensors)
-                    # For example no space in shared memory: the other requests still get their answers
-                    except Exception as error:
-                        _fail(one.sender, error)
+            with suppress(Exception):
+                answers = self._run(batch)
+            for index, one in enumerate(batch):
+                try:
+                    one.answer(answers[index] if answers else self._run([one])[0])
+                # For example no space in shared memory: the other requests still get their answers
+                except Exception as error:
+                    _fail(one.sender, error)
 
     def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
         """Return the output tensors of each request."""

@@ -1,4 +1,4 @@
-"""Converts one weight between its Hugging Face layout and its FasterTransformer layout for N ranks.
+"""Conversion of a weight between its Hugging Face layout and its FasterTransformer layout for N ranks.
 
 This module covers names, order and shapes; reading and writing files is done elsewhere. FasterTransformer computes
 x·W, so GPT-NeoX's weights are transposed to [in, out]; GPT-2 already stores them this way. FasterTransformer's fused
@@ -58,14 +58,10 @@ def pieces(config: FtConfig) -> dict[str, Piece]:
     specs = {spec.name: spec for spec in tensors(config)}
     pieces_by_name = {}
     for theirs, ours in GLOBAL[config.family].items():
-        for part, name in (
-            (".weight", f"model.{ours}"),
-            (".weight", f"model.{ours}.weight"),
-            (".bias", f"model.{ours}.bias"),
-        ):
-            # FasterTransformer names the embedding tables without `.weight`
-            if name in specs:
-                pieces_by_name[theirs + part] = Piece(specs[name], "plain")
+        # FasterTransformer names the embedding tables without `.weight`
+        for part, name in ((".weight", ours), (".weight", f"{ours}.weight"), (".bias", f"{ours}.bias")):
+            if f"model.{name}" in specs:
+                pieces_by_name[theirs + part] = Piece(specs[f"model.{name}"], "plain")
     for layer in range(config.layers):
         for theirs, ours in LAYER[config.family].items():
             kind: Kind = "plain" if "layernorm" in ours else "qkv" if "query" in ours else "linear"
@@ -92,9 +88,8 @@ def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
         piece: the tensor's specification and kind.
         config: the folder's configuration.
     """
-    rows = (
-        whole.view(shape(piece, config)[::-1]).t() if _transposed(piece, config) else whole.view(shape(piece, config))
-    )
+    sizes = shape(piece, config)
+    rows = whole.view(sizes[::-1]).t() if _transposed(piece, config) else whole.view(sizes)
     if config.family == "gptneox" and piece.kind == "qkv":
         blocks = rows.split(config.head_size)  # type: ignore[no-untyped-call]
         return [blocks[part * config.heads + head] for head in range(config.heads) for part in range(3)]
