@@ -119,18 +119,12 @@ def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def learned_positions(config: Any) -> int | None:
-    """Return how many positions a GPT-2 has learned embeddings for; None for GPT-NeoX, which has no such limit."""
+    """Return the number of learned position embeddings of a GPT-2 model; None for GPT-NeoX, which has no such limit."""
     return int(config.max_position_embeddings) if config.model_type == "gpt2" else None
 
 
 def require_room(config: Any, prefix: int, tokens: int) -> None:
-    """Raise UsageError if a prefix and a text together exceed a model's learned positions.
-
-    Args:
-        config: configuration of the model.
-        prefix: length of the prefix [positions].
-        tokens: length of the text [tokens].
-    """
+    """Raise UsageError if a prefix [positions] and a text [tokens] together exceed a model's learned positions."""
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
         raise UsageError(

@@ -55,10 +55,6 @@ class TaskData:
 def load(settings: DataConfig, codec: TextCodec) -> TaskData:
     """Read the samples of data.input and divide them into training and held-out samples.
 
-    Args:
-        settings: the data section of a run's settings.
-        codec: tokenizer of the base.
-
     Raises:
         CourseError: a line is not a sample; the message names file and line.
         UsageError: data.input is unset, or the file has too few samples for train_size and dev_size.
@@ -73,32 +69,25 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
             new_samples = [Sample(encode(prompt) if prompt.strip() else [], encode(target), number)]
         else:
             text = _string(document, "text", path, number)
-            pieces = (
-                pack(text, settings.suffix, settings.max_length, encode) if settings.form == "lines" else [encode(text)]
-            )
+            packed = settings.form == "lines"
+            pieces = pack(text, settings.suffix, settings.max_length, encode) if packed else [encode(text)]
             new_samples = [Sample([], ids, number) for ids in pieces]
         if not all(sample.target for sample in new_samples) or not new_samples:
             raise CourseError(f"{path}, line {number}: nothing to learn: the text is empty")
         samples += new_samples
     train, held_out = split(samples, settings)
     overlong = sum(len(sample.target) > settings.max_length for sample in samples) if settings.form == "lines" else 0
-    strange = codec.tokenizer.unk_token_id
-    unknown = sum(strange in sample.prompt or strange in sample.target for sample in samples)
+    unknown_id = codec.tokenizer.unk_token_id
+    unknown = sum(unknown_id in sample.prompt or unknown_id in sample.target for sample in samples)
     return TaskData(path, train, held_out, overlong, unknown)
 
 
 def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[int]]:
     """Yield the ids of pieces of a text; each piece has as many lines as fit into `limit` tokens.
 
-    Each line is followed by the suffix; line breaks join the lines of a piece. Blank lines are left out. Every other
-    line is in a piece, the last lines of a text too. A line that exceeds `limit` is a piece of its own and is not cut.
-    A cut line would teach the model to write the suffix in the middle of a sentence.
-
-    Args:
-        text: a text of one or more lines.
-        suffix: text added to each line.
-        limit: longest piece [tokens].
-        encode: function that returns the ids of a text.
+    Each line is followed by the suffix; line breaks join the lines of a piece. Blank lines are left out. A line that
+    exceeds `limit` is a piece of its own and is not cut, because a cut line would teach the model to write the suffix
+    in the middle of a sentence.
     """
     piece, ids = "", list[int]()
     for line in filter(str.strip, text.splitlines()):
@@ -135,8 +124,7 @@ def _count(size: float, total: int) -> int:
 def _encode(codec: TextCodec, text: str) -> list[int]:
     """Return the ids of a text without end-of-text tokens at its end.
 
-    Some tokenizers add such a token, and a text may spell one out. The rows add their own, so it must not be there
-    twice.
+    Some tokenizers add such a token, and a text may spell one out. samples.rows adds its own.
     """
     ids = codec.encode(text)
     while ids and ids[-1] == codec.tokenizer.eos_token_id:
@@ -145,10 +133,7 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
 
 
 def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the JSON object of each line that is not blank.
-
-    Raises CourseError naming a line that is not a JSON object.
-    """
+    """Yield the line number and the JSON object of each line that is not blank. Raises CourseError for other lines."""
     for batch in read_batches(path):
         for number, line in batch.numbered():
             if line.isspace():

@@ -29,12 +29,8 @@ class PrefixEncoder(nn.Module):
         self.reparameterize = reparameterize
         self.prefix_wte = nn.Embedding(length, input_dim if reparameterize else width)
         if reparameterize:
-            self.prefix_mlp = nn.Sequential(
-                nn.Linear(input_dim, hidden_dim),
-                nn.Tanh(),
-                nn.Linear(hidden_dim, width),
-                *([nn.Dropout(dropout)] if dropout else []),
-            )
+            layers = [nn.Linear(input_dim, hidden_dim), nn.Tanh(), nn.Linear(hidden_dim, width)]
+            self.prefix_mlp = nn.Sequential(*layers, *([nn.Dropout(dropout)] if dropout else []))
 
     def forward(self) -> Tensor:
         """Return the deployed rows [P, width], differentiable."""

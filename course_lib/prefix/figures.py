@@ -8,7 +8,7 @@ from course_lib.prefix.single_process_trainer import Case
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
-    """Figure of the attention mask after a prefix of `length` positions: which columns each token (row) attends to."""
+    """Draw the attention mask after a prefix of `length` positions: which columns each token (row) attends to."""
     from matplotlib.patches import Rectangle
 
     names = [*(f"prefix {position}" for position in range(1, length + 1)), *tokens]
@@ -26,30 +26,19 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
 
 
 def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """Plot of the loss [nats per token] of each task's run: training as a line, held-out as points.
-
-    Args:
-        logs: entries of each run's log, by task.
-    """
+    """Plot the loss [nats per token] in each task's log: training as a line, held-out as points."""
     figure, axis = subplots(height=3.0)
     for (task, entries), colour in zip(logs.items(), COLOURS, strict=False):
-        for kind, style in (
-            ("train", {"label": f"{task}, training"}),
-            ("eval", {"label": f"{task}, held out", "marker": "o", "linestyle": ""}),
-        ):
+        for kind, name, style in (("train", "training", "-"), ("eval", "held out", "o")):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
-            axis.plot(*zip(*points, strict=True), color=colour, **style)
+            axis.plot(*zip(*points, strict=True), style, color=colour, label=f"{task}, {name}")
     axis.set(xlabel="step", ylabel="loss [nats per token]")
     axis.legend(frameon=False)
     return figure
 
 
 def length_against_loss(cases: Mapping[int, Case]) -> Any:
-    """Plot of the held-out loss [nats per token] against the length of the prefix.
-
-    Args:
-        cases: one run for each prefix length [positions].
-    """
+    """Plot the held-out loss [nats per token] of runs against their prefix length [positions]."""
     figure, axis = subplots(height=3.0)
     axis.plot(list(cases), [case.held_out for case in cases.values()], color=AFTER, marker="o")
     axis.set_xscale("log", base=2)
@@ -59,25 +48,14 @@ def length_against_loss(cases: Mapping[int, Case]) -> Any:
 
 
 def methods(cases: Mapping[str, Case]) -> Any:
-    """Bar charts that compare training methods: trained parameters, held-out loss, and planned memory by part.
-
-    The loss is in nats per token, the memory in MB.
-
-    Args:
-        cases: one run for each method, by name.
-    """
+    """Plot bars for each training method: trained parameters, held-out loss, and planned memory by part [MB]."""
     figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
     rows = range(len(cases))
     trained = [case.trained for case in cases.values()]
     held_out = [case.held_out or 0.0 for case in cases.values()]
     axes[0].barh(rows, trained, color=AFTER)
-    axes[0].set(
-        xscale="log",
-        xlim=(min(trained) / 4, max(trained) * 30),
-        xlabel="trained parameters",
-        yticks=rows,
-        yticklabels=list(cases),
-    )
+    axes[0].set(xscale="log", xlim=(min(trained) / 4, max(trained) * 30), xlabel="trained parameters")
+    axes[0].set_yticks(rows, list(cases))
     axes[1].barh(rows, held_out, color=AFTER)
     axes[1].set(xlim=(0, 1.25 * max(held_out)), xlabel="held-out loss [nats per token]")
     left = [0.0] * len(cases)

@@ -51,18 +51,11 @@ class Prefix:
         return len(self.values)
 
     def require(self, shape: Shape, base: str = "") -> None:
-        """Raise CourseError for a model of another shape, and for another base if both digests are known.
-
-        Args:
-            shape: shape of the model.
-            base: digest of the model's weights; empty if unknown.
-        """
+        """Raise CourseError for a model of another shape, and for another base if both digests are known."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
-            own = f" ({self.shape})" if self.shape else ""
-            raise CourseError(
-                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
-            )
+            own = f"{width} numbers per position" + (f" ({self.shape})" if self.shape else "")
+            raise CourseError(f"prefix {self.task}: {own}, the model takes {shape.width} ({shape})")
         if self.base and base and self.base != base:
             raise CourseError(
                 f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
@@ -85,7 +78,7 @@ def read(path: Path) -> Prefix:
 
 
 def is_prefix(path: Path) -> bool:
-    """Return whether a file or folder holds a prefix of any form."""
+    """Return whether a file or folder holds a prefix in any of the three forms."""
     try:
         return path.exists() and len(read(path)) > 0
     except CourseError:
@@ -176,9 +169,8 @@ def _read_peft(folder: Path) -> Prefix:
     except (ValueError, KeyError, AttributeError, TypeError, ZeroDivisionError) as error:
         raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix in peft form") from error
     if kind != ("PREFIX_TUNING", "CAUSAL_LM", 1):
-        raise CourseError(
-            f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
-        )
+        wanted = "expected PREFIX_TUNING for CAUSAL_LM"
+        raise CourseError(f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; {wanted}")
     file, old = folder / WEIGHTS, folder / "adapter_model.bin"
     try:
         if file.is_file() or not old.is_file():
@@ -193,23 +185,17 @@ def _read_peft(folder: Path) -> Prefix:
 
 
 def _whole(path: Path, prefix: Prefix) -> Prefix:
-    """Return the prefix in fp32, detached from any autograd graph.
-
-    Raises CourseError for values that cannot be a prefix.
-    """
+    """Return the prefix in fp32 and without autograd graph. Raises CourseError for values that cannot be a prefix."""
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
-        raise CourseError(
-            f"{path}: a tensor {list(values.shape)} of {values.dtype}, expected [length, 2·layers·hidden] of floats"
-        )
+        stored = f"a tensor {list(values.shape)} of {values.dtype}"
+        raise CourseError(f"{path}: {stored}, expected [length, 2·layers·hidden] of floats")
     values = values.float().contiguous()
     if broken := int((~values.isfinite()).sum()):
         raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
     if prefix.shape and prefix.shape.width != values.shape[1]:
-        raise CourseError(
-            f"{path}: {values.shape[1]} numbers per position, "
-            f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
-        )
+        needed = f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
+        raise CourseError(f"{path}: {values.shape[1]} numbers per position, {needed}")
     return replace(prefix, values=values)
 
 
@@ -238,6 +224,5 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
         values = prefix.values.detach().float().cpu().contiguous()
         (work_folder / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
         (work_folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
-        (work_folder / OURS).write_text(
-            json.dumps(_about(prefix), ensure_ascii=False, indent=2) + "\n", encoding="utf8"
-        )
+        about = json.dumps(_about(prefix), ensure_ascii=False, indent=2)
+        (work_folder / OURS).write_text(about + "\n", encoding="utf8")

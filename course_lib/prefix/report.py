@@ -34,13 +34,7 @@ def count(
 ) -> Counts:
     """Return the number of parameters of a prefix, from formulas for the parameters of PrefixEncoder.
 
-    Args:
-        shape: shape of the base.
-        base_parameters: number of parameters of the base.
-        length: length of the prefix [positions].
-        input_dim: width of the encoder's embedding.
-        hidden_dim: width of the encoder's hidden layer.
-        reparameterize: whether the encoder has an MLP.
+    `shape` and `base_parameters` are those of the base; the other arguments are those of PrefixEncoder.
     """
     deployed = length * shape.width
     inner = length * input_dim + (input_dim + 1) * hidden_dim + (hidden_dim + 1) * shape.width
@@ -48,10 +42,7 @@ def count(
 
 
 def base_parameters(folder: Path) -> int:
-    """Return the number of parameters of a model folder; tied weights count once.
-
-    Only config.json is read, no weights.
-    """
+    """Return the number of parameters of a model folder from its config.json; tied weights count once."""
     config = base.read_config(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

@@ -28,15 +28,12 @@ class Row:
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[Row]:
-    """Return the rows of samples, in the order of the samples.
-
-    A sample with a prompt gives one row. A sample without a prompt gives one row with a begin token, one without, or
-    both.
+    """Return the rows of samples, in the order of the samples; a sample with a prompt gives one row.
 
     Args:
         samples: the samples.
-        begin: id of the begin token; None: no rows with it.
-        plain: whether samples without a prompt give a row without a begin token.
+        begin: id of a begin token: each sample without a prompt gives a row that starts with it; None: no such row.
+        plain: whether each sample without a prompt gives a row without a begin token.
         end: id of the end token, which ends every row.
     """
     result = []
@@ -91,10 +88,5 @@ def collate(batch: Sequence[Row]) -> dict[str, Tensor]:
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy [nats] over the labels that are not IGNORED.
-
-    Args:
-        logits: [batch, seq, vocabulary size].
-        labels: [batch, seq].
-    """
+    """Return the mean cross-entropy [nats] of logits [batch, seq, V] over the labels [batch, seq] except IGNORED."""
     return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

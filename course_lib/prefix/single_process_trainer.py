@@ -18,13 +18,14 @@ from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.trainer import decays
+from course_lib.prefix.warm_start import parameter_groups
 from course_lib.training import planner
 from course_lib.training.lr_schedule import learning_rate
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a training run."""
+    """Losses and model of a training run."""
 
     losses: list[float]  # training loss of each step [nats per token]
     held_out: float | None  # held-out loss [nats per token]
@@ -52,9 +53,8 @@ def train(settings: PrefixConfig) -> Result:
     Raises UsageError for fp16, and UsageError and CourseError for the same reasons as a DeepSpeed run.
     """
     if settings.precision.dtype == "fp16":
-        raise UsageError(
-            "precision.dtype: fp16 is not allowed here: it needs DeepSpeed's loss scale; allowed: bf16, fp32"
-        )
+        need = "it needs DeepSpeed's loss scale"
+        raise UsageError(f"precision.dtype: fp16 is not allowed here: {need}; allowed: bf16, fp32")
     task = PrefixTask(settings)
     task.check()
     batch = settings.batch.resolve(1)
@@ -66,7 +66,10 @@ def train(settings: PrefixConfig) -> Result:
     # transformers warns that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)
-    optimizer = _optimizer(model, settings)
+    chosen = settings.optimizer
+    betas = chosen.beta1, chosen.beta2
+    groups = parameter_groups(model, decays, chosen.weight_decay)
+    optimizer = torch.optim.AdamW(groups, chosen.lr.max, betas, chosen.epsilon)
     losses = []
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
@@ -87,7 +90,7 @@ def sweep(settings: PrefixConfig, cases: Mapping[str, Sequence[str]]) -> dict[st
     """Train once for each case and return the results by the cases' names.
 
     Args:
-        settings: settings that all cases share.
+        settings: settings of all cases.
         cases: overrides of each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
     """
     results = {}
@@ -98,16 +101,6 @@ def sweep(settings: PrefixConfig, cases: Mapping[str, Sequence[str]]) -> dict[st
         del parts["allowance"]
         results[name] = Case(result.losses, result.held_out, result.trained, parts)
     return results
-
-
-def _optimizer(model: PrefixModel, settings: PrefixConfig) -> torch.optim.Optimizer:
-    chosen = settings.optimizer
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": chosen.weight_decay * decayed}
-        for decayed in (True, False)
-    ]
-    return torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
 
 
 def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:

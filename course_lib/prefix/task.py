@@ -1,4 +1,4 @@
-"""Prefix tuning as a task for chapter 4's launcher."""
+"""The training task of prefix tuning: checks, number of steps, fingerprint and trainer."""
 
 import shutil
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.prefix import data, memory
+from course_lib.prefix import data
 from course_lib.prefix.config import PrefixConfig
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from course_lib.prefix.samples import Row
     from course_lib.pretrain.text_codec import TextCodec
     from course_lib.training.trainer import RunTrainer
-
-# The memory planner reads `memory` from this module to compute the sizes of a run.
-__all__ = ["PrefixTask", "memory"]
 
 
 class PrefixTask(Task):
@@ -63,15 +60,11 @@ class PrefixTask(Task):
         begin, end = self.codec.begin, self.codec.tokenizer.eos_token_id
         chosen = self.settings.data.begin
         if end is None:
-            raise UsageError(
-                f"model.base: the tokenizer of {self.base} has no end-of-text token (eos_token); "
-                "give a base whose tokenizer has one"
-            )
+            wrong = f"the tokenizer of {self.base} has no end-of-text token (eos_token)"
+            raise UsageError(f"model.base: {wrong}; give a base whose tokenizer has one")
         if begin is None and chosen != "without":
-            raise UsageError(
-                f"data.begin: {chosen} is not allowed: the base's tokenizer has no begin-of-text token; "
-                "allowed: without"
-            )
+            why = "the base's tokenizer has no begin-of-text token"
+            raise UsageError(f"data.begin: {chosen} is not allowed: {why}; allowed: without")
         kind = (None if chosen == "without" else begin, chosen != "with", end)
         return rows(self.data.train, *kind), rows(self.data.held_out, *kind)
 
@@ -97,9 +90,8 @@ class PrefixTask(Task):
             if limit and positions > limit:
                 raise CourseError(f"{where}: needs {positions} positions with the prefix, the base has {limit}")
             if max(ids) >= shape.vocab_size:
-                raise CourseError(
-                    f"{where}: the tokenizer gives ids that the base does not have; allowed: below {shape.vocab_size}"
-                )
+                wrong = "the tokenizer gives ids that the base does not have"
+                raise CourseError(f"{where}: {wrong}; allowed: below {shape.vocab_size}")
 
     @override
     def steps(self, batch: ResolvedBatch) -> int:
@@ -107,10 +99,8 @@ class PrefixTask(Task):
         rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
         steps = engine.max_steps or rows // batch.total
         if not steps:
-            raise CourseError(
-                f"{rows} rows of training are less than one step of {batch.total}; "
-                "give more samples or epochs, or a smaller batch"
-            )
+            wrong = f"{rows} rows of training are less than one step of {batch.total}"
+            raise CourseError(f"{wrong}; give more samples or epochs, or a smaller batch")
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 

@@ -80,9 +80,8 @@ class PrefixTrainer(RunTrainer):
         """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(
-                f"{changed[0]}: a frozen parameter that has changed since training began; no checkpoint is saved"
-            )
+            wrong = "a frozen parameter that has changed since training began"
+            raise CourseError(f"{changed[0]}: {wrong}; no checkpoint is saved")
         super()._save_checkpoint(model, trial)
 
     @override

@@ -1,10 +1,10 @@
 """Warm start of a prefix: the keys and values that the frozen model computes for real tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from course_lib.errors import UsageError
@@ -16,11 +16,11 @@ from course_lib.prefix.encoder import PrefixEncoder
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     """Return the model's key/value cache of some ids as prefix rows [P, 2·layers·heads·head size] in fp32.
 
-    As a prefix, these rows replace the tokens exactly. The keys that a GPT-NeoX caches are already rotated to their
-    positions, and cached keys are not rotated again.
+    As a prefix, these rows replace the tokens exactly. The keys in the cache of a GPT-NeoX model are already rotated to
+    their positions, and cached keys are not rotated again.
 
     Args:
-        model: a GPT-2 or GPT-NeoX.
+        model: a GPT-2 or GPT-NeoX model.
         tokens: the ids, or a number P for the ids 0 to P-1.
 
     Raises:
@@ -42,27 +42,17 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
 def fit(
     encoder: PrefixEncoder, target: Tensor, steps: int = 200, lr: float = 1e-4, weight_decay: float = 0.01
 ) -> list[float]:
-    """Train the encoder to output `target`, and return the loss before each step.
+    """Train the encoder to output the rows `target` [P, width], and return the loss before each step.
 
     The loss is the mean squared error over all rows. The optimizer is AdamW; biases have no weight decay. An encoder
     without an MLP copies the target directly, without training steps: 200 steps from an embedding drawn from N(0, 1)
     would not come near it.
-
-    Args:
-        encoder: the encoder.
-        target: rows [P, width].
-        steps: number of training steps.
-        lr: learning rate.
-        weight_decay: weight decay of all parameters except biases.
     """
     if not encoder.reparameterize:
         with torch.no_grad():
             encoder.prefix_wte.weight.copy_(target)
         return []
-    groups = [
-        {"params": [p for name, p in encoder.named_parameters() if ("bias" in name) == bias], "weight_decay": decay}
-        for bias, decay in ((False, weight_decay), (True, 0.0))
-    ]
+    groups = parameter_groups(encoder, lambda name: "bias" not in name, weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=lr)
     losses = []
     for _ in range(steps):
@@ -72,3 +62,12 @@ def fit(
         optimizer.step()
         losses.append(loss.detach())
     return [float(loss) for loss in losses]
+
+
+def parameter_groups(model: nn.Module, decays: Callable[[str], bool], weight_decay: float) -> list[dict[str, Any]]:
+    """Return an optimizer's groups of the trained parameters: those for which `decays(name)` holds, and the rest."""
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}
+        for decayed in (True, False)
+    ]

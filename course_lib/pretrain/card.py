@@ -1,4 +1,4 @@
-"""Writes the model card of an exported model: the README.md that the Hugging Face Hub shows.
+"""The model card of an exported model: the README.md that the Hugging Face Hub shows.
 
 The card contains nothing about the training machine, neither paths nor speeds.
 """
@@ -85,13 +85,12 @@ class Facts:
     @property
     def loss(self) -> float | None:
         """The last held-out loss [nats per token]."""
-        return next(
-            (float(e["loss"]) for e in reversed(self.log) if e["kind"] == "eval" and e["loss"] is not None), None
-        )
+        losses = [entry["loss"] for entry in self.log if entry["kind"] == "eval" and entry["loss"] is not None]
+        return float(losses[-1]) if losses else None
 
 
 def text(facts: Facts) -> str:
-    """The text of the model card, with its YAML front matter."""
+    """Return the text of the model card, with its YAML front matter."""
     shape = facts.shape
     front = ModelCardData(
         language="ja",
@@ -112,7 +111,7 @@ def text(facts: Facts) -> str:
 
 
 def _data(data: dict[str, Any]) -> str:
-    """The card's section on the training data, from the run's data.json; empty if the inputs are unknown."""
+    """Return the section on the training data, from the run's data.json; empty if the inputs are unknown."""
     inputs: dict[str, dict[str, Any]] = data.get("inputs") or {}
     if not inputs:
         return ""
@@ -125,22 +124,16 @@ def _data(data: dict[str, Any]) -> str:
 
 
 def _training(facts: Facts) -> str:
-    """The card's section on the training settings."""
     rows: list[tuple[str, ...]] = [("steps", _number(facts.step))] if facts.step is not None else []
     if facts.settings:
         optimizer, rate, model = facts.settings.optimizer, facts.settings.optimizer.lr, facts.settings.model
+        length = facts.settings.data.seq_length
+        betas = f"β {optimizer.beta1} and {optimizer.beta2}"
         rows += [
-            ("sequence length [tokens]", _number(facts.settings.data.seq_length)),
+            ("sequence length [tokens]", _number(length)),
             ("samples per step", _number(facts.samples)),
-            (
-                "tokens seen",
-                _number(facts.samples and facts.step and facts.step * facts.samples * facts.settings.data.seq_length),
-            ),
-            (
-                "optimizer",
-                f"AdamW, β {optimizer.beta1} and {optimizer.beta2}, decay {optimizer.weight_decay}, "
-                f"clipped at {optimizer.grad_clip}",
-            ),
+            ("tokens seen", _number(facts.samples and facts.step and facts.step * facts.samples * length)),
+            ("optimizer", f"AdamW, {betas}, decay {optimizer.weight_decay}, clipped at {optimizer.grad_clip}"),
             ("learning rate", f"linear warm-up to {rate.max}, {rate.decay} to {rate.min}"),
             ("dropout", f"{model.hidden_dropout_prob}, attention {model.attention_probs_dropout_prob}"),
             ("sharding", f"DeepSpeed ZeRO stage {facts.settings.zero.stage}"),
@@ -152,7 +145,7 @@ def _training(facts: Facts) -> str:
 
 
 def _curves(facts: Facts) -> str:
-    """The card's section on the loss; empty if there is neither a held-out loss nor a figure."""
+    """Return the section on the loss; empty if there is neither a held-out loss nor a figure."""
     if facts.loss is None and not facts.curves:
         return ""
     loss = f"Held-out loss: {facts.loss:.4f} nats per token.\n" if facts.loss is not None else ""
@@ -161,9 +154,7 @@ def _curves(facts: Facts) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ("---",) * len(head), *rows))
 
 
 def _number(value: Any) -> str:

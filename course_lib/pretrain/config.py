@@ -1,4 +1,4 @@
-"""Settings of a pretraining run (chapter 4), for models from tiny ones to GPT-2 XL and a GPT-NeoX with 3.6B parameters.
+"""Settings of a pretraining run (chapter 4).
 
 `configs/README.md` lists every key with its unit and default, and the matching keys of FleetX, Megatron-DeepSpeed and
 DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of ranks.

@@ -1,4 +1,4 @@
-"""Opens and checks the token files of a run, and computes its number of steps.
+"""The token files of a run, opened and checked, and its number of steps.
 
 indexed.py reads the files; sampling.py makes the samples.
 """
@@ -37,7 +37,7 @@ class Splits:
 
 
 def open_splits(data: DataConfig, vocab_size: int) -> Splits:
-    """Opens the token files and splits each into training, validation and test sequences.
+    """Open the token files and split each into training, validation and test sequences.
 
     Raises CourseError for a file without tokens, and for token ids outside the model's vocabulary.
     """
@@ -45,34 +45,26 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
             raise CourseError(f"{prefix}: holds no tokens; make some with `course tokenize`")
-        smallest, largest = _extremes(corpus)
-        if smallest < 0:
-            raise CourseError(f"{prefix}: holds token {smallest}; allowed: 0 and above")
-        if largest >= vocab_size:
+        # Reading a whole file can take minutes, and ids from a wrong tokenizer already show at its ends
+        ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
+        if ends.min() < 0:
+            raise CourseError(f"{prefix}: holds token {ends.min()}; allowed: 0 and above")
+        if ends.max() >= vocab_size:
             raise CourseError(
-                f"{prefix}: holds token {largest}, but model.vocab_size is {vocab_size}; "
+                f"{prefix}: holds token {ends.max()}, but model.vocab_size is {vocab_size}; "
                 "allowed: a model.vocab_size of at least the tokenizer's number of entries"
             )
     return Splits(*split_corpora(corpora, data.split))
 
 
-def _extremes(corpus: IndexedDataset) -> tuple[int, int]:
-    """The smallest and largest token id among the first and last LOOKED_AT tokens.
-
-    Reading a whole file can take minutes, and ids from a wrong tokenizer already show in this part.
-    """
-    ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
-    return int(ends.min()), int(ends.max())
-
-
 def special_ids(tokenizer: Path) -> tuple[int, int]:
-    """The ids of bos_token and eos_token, as named in the folder's tokenizer_config.json."""
+    """Return the ids of bos_token and eos_token, as named in the folder's tokenizer_config.json."""
     vocabulary, names = _tokenizer(tokenizer)
     return vocabulary[names["bos_token"]], vocabulary[names["eos_token"]]
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """The vocabulary (entry → id) and the parsed tokenizer_config.json of a tokenizer folder."""
+    """Return the vocabulary (entry → id) and the parsed tokenizer_config.json of a tokenizer folder."""
     from tokenizers import Tokenizer
 
     try:
@@ -88,7 +80,7 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def check_vocabulary(settings: PretrainConfig) -> None:
-    """Raises UsageError if the tokenizer has more entries than model.vocab_size."""
+    """Raise UsageError if the tokenizer has more entries than model.vocab_size."""
     assert settings.data.tokenizer
     entries = len(_tokenizer(settings.data.tokenizer)[0])
     if entries > settings.model.vocab_size:
@@ -99,14 +91,10 @@ def check_vocabulary(settings: PretrainConfig) -> None:
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Number of optimizer steps of a run: max_steps, or the complete steps in train_tokens or in the epochs.
+    """Return the number of optimizer steps of a run: max_steps, or the complete steps in train_tokens or in the epochs.
 
-    Args:
-        settings: the run.
-        batch: its batch sizes.
-        tokens: training tokens in one epoch.
-
-    Raises CourseError if the tokens are fewer than one sample or one step needs.
+    `tokens` is the number of training tokens in one epoch. Raises CourseError if the tokens are fewer than one sample
+    or one step needs.
     """
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:
@@ -127,37 +115,36 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
 
 
 def train_set(settings: PretrainConfig, splits: Splits, samples: int) -> GptDataset:
-    """At least `samples` training samples in shuffled order, over as many epochs as needed."""
+    """Return at least `samples` training samples in shuffled order, over as many epochs as needed."""
     return _samples(settings, splits.train, samples)
 
 
 def held_out_set(settings: PretrainConfig, part: Concatenated) -> GptDataset | None:
-    """One epoch of samples from the validation or test part; None if its tokens are fewer than one sample."""
+    """Return one epoch of samples from the validation or test part; None if its tokens are fewer than one sample."""
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     return _samples(settings, part, None)
 
 
 def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) -> GptDataset:
-    """A dataset over all sequences of a part; its indices are cached in data.cache, or in the run's folder."""
+    """Return a dataset over all sequences of a part; its indices are cached in data.cache, or in the run's folder."""
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"
     return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
-    """Counts and checksums of the token files by name, for a run's data.json.
+    """Return counts and checksums of the token files by name, for a run's data.json.
 
     To save time, the checksum covers the index and only the first and last LOOKED_AT tokens.
     """
     fingerprints = {}
     for prefix in inputs:
         corpus = IndexedDataset(prefix)
+        ends = corpus.tokens[:LOOKED_AT].tobytes() + corpus.tokens[-LOOKED_AT:].tobytes()
         fingerprints[prefix.name] = {
             "documents": len(corpus.documents) - 1,
             "tokens": int(corpus.sizes.sum(dtype=np.int64)),
             "sha256 of the index": sha256(files_of(prefix)[1]),
-            "sha256 of the ends": sha256_of(
-                corpus.tokens[:LOOKED_AT].tobytes() + corpus.tokens[-LOOKED_AT:].tobytes()
-            ).hexdigest(),
+            "sha256 of the ends": sha256_of(ends).hexdigest(),
         }
     return fingerprints

@@ -1,4 +1,4 @@
-"""Tokenizes text files into files of token ids, with parallel workers and in order; used by `course tokenize`.
+"""Tokenization of text files into files of token ids, with parallel workers and in order, as in `course tokenize`.
 
 Segmented text repeats its words, so the token ids of each word are cached as bytes. The output is the same as from
 encoding each document as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports neither
@@ -42,19 +42,17 @@ class TokenizeReport:
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """The report as one line for the terminal."""
+        """Return a one-line summary."""
         seconds = max(self.seconds, 1e-9)
-        return (
-            f"{self.documents} documents, {self.tokens} tokens "
-            f"({self.unknown / max(self.tokens, 1):.2%} unknown) in {self.seconds:.1f} s "
-            f"({self.tokens / seconds / 1e6:.2f} million tokens/s, {self.bytes_read / seconds / 1e6:.1f} MB/s)"
-        )
+        speed = f"{self.tokens / seconds / 1e6:.2f} million tokens/s, {self.bytes_read / seconds / 1e6:.1f} MB/s"
+        counts = f"{self.documents} documents, {self.tokens} tokens ({self.unknown / max(self.tokens, 1):.2%} unknown)"
+        return f"{counts} in {self.seconds:.1f} s ({speed})"
 
 
 def tokenize(
     sources: Sequence[Path], tokenizer: Path, prefix: Path, workers: int = 1, append_eod: bool = False
 ) -> TokenizeReport:
-    """Writes PREFIX.bin and PREFIX.idx with one sequence per document; the number of workers does not change the bytes.
+    """Write PREFIX.bin and PREFIX.idx with one sequence per document; the number of workers does not change the bytes.
 
     Args:
         sources: .txt files of segmented text, which is encoded unchanged, or .jsonl files of raw documents. Documents
@@ -62,7 +60,7 @@ def tokenize(
         tokenizer: tokenizer folder.
         prefix: output path without .bin or .idx.
         workers: number of processes.
-        append_eod: ends every non-empty document with the eos token.
+        append_eod: whether every non-empty document ends with the eos token.
 
     Raises CourseError with file and line for unreadable input, and UsageError if input and tokenizer do not match.
     """
@@ -97,7 +95,7 @@ def tokenize(
 
 
 class Encoder:
-    """Encodes documents to the bytes of their token ids, without special tokens.
+    """Tokenizer that returns the ids of a document as bytes, without special tokens.
 
     Raises CourseError if the folder holds no readable tokenizer.
     """
@@ -119,11 +117,11 @@ class Encoder:
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
-        """Prepares a raw text as the tokenizer's training text was prepared."""
+        """Return a raw text prepared as the tokenizer's training text was prepared."""
         return self.codec.prepare(text) if self.codec else text
 
     def encode(self, text: str) -> bytes:
-        """The token ids of one prepared document, as the bytes of an array of type `dtype`."""
+        """Return the token ids of one prepared document, as the bytes of an array of type `dtype`."""
         if self.words is not None:
             return self.words.encode(text)
         # One document per call: the processes are the parallelism, not the library's threads.
@@ -160,7 +158,7 @@ class _Words(dict[str, bytes]):
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether encoding word by word gives the same ids as encoding the whole text.
+    """Return whether encoding word by word gives the same ids as encoding the whole text.
 
     That holds if no part of the tokenizer looks across a space.
     """
@@ -176,7 +174,7 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
-    """The id of the special token that tokenizer_config.json names under `key`, or None."""
+    """Return the id of the special token that tokenizer_config.json names under `key`, or None."""
     path = place / "tokenizer_config.json"
     name = read_json(path).get(key) if path.exists() else None
     content = name.get("content") if isinstance(name, dict) else name
@@ -185,7 +183,7 @@ def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def _encoder(place: Path) -> Encoder:
-    """The encoder of a folder, created once per process."""
+    """Return the encoder of a folder, created once per process."""
     return Encoder(place)
 
 
@@ -197,7 +195,7 @@ class _Encoded:
 
 
 def _encode_batch(place: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
-    """Encodes a batch of documents with the tokenizer in the folder `place`; runs in a worker process."""
+    """Encode a batch of documents in a worker process, with the tokenizer in the folder `place`."""
     encoder = _encoder(place)
     documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]
     if append_eod:

@@ -8,12 +8,12 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
-    """Plots the training and held-out loss over steps.
+    """Plot the training and held-out loss over steps.
 
     Args:
         log: entries with the keys kind ("train" or "eval"), step and loss [nats per token].
-        vocab_size: draws a line at ln(vocab_size), the loss of a uniform guess.
-        unigram: draws a line at the loss of the unigram distribution [nats per token].
+        vocab_size: vocabulary size V for a line at ln V, the loss of a uniform guess.
+        unigram: loss of the unigram distribution for a second line [nats per token].
     """
     figure, axis = subplots()
     for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
@@ -30,7 +30,7 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
 
 
 def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
-    """Plots the learning rate over steps, with one line per schedule in `curves`."""
+    """Plot the learning rate over steps, with one line per schedule in `curves`."""
     figure, axis = subplots(height=2.8)
     for (name, rates), colour in zip(curves.items(), COLOURS, strict=False):
         axis.plot(range(1, len(rates) + 1), rates, label=name, color=colour)
@@ -40,7 +40,7 @@ def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ()) -> Any:
-    """Plots the memory use of one GPU as stacked bars.
+    """Plot the memory use of one GPU as stacked bars.
 
     Args:
         bars: for each case, the memory of each part [bytes].
@@ -63,7 +63,7 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 
 
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
-    """Draws what each rank holds under ZeRO, with one panel per stage.
+    """Draw what each rank holds under ZeRO, with one panel per stage.
 
     Args:
         rows: for each stage, the parts that are sharded; every rank holds the other parts completely.
@@ -74,19 +74,11 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
-                whole = kind not in sharded
-                axis.barh(
-                    row,
-                    0.9 / ranks if not whole else 0.9,
-                    left=rank + (0 if whole else 0.9 / ranks * rank),
-                    color=COLOURS[row],
-                )
+                width, shift = (0.9 / ranks, 0.9 / ranks * rank) if kind in sharded else (0.9, 0)
+                axis.barh(row, width, left=rank + shift, color=COLOURS[row])
                 axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
-        axis.set(
-            title=stage,
-            xticks=[rank + 0.45 for rank in range(ranks)],
-            xticklabels=[f"rank {rank}" for rank in range(ranks)],
-        )
+        axis.set_title(stage)
+        axis.set_xticks([rank + 0.45 for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
         axis.set_yticks(range(len(kinds)), kinds if axis is axes[0] else [""] * len(kinds))
         axis.invert_yaxis()
     return figure

@@ -1,4 +1,4 @@
-"""The Trainer of GPT-2 and GPT-NeoX: its samples and its loss.
+"""Trainer of GPT-2 and GPT-NeoX models: samples and loss.
 
 In shapes, B is the number of samples in a micro-batch, S is seq_length and V is the vocabulary size.
 """
@@ -21,7 +21,7 @@ IGNORED = -100  # label of a position that does not count in the loss
 
 
 class Gpt2Trainer(RunTrainer):
-    """Trains a causal language model on samples of S + 1 tokens."""
+    """Trainer of a causal language model on samples of S + 1 tokens."""
 
     settings: PretrainConfig
 
@@ -34,7 +34,7 @@ class Gpt2Trainer(RunTrainer):
         splits: Splits,
         end: int,
     ) -> None:
-        """Creates the trainer; `end` is the id of the end-of-document token."""
+        """Create the trainer; `end` is the id of the end-of-document token."""
         self.end = end
         length = settings.data.seq_length
         sets = Sets(
@@ -53,25 +53,22 @@ class Gpt2Trainer(RunTrainer):
         return decays(name)
 
     def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """The mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
+        """Return the mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
 
-        Args:
-            model: the model to train.
-            inputs: {"tokens": token ids [B, S + 1]}.
-            return_outputs: also returns the model's output.
+        `inputs` is {"tokens": token ids [B, S + 1]}; `return_outputs` adds the model's output, with logits [B, S, V].
         """
         tokens = inputs["tokens"]
         labels = tokens[:, 1:]
         if self.settings.data.mask_loss_at_eod:
             labels = labels.masked_fill(tokens[:, :-1] == self.end, IGNORED)
         output = model(input_ids=tokens[:, :-1], use_cache=False)
-        logits = output.logits.float()  # [B, S, V]
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        logits = output.logits.float().flatten(0, 1)
+        loss = nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED)
         return (loss, output) if return_outputs else loss
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to the parameter with this name.
+    """Return whether weight decay applies to the parameter `name`.
 
     Biases and LayerNorm parameters are excluded (ln_1, ln_2 and ln_f in GPT-2; input_layernorm and others in GPT-NeoX).
     """
@@ -79,5 +76,5 @@ def decays(name: str) -> bool:
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
-    """Stacks samples of S + 1 token ids to {"tokens": [B, S + 1]}."""
+    """Stack samples of S + 1 token ids to {"tokens": [B, S + 1]}."""
     return {"tokens": torch.from_numpy(np.stack(samples))}

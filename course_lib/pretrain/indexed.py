@@ -1,4 +1,4 @@
-"""Reads and writes token files in Megatron's mmap format: token ids in PREFIX.bin, an index of sequences in PREFIX.idx.
+"""Token files in Megatron's mmap format: token ids in PREFIX.bin, an index of sequences in PREFIX.idx.
 
 The files are identical, byte for byte, to those that Megatron-LM's indexed dataset builder writes. encode.py tokenizes
 text; sampling.py makes training samples.
@@ -36,12 +36,12 @@ PIECE = 1 << 20  # index entries processed at a time
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
-    """The number format in which Megatron stores tokens: uint16 if the vocabulary size is below 65 500, else int32."""
+    """Return Megatron's number format for tokens: uint16 if the vocabulary size is below 65 500, else int32."""
     return np.dtype("<u2" if vocab_size < SMALL_VOCABULARY else "<i4")
 
 
 def files_of(prefix: Path) -> tuple[Path, Path]:
-    """The paths X.bin and X.idx for the prefix `X`; `X.bin` and `X.idx` are also accepted."""
+    """Return the paths X.bin and X.idx for the prefix `X`; `X.bin` and `X.idx` are also accepted."""
     stem = prefix.with_suffix("") if prefix.suffix in (".bin", ".idx") else prefix
     if not stem.name:
         raise UsageError(f"{prefix}: is a folder, expected a name that .bin and .idx can follow")
@@ -61,7 +61,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts: list[Array] = []  # sequences of each document
 
     def append(self, ids: Array, sizes: Array) -> None:
-        """Adds documents of one sequence each.
+        """Add documents of one sequence each.
 
         Args:
             ids: token ids of all documents, concatenated.
@@ -75,7 +75,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts.append((sizes > 0).astype(np.int8))
 
     def extend(self, dataset: "IndexedDataset") -> None:
-        """Adds all documents of a dataset of the same dtype."""
+        """Add all documents of a dataset of the same dtype."""
         with open(files_of(dataset.prefix)[0], "rb") as file:
             shutil.copyfileobj(file, self._data, PIECE)
         self._sizes.append(dataset.sizes)
@@ -135,7 +135,7 @@ class IndexedDataset:
         return self.get(i)
 
     def get(self, i: int, offset: int = 0, length: int | None = None) -> Array:
-        """`length` tokens of sequence `i`, starting at token `offset`; without `length`, to the end of the sequence.
+        """Return `length` tokens of sequence `i` from token `offset`; without `length`, to the end of the sequence.
 
         Raises IndexError if the range exceeds the sequence.
         """
@@ -163,9 +163,9 @@ class Summary:
 
 
 def summarize(prefix: Path) -> Summary:
-    """The counts of a token file, from the .idx and the size of the .bin.
+    """Return the counts of a token file, from the .idx and the size of the .bin.
 
-    Takes milliseconds for millions of documents. Raises CourseError for missing or damaged files.
+    This takes milliseconds for millions of documents. Raises CourseError for missing or damaged files.
     """
     index = _read_index(prefix, each=False)
     explanation = _uncounted(prefix) if index.uncounted_eod else ""
@@ -174,7 +174,7 @@ def summarize(prefix: Path) -> Summary:
 
 
 def merge(prefixes: Sequence[Path], target: Path) -> Summary:
-    """Merges token files, in order, into one at `target`; equivalent to Megatron's merge.
+    """Merge token files, in order, into one at `target`; equivalent to Megatron's merge.
 
     Raises CourseError if the files have different number formats.
     """
@@ -195,7 +195,7 @@ def merge(prefixes: Sequence[Path], target: Path) -> Summary:
 
 
 def repair(prefix: Path) -> Summary:
-    """Rewrites an .idx that does not count the end-of-document tokens.
+    """Rewrite an .idx that does not count the end-of-document tokens.
 
     The new index counts them and is identical to Megatron-LM's. Raises CourseError if the index is already correct.
     """
@@ -211,7 +211,7 @@ def repair(prefix: Path) -> Summary:
 
 
 def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], counts: Sequence[Array]) -> None:
-    """Writes an .idx file.
+    """Write an .idx file.
 
     Args:
         file: the open file.
@@ -230,7 +230,7 @@ def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], 
 
 
 def _running_sums(parts: Iterable[Array]) -> Iterator[tuple[Array, Array]]:
-    """Yields pieces of the arrays with their cumulative sums, which continue from piece to piece."""
+    """Yield pieces of the arrays with their cumulative sums, which continue from piece to piece."""
     total = 0
     for part in parts:
         for start in range(0, len(part), PIECE):
@@ -251,7 +251,7 @@ class _Index:
 
 
 def _read_index(prefix: Path, each: bool = True) -> _Index:
-    """The memory-mapped index of a token file, after checking it against the .bin file.
+    """Return the memory-mapped index of a token file, after checking it against the .bin file.
 
     `each` also checks every pointer and document. Raises CourseError for a missing, damaged or inconsistent file.
     """
@@ -283,7 +283,7 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
 
 
 def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
-    """Whether each pointer equals the end of the previous sequence."""
+    """Return whether each pointer equals the end of the previous sequence."""
     at = 0
     for part, ends in _running_sums([sizes]):
         if np.any(pointers[at : at + len(part)] != (ends - part) * itemsize):
@@ -293,7 +293,7 @@ def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
-    """Number format, number of sequences and number of document entries from the header of an .idx file.
+    """Return number format, number of sequences and number of document entries from the header of an .idx file.
 
     Raises CourseError for a wrong format, and for a file whose length does not match these numbers.
     """
@@ -323,12 +323,12 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
-    """The file as a memory-mapped array; an empty file cannot be mapped and gives an empty array."""
+    """Return the file as a memory-mapped array; an empty file cannot be mapped and gives an empty array."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
 
 
 def _uncounted(prefix: Path) -> str:
-    """The message about an index that does not count the end-of-document tokens."""
+    """Return the message about an index that does not count the end-of-document tokens."""
     return (
         f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
         "counting it, so that every document after the first would be read from the wrong place; "

@@ -1,4 +1,4 @@
-"""Reads GPT checkpoints of Megatron-DeepSpeed and Megatron-LM: embedding, layers and final norm.
+"""Reader of GPT checkpoints of Megatron-DeepSpeed and Megatron-LM: embedding, layers and final norm.
 
 A checkpoint has one of three forms:
 
@@ -63,7 +63,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Opens the checkpoint in a step folder, or the latest step in the parent folder.
+    """Open the checkpoint in a step folder, or the latest step in the parent folder.
 
     Raises CourseError for missing, damaged or unsupported files. Raises UsageError if there are several steps and no
     file `latest`.
@@ -97,7 +97,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def step_folder(path: Path) -> Path:
-    """The folder of one step: `path` itself, the folder that its tracker file names, or the only step folder in it.
+    """Return the folder of one step: `path` itself, the one that its tracker file names, or the only step folder in it.
 
     Raises CourseError if there is no checkpoint, and UsageError if there are several steps and no tracker file.
     """
@@ -121,7 +121,7 @@ def step_folder(path: Path) -> Path:
 
 
 def _nothing(folder: Path) -> str:
-    """The reason why a folder holds no readable checkpoint, for the error message."""
+    """Return the reason why a folder holds no readable checkpoint, for the error message."""
     if any(folder.glob("zero_pp_rank_*_model_states.pt")):
         return "ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first"
     if any(folder.glob("mp_rank_*_*")):
@@ -130,12 +130,11 @@ def _nothing(folder: Path) -> str:
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """The files and folders in `folder` whose names match the pattern, sorted."""
     return sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
 
 
 def _number(path: Path, meta: dict[str, Any], name: str) -> float:
-    """The number stored under `name` in a checkpoint's metadata; 0 if missing. `path` is for the error message."""
+    """Return the number stored under `name` in a checkpoint's metadata; 0 if missing. `path` is for the error."""
     # Megatron, too, treats a missing version as 0.
     value = meta.get(name, 0)
     if not isinstance(value, int | float):
@@ -144,7 +143,7 @@ def _number(path: Path, meta: dict[str, Any], name: str) -> float:
 
 
 def _check_counts(checkpoint: Checkpoint) -> None:
-    """Checks the number of tensor-parallel ranks and layers against the training arguments.
+    """Check the number of tensor-parallel ranks and layers against the training arguments.
 
     Raises CourseError if they differ, or if there are no layers.
     """
@@ -162,7 +161,7 @@ def _check_counts(checkpoint: Checkpoint) -> None:
 
 
 def _canonical(state: dict[str, Any]) -> State:
-    """The tensors of a state dict under current names, without the buffers in IGNORED."""
+    """Return the tensors of a state dict under current names, without the buffers in IGNORED."""
     result = {}
     for key, value in state.items():
         for pattern, name in RENAMED:
@@ -173,7 +172,7 @@ def _canonical(state: dict[str, Any]) -> State:
 
 
 def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Part]:
-    """Embedding, layers and final norm from the layer files of the pipeline engine."""
+    """Return embedding, layers and final norm from the layer files of the pipeline engine."""
     grouped: dict[int, dict[int, Path]] = {}
     for file in files:
         index, *rank = (int(number) for number in re.findall(r"\d+", file.name))
@@ -197,7 +196,7 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
 
 
 def _kind(part: Part) -> str:
-    """The kind of a layer file, judged by its content: "embedding", "layer" or "final norm".
+    """Return the kind of a layer file, judged by its content: "embedding", "layer" or "final norm".
 
     The number in the file name depends on the version of Megatron-DeepSpeed, so it does not show the kind. Raises
     CourseError for any other content.
@@ -215,7 +214,7 @@ def _kind(part: Part) -> str:
 
 
 def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
-    """Embedding, layers and final norm from one file per tensor-parallel rank; `loaded` has the files' contents."""
+    """Return embedding, layers and final norm from one file per tensor-parallel rank; `loaded` has their contents."""
     ranks: list[dict[str, State]] = []
     for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
         if int(RANK_FOLDER.findall(str(file))[-1]) != rank:
@@ -240,7 +239,7 @@ def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part,
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (key, value) of a nested dict, with the keys joined by dots."""
+    """Yield (key, value) of a nested dict, with the keys joined by dots."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -249,7 +248,7 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _place(file: Path, key: str) -> tuple[str, str] | None:
-    """The part that a weight of a whole-model file belongs to, and its name in a layer file.
+    """Return the part that a weight of a whole-model file belongs to, and its name in a layer file.
 
     The part is "embedding", "final norm" or the layer's number. Returns None for a copy of another weight. Raises
     CourseError for a weight that GPT-2 does not have.

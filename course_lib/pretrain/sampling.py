@@ -1,4 +1,4 @@
-"""Selects the tokens of each training sample with exactly the same indices as Megatron, so that runs are comparable.
+"""The tokens of each training sample, with exactly the same indices as in Megatron, so that runs are comparable.
 
 The documents are shuffled and read as one stream of tokens. The stream is cut into samples of seq_length + 1 tokens.
 The last token of a sample is the first of the next, so that every token but the first is predicted once. Then the
@@ -36,7 +36,7 @@ class Indexed(Protocol):
         """Tokens in each sequence, int32 [sequences]."""
 
     def get(self, i: int, offset: int, length: int) -> Array:
-        """`length` tokens of sequence `i`, starting at token `offset`."""
+        """Return `length` tokens of sequence `i`, starting at token `offset`."""
 
 
 class Concatenated:
@@ -49,7 +49,7 @@ class Concatenated:
         self._ends = list(accumulate(map(len, sizes)))
 
     def get(self, i: int, offset: int, length: int) -> Array:
-        """`length` tokens of sequence `i`, starting at token `offset`."""
+        """Return `length` tokens of sequence `i`, starting at token `offset`."""
         at = bisect_right(self._ends, i)
         corpus, documents = self.parts[at]
         # The index is negative: it counts from the end of the part.
@@ -60,7 +60,7 @@ class Concatenated:
 
 
 def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
-    """The contiguous ranges of sequences for training, validation and test, in file order.
+    """Return the contiguous ranges of sequences for training, validation and test, in file order.
 
     The boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed instead rounds each
     share and shifts all boundaries by the rounding error. From 10 sequences it trains on 10, megatron-core on 9.
@@ -86,7 +86,7 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
 
 
 def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated, Concatenated, Concatenated]:
-    """The training, validation and test parts of several corpora, each corpus split separately."""
+    """Return the training, validation and test parts of several corpora, each corpus split separately."""
     ranges = [split_documents(split, len(corpus.sizes)) for corpus in corpora]
 
     def part(which: int) -> Concatenated:
@@ -96,12 +96,12 @@ def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated,
 
 
 def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
-    """The smallest number of epochs of `tokens` tokens that gives `samples` samples; 1 if `samples` is None."""
+    """Return the smallest number of epochs of `tokens` tokens with `samples` samples; 1 if `samples` is None."""
     return 1 if samples is None else max(1, -(-(samples * seq_length + 1) // tokens))
 
 
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
-    """Whether the last epoch is shuffled separately.
+    """Return whether the last epoch is shuffled separately.
 
     It is if the samples use less than the fraction SEPARATE_BELOW of that epoch. If it were shuffled together with
     the other epochs, some documents would be seen more often than others.
@@ -113,12 +113,12 @@ def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epoch
 
 
 def samples_in(tokens: int, seq_length: int) -> int:
-    """The number of samples of seq_length + 1 tokens, overlapping by one token, in a stream of `tokens` tokens."""
+    """Return the number of samples of seq_length + 1 tokens, overlapping by one, in a stream of `tokens` tokens."""
     return (tokens - 1) // seq_length
 
 
 def document_index(documents: range, epochs: int, separate: bool, random: np.random.RandomState) -> NDArray[np.int32]:
-    """The documents of all epochs in shuffled order; with `separate`, the last epoch is shuffled separately."""
+    """Return the documents of all epochs in shuffled order; with `separate`, the last epoch is shuffled alone."""
     once = np.arange(documents.start, documents.stop, dtype=np.int32)
     index = np.tile(once, epochs)
     _shuffle(index, len(once) * (epochs - separate), random)
@@ -126,7 +126,7 @@ def document_index(documents: range, epochs: int, separate: bool, random: np.ran
 
 
 def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -> NDArray[np.int64]:
-    """The start of each sample and the end of the last one, as rows of (position in `documents`, token offset).
+    """Return the start of each sample and the end of the last one, as rows of (position in `documents`, token offset).
 
     Row i is the position of token i · seq_length in the stream. It never points to a document without tokens, except
     that row 0 is always (0, 0).
@@ -156,7 +156,7 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
 
 
 def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Array:
-    """A permutation of `samples` samples that shuffles the first `first` samples and the rest separately.
+    """Return a permutation of `samples` samples that shuffles the first `first` samples and the rest separately.
 
     Without a separate last epoch, `first` is the number of all samples.
     """
@@ -166,7 +166,7 @@ def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Ar
 
 
 def _shuffle(index: Array, first: int, random: np.random.RandomState) -> None:
-    """Shuffles the first `first` elements and the rest separately, in place."""
+    """Shuffle the first `first` elements and the rest separately, in place."""
     random.shuffle(index[:first])
     # If the rest is empty, shuffling draws no random number.
     random.shuffle(index[first:])
@@ -195,13 +195,13 @@ class GptDataset:
         seed: int,
         cache: Path | None = None,
     ):
-        """Builds the indices, or loads them from the cache.
+        """Build the indices, or load them from the cache.
 
         Args:
             indexed: the token sequences.
             documents: the range of sequences to use.
             seq_length: tokens per sample, not counting the overlapping one.
-            samples: smallest number of samples; None takes one epoch.
+            samples: smallest number of samples; None: those of one epoch.
             seed: seed of the shuffling.
             cache: folder for the indices. One process builds them; other processes wait and memory-map the same files.
 
@@ -231,7 +231,7 @@ class GptDataset:
         self.indices = build() if cache is None else _cached(cache, self._key(own, documents, seed), build)
 
     def _key(self, sizes: Array, documents: range, seed: int) -> str:
-        """The name of the cached files: a hash of everything that determines the indices."""
+        """Return the name of the cached files: a hash of everything that determines the indices."""
         facts = (FORMAT, documents, self.seq_length, self.epochs, self.separate, seed)
         digest = hashlib.sha256(repr(facts).encode())
         digest.update(sizes.data)
@@ -256,7 +256,7 @@ class GptDataset:
 
 
 def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
-    """The indices, memory-mapped from files in `folder`; missing or damaged files are first built again."""
+    """Return the indices, memory-mapped from files in `folder`; missing or damaged files are first built again."""
     paths = [folder / f"{key}-{name}.npy" for name in Indices._fields]
     # Written last, in the format of `sha256sum -c`.
     sums = folder / f"{key}.sha256"
