@@ -1,4 +1,4 @@
-"""The commands of chapter 7."""
+"""Registers the verbs of chapter 7."""
 
 import typer
 
@@ -8,7 +8,7 @@ from course_lib.serving.serve_cli import register_serve
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of chapter 7 to the `course` command."""
+    """Add this chapter's verbs to the `course` command."""
     register_ft(app)
     register_serve(app)
     register_ct2(app)

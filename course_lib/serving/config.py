@@ -1,16 +1,10 @@
-"""Settings of chapter 7 in a profile, and the number formats of `course ct2 export`. Imports no torch."""
+"""Settings of chapter 7 in a profile."""
 
 from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
-
-# Number format of the matrices for CTranslate2. The part after the underscore is the format of all other weights;
-# with plain int8 these keep their format.
-Quantization = Literal[
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
-]
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -28,7 +28,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.prefix import base
 from course_lib.pretrain import text_codec
-from course_lib.serving.config import Quantization
+from course_lib.serving.ct2_config import Quantization
 
 MARK = "conversion.json"
 # Added to the logit of an embedding row without a token: the lowest finite number of float16

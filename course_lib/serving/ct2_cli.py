@@ -1,4 +1,4 @@
-"""The commands `course ct2 …` of chapter 7."""
+"""Registers the verbs `course ct2 …` of chapter 7."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from course_lib import options
 from course_lib.errors import CourseError
 from course_lib.pretrain.generation import GenerateConfig
-from course_lib.serving.config import Quantization
+from course_lib.serving.ct2_config import Quantization
 
 
 def register_ct2(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The commands `course ft …` of chapter 7."""
+"""Registers the verbs `course ft …` of chapter 7."""
 
 import json
 from dataclasses import asdict
@@ -90,5 +90,6 @@ def inspect(
     else:
         print("\n".join(inspection.lines()))
     if inspection.findings:
-        count = len(inspection.findings)
-        raise CourseError(f"{folder}: {count} problems, listed above; the engine would run nevertheless")
+        raise CourseError(
+            f"{folder}: {len(inspection.findings)} problems, listed above; the engine would run nevertheless"
+        )

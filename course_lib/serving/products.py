@@ -13,7 +13,10 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 
 
 def products() -> list[Product]:
-    """Return the product serving/weights, a folder for `course serve`, with the profile's prefixes as its tasks."""
+    """Return the product serving/weights, a folder that `course serve` takes.
+
+    Its tasks are the profile's prefixes, in their order.
+    """
     recipe = config.section("serving.recipe", RecipeConfig)
     tasks = tuple(f"prefix/{name}" for name in task_settings())
     return [Product("serving/weights", partial(_export, recipe), recipe, (BASE, *tasks), CODE)]

@@ -1,4 +1,4 @@
-"""The commands `course serve` and `course ask` of chapter 7."""
+"""Registers the verbs `course serve` and `course ask` of chapter 7."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -113,8 +113,9 @@ def ask(
     from course_lib.pretrain import text_codec
     from course_lib.serving import client
 
-    codec = text_codec.load(tokenizer_folder)
-    for reply in client.ask(client.Client(url, protocol), codec, prompts, settings, task_number):
+    for reply in client.ask(
+        client.Client(url, protocol), text_codec.load(tokenizer_folder), prompts, settings, task_number
+    ):
         for continuation in reply.continuations:
             print(reply.prompt + continuation)
 
