@@ -42,7 +42,10 @@ def count(
 
 
 def base_parameters(folder: Path) -> int:
-    """Return the number of parameters of a model folder from its config.json; tied weights count once."""
+    """Return the number of parameters of a model folder; tied weights count once.
+
+    Only config.json is read, no weights.
+    """
     config = base.read_config(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

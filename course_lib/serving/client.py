@@ -134,31 +134,41 @@ class Client:
 def ask(
     client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
-    """Return the served model's continuations of raw texts, which are sent in one request.
+    """Return the served model's continuations of `prompts`, which are sent in one request.
 
-    The continuations stop before the tokenizer's end token. `task` is the number of the prefix to use; None: the bare
-    model. Raises the errors of `Client.infer`.
+    The continuations stop before the tokenizer's end token.
+
+    Args:
+        client: the connection.
+        codec: encodes the prompts and decodes the continuations.
+        prompts: raw texts.
+        settings: how to continue them.
+        task: number of the prefix to use; None for the bare model.
+
+    Raises:
+        CourseError: as `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
     replies, end = [], codec.tokenizer.eos_token_id
     for index, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
-        texts = []
-        for ids, length in zip(response["output_ids"][index], response["sequence_length"][index], strict=True):
-            new = ids[len(row) : length].tolist()
-            texts.append(codec.continuation(row, new[: new.index(end)] if end in new else new))
+        lengths = response["sequence_length"][index].tolist()
+        news = [
+            ids[len(row) : length].tolist() for ids, length in zip(response["output_ids"][index], lengths, strict=True)
+        ]
+        texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
         replies.append(Reply(codec.shown(prompt), texts))
     return replies
 
 
 def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
-    """Return the request tensors for a batch of prompts; prompts are padded on the right, as the backend requires.
+    """Return the request tensors for a batch of prompts.
 
     Args:
-        ids: token ids of each prompt.
-        codec: tokenizer for the bad words and stop words.
+        ids: token ids of each prompt; padded on the right, as the backend requires.
+        codec: encodes the bad words and stop words.
         settings: how to continue the prompts.
-        task: number of the prefix to use; None: the bare model.
+        task: number of the prefix to use; None for the bare model.
     """
     longest = max(map(len, ids))
     request: dict[str, Any] = {

@@ -88,9 +88,14 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
-        size, unused = (folder / "model.bin").stat().st_size, names.count(None)
-        family = base.FAMILIES[config.model_type]
-        report = Ct2Report(target, family, model.num_parameters(), quantization, size, unused)
+        report = Ct2Report(
+            target,
+            base.FAMILIES[config.model_type],
+            model.num_parameters(),
+            quantization,
+            size=(folder / "model.bin").stat().st_size,
+            unused=names.count(None),
+        )
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,

@@ -53,8 +53,9 @@ class Ct2Generator:
         try:
             return ctranslate2.Generator(str(self.folder), **self.options)
         except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise CourseError(f"{self.folder}: not readable by CTranslate2: {reason}") from error
+            raise CourseError(
+                f"{self.folder}: not readable by CTranslate2: {' '.join(str(error).split())[:300]}"
+            ) from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for every raw prompt; an empty prompt begins a document.

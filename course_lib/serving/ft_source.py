@@ -43,11 +43,11 @@ class Origin:
 
 
 def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, corrections: Corrections) -> Origin:
-    """Return the FasterTransformer configuration of the model in a Hugging Face folder.
+    """Return the FasterTransformer configuration of a Hugging Face model for N ranks.
 
     Args:
         folder: Hugging Face folder.
-        ranks: N, the number of ranks that share the weights.
+        ranks: N.
         dtype: number format of the weights.
         name: model_name in config.ini; None: the folder's name.
         corrections: which defects of FasterTransformer's converters are corrected.
