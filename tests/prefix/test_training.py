@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -28,6 +27,7 @@ from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases
+from tests.waiting import until
 
 STEPS = 8
 TEXTS = (
@@ -142,10 +142,7 @@ def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run", *overrides)))
     command = [sys.executable, "-m", "course_lib.cli", "prefix", "train", "-c", str(tmp_path / "c.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 400
-    while not ((tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: (tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4, process)
     for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         member.kill()
     process.wait()
