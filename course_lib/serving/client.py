@@ -8,19 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.codec import Codec, before_end
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
-
-# TextCodec would import transformers
-if TYPE_CHECKING:
-    from course_lib.pretrain.text_codec import TextCodec
 
 Wire = Literal["grpc", "http"]
 PORTS: dict[Wire, int] = {"grpc": 8001, "http": 8000}
@@ -136,7 +133,7 @@ class Client:
 
 
 def ask(
-    client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
+    client: Answering, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[Reply]:
     """Return the served model's continuations of `prompts`, which are sent in one request.
 
@@ -160,12 +157,12 @@ def ask(
         news = [
             ids[len(row) : length].tolist() for ids, length in zip(response["output_ids"][index], lengths, strict=True)
         ]
-        texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
+        texts = [codec.continuation(row, before_end(new, end)) for new in news]
         replies.append(Reply(codec.shown(prompt), texts))
     return replies
 
 
-def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
+def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, task: int | None) -> dict[str, Any]:
     """Return the request tensors for a batch of prompts.
 
     Args:
