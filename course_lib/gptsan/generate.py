@@ -8,6 +8,9 @@ Differences from run_generate.py of the original code (tanreinama/GPTSAN):
   reads a run of three or more equal tokens in the context as the token and BAG (bag of tokens). With `original_prompt`
   it reads both unchanged.
 - Every expert has room for all tokens, so that a text does not depend on the texts generated beside it.
+
+generation/generator.py is not used: `generate` of transformers draws from the whole vocabulary with torch's global
+random generator, so the same seed would give other texts.
 """
 
 from dataclasses import dataclass
