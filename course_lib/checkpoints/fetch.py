@@ -27,7 +27,6 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
         snapshot_download(checkpoint, local_dir=folder, allow_patterns=list(PATTERNS))
     # The library, the network and the Hub each raise their own errors.
     except Exception as error:
-        raise CourseError(
-            f"{checkpoint}: neither a folder nor a model that the Hub provides: {one_line(error)}"
-        ) from error
+        why = "neither a folder nor a model that the Hub provides"
+        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
     return {"checkpoint": checkpoint}

@@ -44,3 +44,9 @@ class Generated:
 def before_end(ids: list[int], end: int) -> list[int]:
     """The ids before the first end-of-text token."""
     return ids[: ids.index(end)] if end in ids else ids
+
+
+def decode(codec: Codec, prompt: str, ids: list[int], continuations: list[list[int]], end: int) -> list[Generated]:
+    """The texts of the continuations of a prompt with the ids `ids`; each stops before its end-of-text token."""
+    shown = codec.shown(prompt)
+    return [Generated(shown, codec.continuation(ids, before_end(new, end))) for new in continuations]

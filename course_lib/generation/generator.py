@@ -18,7 +18,7 @@ from transformers import GenerationConfig
 from course_lib.checkpoints import model_folder
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError, UsageError
-from course_lib.generation.codec import Codec, Generated, before_end
+from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import Shape, learned_positions, past, positions
 from course_lib.models import frozen_base
@@ -164,14 +164,8 @@ class Generator:
             generation_config=self._arguments(settings, rows[0].room),
             **self._after_prefixes([row.prefix for row in rows], mask, max(settings.beams, count)),
         )
-        new = [before_end(ids, self.end) for ids in outputs[:, width:].tolist()]
-        return [
-            [
-                Generated(self.codec.shown(row.prompt), self.codec.continuation(row.ids, ids))
-                for ids in new[place * count : (place + 1) * count]
-            ]
-            for place, row in enumerate(rows)
-        ]
+        new = outputs[:, width:].unflatten(0, (-1, count)).tolist()
+        return [decode(self.codec, row.prompt, row.ids, ids, self.end) for row, ids in zip(rows, new, strict=True)]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
         """Return the arguments of `generate` that place each row after its prefix.

@@ -101,9 +101,9 @@ def generate(
 
     settings = options.given(GenerateConfig, config, overrides)
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
-    for row in rows:
-        for generated in row.texts:
-            print(f"[{row.task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
+    for task, texts in rows:
+        for generated in texts:
+            print(f"[{task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
 
 
 def convert(

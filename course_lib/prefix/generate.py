@@ -1,7 +1,6 @@
 """Texts of one model side by side: without a prefix and with each of several prefixes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.generation.codec import Generated
@@ -12,32 +11,20 @@ from course_lib.prefix.files import Prefix
 from course_lib.pretrain import text_codec
 
 
-@dataclass(frozen=True)
-class Side:
-    """The texts generated for one prompt with one prefix.
-
-    `task` names the prefix and is empty for the model without a prefix.
-    """
-
-    prompt: str
-    task: str
-    texts: list[Generated]
-
-
 def side_by_side(
     model_folder: Path,
     prompts: Sequence[str],
     prefixes: Sequence[Prefix],
     settings: GenerateConfig | None = None,
     any_base: bool = False,
-) -> list[Side]:
-    """Return the texts for each prompt without a prefix and then with every prefix, generated in one call."""
+) -> list[tuple[str, list[Generated]]]:
+    """Return (task, texts) for each prompt without a prefix and then with every prefix, generated in one call.
+
+    The task is empty for the model without a prefix.
+    """
     pairs = [(prompt, prefix) for prompt in prompts for prefix in (None, *prefixes)]
     # Refuses a folder of another model family before its weights are loaded.
     frozen_base.read_config(model_folder)
     generator = Generator(model_folder, text_codec.load, any_base)
     results = generator.generate([prompt for prompt, _ in pairs], settings, [prefix for _, prefix in pairs])
-    return [
-        Side(prompt, prefix.task if prefix else "", texts)
-        for (prompt, prefix), texts in zip(pairs, results, strict=True)
-    ]
+    return [(prefix.task if prefix else "", texts) for (_, prefix), texts in zip(pairs, results, strict=True)]

@@ -14,7 +14,7 @@ import ctranslate2
 
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json, require_file
-from course_lib.generation.codec import Generated
+from course_lib.generation.codec import Generated, decode
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain import text_codec
 
@@ -67,10 +67,7 @@ class Ct2Generator:
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
-        return [
-            [Generated(self.codec.shown(prompt), self.codec.continuation(row, new)) for new in texts]
-            for prompt, row, texts in zip(prompts, ids, continuations, strict=True)
-        ]
+        return [decode(self.codec, *row, self.end) for row in zip(prompts, ids, continuations, strict=True)]
 
     def continue_ids(
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None

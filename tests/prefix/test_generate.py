@@ -22,9 +22,9 @@ def test_side_by_side(tmp_path: Path, family: str) -> None:
     generator = Generator(bases.folder(tmp_path, family), text_codec.load)
     prefixes = [Prefix(prefix(3), "a"), Prefix(prefix(7, 1), "b")]
     rows = side_by_side(generator.folder, ["牛丼", ""], prefixes, GREEDY)
-    assert [(row.prompt, row.task) for row in rows] == [(p, t) for p in ("牛丼", "") for t in ("", "a", "b")]
-    assert [row.texts for row in rows[1:3]] == [generator.generate(["牛丼"], GREEDY, [one])[0] for one in prefixes]
-    assert models.SENTENCE not in {one.text for row in rows for one in row.texts}
+    assert [(texts[0].prompt, task) for task, texts in rows] == [(p, t) for p in ("牛丼", "") for t in ("", "a", "b")]
+    assert [texts for _, texts in rows[1:3]] == [generator.generate(["牛丼"], GREEDY, [one])[0] for one in prefixes]
+    assert models.SENTENCE not in {one.text for _, texts in rows for one in texts}
 
 
 def test_a_folder_of_another_family_is_refused(tmp_path: Path) -> None:
