@@ -14,7 +14,7 @@ from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.freeze import digests
-from course_lib.prefix import base as bases_of
+from course_lib.models import frozen_base
 from course_lib.prefix import launch, single_process_trainer
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
@@ -81,7 +81,7 @@ def same_as_loop(run, given, tolerance=1e-5):
 @pytest.fixture(scope="module")
 def whole(place, tmp_path_factory):
     """A run without ZeRO, and the digest of its base before it."""
-    before = bases_of.digest(place / "tokenizer")
+    before = frozen_base.digest(place / "tokenizer")
     return launch.train(settings(place, tmp_path_factory.mktemp("runs") / "whole")), before
 
 
@@ -94,7 +94,7 @@ def test_it_is_the_training_of_plain_pytorch(place, whole):
     assert losses(run)[-1] < losses(run)[0] - 0.02 and losses(run, "eval")[-1] == exported.loss
     assert (prefix.task, prefix.base, prefix.shape) == ("smile", before, model.shape)
     assert prefix.settings["step"] == STEPS and prefix.settings["model"]["length"] == 5
-    assert bases_of.digest(place / "tokenizer") == before
+    assert frozen_base.digest(place / "tokenizer") == before
 
 
 def test_the_rate_is_that_of_the_schedule_at_every_step(place, whole):

@@ -13,13 +13,13 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model
 from course_lib.models.memory import parameters
-from course_lib.pretrain import data
+from course_lib.pretrain import data, text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
-from course_lib.pretrain.generate import Generator
-from course_lib.pretrain.generation import GenerateConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.pretrain.launch import pretrain
@@ -334,7 +334,7 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
         )
     (measured,) = (entry["loss"] for entry in again.log if entry["kind"] == "test")
     assert loss.item() == pytest.approx(measured, abs=1e-5)
-    (written,) = Generator(run.folder / "model").generate(
-        "w5 w12", GenerateConfig("greedy", min_new_tokens=0, max_new_tokens=6)
+    ((written,),) = Generator(run.folder / "model", text_codec.load).generate(
+        ["w5 w12"], GenerateConfig("greedy", min_new_tokens=0, max_new_tokens=6)
     )
     assert len(written.continuation.split()) == 6
