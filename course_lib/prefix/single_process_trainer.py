@@ -17,8 +17,8 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
-from course_lib.prefix.trainer import decays
 from course_lib.prefix.warm_start import parameter_groups
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.training import planner
 from course_lib.training.lr_schedule import learning_rate
 

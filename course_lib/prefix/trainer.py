@@ -1,6 +1,5 @@
 """Trainer of a prefix: its warm start, its loss, and checkpoints without the weights of the base."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,9 @@ from course_lib.gptsan.freeze import digests
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import DTYPES, PrefixModel, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
-
-# Biases and norms, as in rinna's prefix-tuning-gpt.
-NOT_DECAYED = re.compile(r"bias$|\.ln_|norm")
 
 
 class PrefixTrainer(RunTrainer):
@@ -64,10 +61,7 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def on_weights_ready(self) -> None:
-        """Record the digests of the frozen weights, and leave these weights out of checkpoints.
-
-        This is called when the weights are on their device in the number format of the run.
-        """
+        """Record the digests of the frozen weights, and leave these weights out of checkpoints."""
         self.frozen = digests(self.model)
         engine = self.model_wrapped
         engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
@@ -90,15 +84,11 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def decays(self, name: str) -> bool:
+        # Biases and norms have no weight decay, as in rinna's prefix-tuning-gpt.
         return decays(name)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Return the mean cross-entropy [nats] of a micro-batch; `inputs` are those that samples.collate returns."""
+        """Return the mean cross-entropy [nats] of a micro-batch from samples.collate."""
         logits = model(inputs["input_ids"])
         mean_loss = loss(logits, inputs["labels"])
         return (mean_loss, logits) if return_outputs else mean_loss
-
-
-def decays(name: str) -> bool:
-    """Return whether weight decay applies to the parameter `name`."""
-    return not NOT_DECAYED.search(name)

@@ -100,20 +100,20 @@ class Encoder:
     Raises CourseError if the folder holds no readable tokenizer.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, path: Path) -> None:
         try:
-            self.codec = folder.load(place) if (place / "preparation.json").exists() else None
-            self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(place / "tokenizer.json"))
+            self.codec = folder.load(path) if (path / "preparation.json").exists() else None
+            self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(path / "tokenizer.json"))
         except CourseError:
             raise
         # The library `tokenizers` raises plain Exception.
         except Exception as error:
-            raise CourseError(f"{place}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
+            raise CourseError(f"{path}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)
-        self.unknown = _special(self.tokenizer, place, "unk_token")
-        self.eod = _special(self.tokenizer, place, "eos_token")
+        self.unknown = _special(self.tokenizer, path, "unk_token")
+        self.eod = _special(self.tokenizer, path, "eos_token")
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
@@ -173,18 +173,18 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
     return divides and plain_tokens and tokenizer.normalizer is None and not getattr(tokenizer.model, "dropout", None)
 
 
-def _special(tokenizer: Tokenizer, place: Path, key: str) -> int | None:
+def _special(tokenizer: Tokenizer, path: Path, key: str) -> int | None:
     """Return the id of the special token that tokenizer_config.json names under `key`, or None."""
-    path = place / "tokenizer_config.json"
-    name = read_json(path).get(key) if path.exists() else None
+    settings = path / "tokenizer_config.json"
+    name = read_json(settings).get(key) if settings.exists() else None
     content = name.get("content") if isinstance(name, dict) else name
     return tokenizer.token_to_id(content) if isinstance(content, str) else None
 
 
 @lru_cache(maxsize=1)
-def _encoder(place: Path) -> Encoder:
+def _encoder(path: Path) -> Encoder:
     """Return the encoder of a folder, created once per process."""
-    return Encoder(place)
+    return Encoder(path)
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,9 @@ class _Encoded:
     bytes_read: int
 
 
-def _encode_batch(place: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
-    """Encode a batch of documents in a worker process, with the tokenizer in the folder `place`."""
-    encoder = _encoder(place)
+def _encode_batch(path: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
+    """Encode a batch of documents in a worker process, with the tokenizer in the folder `path`."""
+    encoder = _encoder(path)
     documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]
     if append_eod:
         eod = np.array([encoder.eod], encoder.dtype).tobytes()

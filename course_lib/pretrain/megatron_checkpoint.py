@@ -84,14 +84,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
         loaded = [safe_load(file) for file in ranks]
         meta = loaded[0]
         parts = _from_module(ranks, loaded)
-    args = meta.get("args")
-    checkpoint = Checkpoint(
-        folder,
-        args if isinstance(args, Namespace) else Namespace(),
-        _number(ranks[0], meta, "checkpoint_version"),
-        int(_number(ranks[0], meta, "iteration")),
-        *parts,
-    )
+    args = meta["args"] if isinstance(meta.get("args"), Namespace) else Namespace()
+    version, iteration = (_number(ranks[0], meta, name) for name in ("checkpoint_version", "iteration"))
+    checkpoint = Checkpoint(folder, args, version, int(iteration), *parts)
     _check_counts(checkpoint)
     return checkpoint
 
@@ -180,8 +175,7 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
     ranks = range(1 + max(rank for by_rank in grouped.values() for rank in by_rank))
     kinds: dict[str, dict[int, Part]] = {"embedding": {}, "layer": {}, "final norm": {}}
     for index, by_rank in sorted(grouped.items()):
-        missing = [rank for rank in ranks if rank not in by_rank]
-        if missing:
+        if missing := [rank for rank in ranks if rank not in by_rank]:
             raise CourseError(f"{folder / f'layer_{index:02d}-model_{missing[0]:02d}-model_states.pt'}: missing")
         part = Part([by_rank[rank] for rank in ranks], [_canonical(safe_load(by_rank[rank])) for rank in ranks])
         kinds[_kind(part)][index] = part

@@ -5,6 +5,7 @@ The files have no header, so only their sizes can be compared. The option `value
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +60,7 @@ class Inspection:
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
             yield f"{'expected':>15} {'actual':>15}  [bytes]"
-        rows: dict[tuple[str, int | None, int | None], int] = {}
-        for file in self.files:
-            key = (LAYER.sub("model.layers.*.", file.name), file.expected, file.actual)
-            rows[key] = rows.get(key, 0) + 1
+        rows = Counter((LAYER.sub("model.layers.*.", file.name), file.expected, file.actual) for file in self.files)
         for (name, expected, actual), count in rows.items():
             sizes = (" " * 14 + "-" if size is None else f"{size:15,}" for size in (expected, actual))
             yield f"{' '.join(sizes)}  {name}{f' × {count}' if count > 1 else ''}"
@@ -84,11 +82,11 @@ def inspect(folder: Path, values: bool = False) -> Inspection:
     """
     weights_folder, ranks = layout.find(folder)
     try:
-        config, doubts = ini.read(weights_folder, ranks)
+        config, warnings = ini.read(weights_folder, ranks)
     except CourseError as error:
         finding = Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
         return Inspection(weights_folder, None, [], [finding])
-    findings = [Finding("config", CONFIG, doubt) for doubt in doubts]
+    findings = [Finding("config", CONFIG, warning) for warning in warnings]
     if refused := layout.uneven(config):
         return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
     try:
@@ -113,12 +111,10 @@ def _sizes(folder: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iter
 
 
 def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
-    twice = BYTES[config.dtype] == 2
-    other = "twice the bytes: fp32" if twice else "half the bytes: fp16 or bf16"
+    factor, other = (2, "twice the bytes: fp32") if BYTES[config.dtype] == 2 else (0.5, "half the bytes: fp16 or bf16")
 
     def mistyped(file: FileSize) -> bool:
-        sizes = (file.actual or 0, file.expected or 0)
-        return min(sizes) > 0 and sizes[0] * (1 if twice else 2) == sizes[1] * (2 if twice else 1)
+        return file.expected is not None and file.actual is not None and 0 < file.actual == file.expected * factor
 
     existing = [file for file in files if file.expected is not None and file.actual is not None]
     all_mistyped = bool(existing) and all(map(mistyped, existing))

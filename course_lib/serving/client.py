@@ -119,38 +119,21 @@ def ask(
 ) -> list[list[Generated]]:
     """Return the served model's texts for each prompt: one, or beam_width of them, best first.
 
-    All prompts are sent in one request. The continuations stop before the tokenizer's end token.
-
-    Args:
-        client: the connection.
-        codec: encodes the prompts and decodes the continuations.
-        prompts: raw texts.
-        settings: how to continue them.
-        task: number of the prefix to use; None for the bare model.
-
-    Raises:
-        CourseError: as `Client.infer`.
+    All raw texts `prompts` are sent in one request. The continuations stop before the tokenizer's end token. `task` is
+    the number of the prefix to use; None: the bare model. Raises the errors of `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
     answers = []
-    for prompt, row, beams, lengths in zip(
-        prompts, rows, response["output_ids"], response["sequence_length"], strict=True
-    ):
+    texts = zip(prompts, rows, response["output_ids"], response["sequence_length"], strict=True)
+    for prompt, row, beams, lengths in texts:
         new = [ids[len(row) : length].tolist() for ids, length in zip(beams, lengths, strict=True)]
         answers.append(decode(codec, prompt, row, new, codec.tokenizer.eos_token_id))
     return answers
 
 
 def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, task: int | None) -> dict[str, Any]:
-    """Return the request tensors for a batch of prompts.
-
-    Args:
-        ids: token ids of each prompt; padded on the right, as the backend requires.
-        codec: encodes the bad words and stop words.
-        settings: how to continue the prompts.
-        task: number of the prefix to use; None for the bare model.
-    """
+    """Return the request tensors for the token ids of prompts, which are padded on the right for the backend."""
     longest = max(map(len, ids))
     request: dict[str, Any] = {
         "input_ids": [[*row, *[0] * (longest - len(row))] for row in ids],

@@ -1,4 +1,4 @@
-"""Generates text from a folder written by ct2.py: raw Japanese in, raw Japanese out.
+"""Text generation from a folder written by ct2.py: raw Japanese in, raw Japanese out.
 
 The texts are those that `course generate` produces from the Hugging Face folder.
 """
@@ -56,14 +56,10 @@ class Ct2Generator:
             raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
-        """Return `num_return_sequences` texts for every prompt; an empty prompt begins a document.
+        """Return `num_return_sequences` texts for every raw prompt; an empty prompt begins a document.
 
-        Args:
-            prompts: raw texts.
-            settings: the strategy must be greedy or sampling.
-
-        Raises:
-            UsageError: for other settings, and for a text that exceeds the model's positions.
+        Raises UsageError for a strategy other than greedy and sampling, and for a text that exceeds the model's
+        positions.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
@@ -86,19 +82,13 @@ class Ct2Generator:
         return continuations
 
     def _batch(self, rows: Sequence[Sequence[int]], room: int, settings: GenerateConfig) -> list[list[list[int]]]:
-        sampling = settings.strategy == "sampling"
-        chosen = (
-            {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p,
-             "sampling_temperature": settings.temperature, "num_hypotheses": settings.num_return_sequences}
-            if sampling else {}
-        )  # fmt: skip
-        results = self._engine.generate_batch(
-            [[self.tokens[number] for number in row] for row in rows],
-            max_length=room,
-            min_length=settings.min_new_tokens,
-            include_prompt_in_result=False,
-            **chosen,
-        )
+        options: dict[str, Any] = {"max_length": room, "min_length": settings.min_new_tokens}
+        if settings.strategy == "sampling":
+            options |= {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p}
+            options["sampling_temperature"] = settings.temperature
+            options["num_hypotheses"] = settings.num_return_sequences
+        prompts = [[self.tokens[number] for number in row] for row in rows]
+        results = self._engine.generate_batch(prompts, include_prompt_in_result=False, **options)
         return [result.sequences_ids for result in results]
 
     @contextmanager

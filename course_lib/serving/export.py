@@ -119,7 +119,7 @@ def export(
 
 
 class _Writer:
-    """Writes the tensors of one model to a folder of weights."""
+    """Writer of the tensors of one model to a folder of weights."""
 
     def __init__(self, folder: Path, origin: Origin) -> None:
         self.folder, self.origin, self.config = folder, origin, origin.config

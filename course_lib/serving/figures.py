@@ -8,10 +8,7 @@ from course_lib.serving.latency import Speed
 
 
 def latency(speeds: Sequence[Speed]) -> Any:
-    """Return a bar chart of the tokens per second of each engine, with one panel per batch size.
-
-    Each bar is labelled with its tokens per second and their ratio to the first engine's.
-    """
+    """Plot the tokens per second of each engine, and their ratio to the first engine's, in a panel per batch size."""
     batches = list(dict.fromkeys(speed.batch for speed in speeds))
     names = list(dict.fromkeys(speed.engine for speed in speeds))
     figure, axes = subplots(len(batches), 1.1 + 0.4 * len(names), 9.5, sharey=True)

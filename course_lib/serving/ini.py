@@ -60,14 +60,14 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
     support.
     """
     ini = _Ini(folder / CONFIG)
-    family, doubts = ini.family, ini.doubts
+    family, warnings = ini.family, ini.warnings
     gpt = family == "gpt"
     if gpt:
         ini.require_plain()
         if ini.number("tensor_para_size", default=ranks) != ranks:
-            doubts.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
+            warnings.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
     elif ini.get("use_gptj_residual") is None:
-        doubts.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
+        warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
     config = FtConfig(
         family=family,
         model_name=ini.text("model_name"),
@@ -93,8 +93,8 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
-            doubts.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
-    return config, doubts
+            warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
+    return config, warnings
 
 
 class _Ini:
@@ -102,7 +102,7 @@ class _Ini:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.doubts: list[str] = []
+        self.warnings: list[str] = []
         self.parser = configparser.RawConfigParser(inline_comment_prefixes=(";",))
         try:
             self.parser.read_string(require_file(path).read_text(encoding="utf-8-sig"))
@@ -146,13 +146,13 @@ class _Ini:
         for dtype in BYTES:
             if dtype in value:
                 return dtype
-        self.doubts.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine uses fp32")
+        self.warnings.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine uses fp32")
         return "fp32"
 
     def eps(self) -> float | None:
         value = self.get("layernorm_eps")
         if value is None:
-            self.doubts.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
+            self.warnings.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
             return None
         try:
             eps = float(value)
@@ -174,7 +174,7 @@ class _Ini:
         if kind not in (0, PREFIX):
             raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
         if (count > 0) != (kind == PREFIX):
-            self.doubts.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
+            self.warnings.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
             return ()
         tasks = []
         first_index: dict[str, int] = {}
@@ -184,5 +184,5 @@ class _Ini:
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
             if (first := first_index.setdefault(name, index)) < index:
-                self.doubts.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
+                self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

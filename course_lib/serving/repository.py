@@ -100,7 +100,7 @@ def write(folder: Path, target: Path, backend: Backend = "python", weights: str 
 
 
 def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
-    """Return the content of config.pbtxt for the model."""
+    """Return the content of config.pbtxt."""
     ours = backend == "python"
     parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']

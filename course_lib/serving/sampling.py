@@ -53,7 +53,7 @@ class Text:
             self.top_p = self.row.top_p if reset else max(self.top_p * self.row.top_p_decay, self.row.top_p_min)
 
     def ends_in(self, word: tuple[int, ...]) -> bool:
-        """Whether the text (input and new tokens) ends with the tokens of `word`."""
+        """Return whether the text (input and new tokens) ends with the tokens of `word`."""
         return not word or tuple(self.ids[-len(word) :]) == word
 
     def beam(self) -> Beam:

@@ -88,7 +88,7 @@ class Server:
             raise CourseError(f"Triton ended with code {code}: {tail(self.log)}")
 
     def ready(self) -> bool:
-        """Whether the model is ready to answer."""
+        """Return whether the model is ready to answer."""
         try:
             return httpx.get(f"http://{self.http}/v2/health/ready", timeout=2, trust_env=False).status_code == 200
         except httpx.HTTPError:

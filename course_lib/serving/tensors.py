@@ -47,7 +47,7 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
 
 
 def wants_log_probs(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the request asks for log probabilities. As in FasterTransformer, its first row decides."""
+    """Return whether the request asks for log probabilities. As in FasterTransformer, row 0 decides."""
     asked = tensors.get("is_return_log_probs")
     return asked is not None and bool(asked.flatten()[0])
 

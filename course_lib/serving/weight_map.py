@@ -79,14 +79,9 @@ def shape(piece: Piece, config: FtConfig) -> tuple[int, ...]:
 
 
 def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
-    """Return views of a stored tensor that list the Hugging Face model's rows in the model's order.
+    """Return views of a stored tensor, not split between ranks, that list the Hugging Face model's rows in order.
 
     Copying the model's rows into these views, one view after the other, produces the stored layout.
-
-    Args:
-        whole: the stored tensor before it is split between ranks.
-        piece: the tensor's specification and kind.
-        config: the folder's configuration.
     """
     sizes = shape(piece, config)
     rows = whole.view(sizes[::-1]).t() if _transposed(piece, config) else whole.view(sizes)
@@ -97,7 +92,7 @@ def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
 
 
 def as_is(piece: Piece, config: FtConfig) -> bool:
-    """Whether a single file holds the weight in the layout of the Hugging Face model."""
+    """Return whether a single file holds the weight in the layout of the Hugging Face model."""
     moved = _transposed(piece, config) or (config.family == "gptneox" and piece.kind == "qkv")
     return not moved and (piece.spec.axis is None or config.ranks == 1)
 

@@ -20,8 +20,8 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.files import read
 from course_lib.prefix.model import build, warm_start
-from course_lib.prefix.trainer import decays
 from course_lib.prefix.warm_start import cache_values
+from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.training import checkpoint, log
 from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
