@@ -90,11 +90,7 @@ def _check_zero(answer: Any) -> str | None:
                 15_572_000_000,
                 "stage 1 shards the optimizer states alone, which are 12 bytes with the fp32 weights: 2 + 2 + 12/2",
             ),
-            (
-                (xl, 8, 2),
-                5_839_500_000,
-                "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8",
-            ),
+            ((xl, 8, 2), 5_839_500_000, "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8"),
             ((xl, 4, 3), 6_228_800_000, "stage 3 shards all three: (2 + 2 + 12)/4"),
         ],
     )

@@ -40,10 +40,7 @@ def bpe(
 
 
 def unigram(
-    sources: Inputs = None,
-    output: Target = None,
-    config: options.Config = None,
-    overrides: options.Set = None,
+    sources: Inputs = None, output: Target = None, config: options.Config = None, overrides: options.Set = None
 ) -> None:
     """Train a Unigram or BPE tokenizer with sentencepiece.
 

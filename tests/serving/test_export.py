@@ -335,6 +335,17 @@ def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
     assert cli._main([*export_verb, "--tensor-parallel", "3"]) == 2
 
 
+def test_a_target_that_holds_a_prefix_is_refused(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "ft"
+    write_prefix(Prefix(models.prefixes()["smile"], "smile", digest(sources["gpt2"])), target / "smile")
+    (target / "conversion.json").write_text("{}")  # an earlier export, which would be replaced
+    before = sorted(target.rglob("*"))
+    arguments = ["ft", "export", str(sources["gpt2"]), "-o", str(target), "--prefix", str(target / "smile")]
+    assert cli._main(arguments) == 2
+    assert f"-o {target}: holds the input {target / 'smile'}, which would be lost" in capsys.readouterr().err
+    assert sorted(target.rglob("*")) == before
+
+
 PEAK = """
 import sys
 from pathlib import Path
