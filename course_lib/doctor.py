@@ -33,7 +33,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Runs every check. Takes a few seconds, mostly for importing torch."""
+    """Run every check. Takes a few seconds, mostly for importing torch."""
     return [
         _python(),
         _torch(),
@@ -49,7 +49,7 @@ def examine() -> list[Check]:
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
-    """The checks and library versions as JSON values for a bug report, without paths and user names."""
+    """Return the checks and library versions as JSON values for a bug report, without paths and user names."""
     names = (
         "torch",
         "transformers",
@@ -71,12 +71,12 @@ def report(checks: list[Check]) -> dict[str, Any]:
 
 
 def _without_paths(text: str) -> str:
-    """The text with each absolute path shortened to its last name, as in `…/mecabrc`."""
+    """Shorten each absolute path in a text to its last name, as in `…/mecabrc`."""
     return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
-    """The checks as text, one line each.
+    """Return the checks as text, one line each.
 
     Two more lines follow a missing part: what fails without it, and how to get it.
     """

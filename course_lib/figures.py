@@ -10,7 +10,7 @@ BEFORE, AFTER = COLOURS[5], COLOURS[0]
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes in the style of the course.
+    """Make a figure and its axes in the style of the course.
 
     matplotlib is imported inside the function, because the import takes a second.
 

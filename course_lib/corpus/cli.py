@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verbs to the `course` command."""
+    """Add this chapter's commands to `course`."""
     group = options.group("Turn raw dumps into clean documents, one JSON object per line.")
     group.command("download", epilog=options.epilog(DownloadConfig))(download)
     group.command("wikipedia", epilog=options.epilog(WikipediaConfig))(wikipedia)
@@ -72,7 +72,7 @@ def webtext(
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Writes the report beside the product and returns its name for the printed line, "" if no report is written.
+    """Write the report beside the product and return its name for the printed line, "" if no report is written.
 
     A product written to a device or pipe gets no report, because the folder there is not the user's.
     """

@@ -53,7 +53,7 @@ class Damaged(CourseError):
 
 
 def read_pieces(path: Path) -> Iterator[Piece]:
-    """The pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
+    """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
 
     Raises CourseError for any other suffix, for content that does not match the suffix, and for damaged data that is
     decompressed here.
@@ -87,7 +87,7 @@ def read_pieces(path: Path) -> Iterator[Piece]:
 
 
 def decompress(piece: Piece, path: Path) -> bytes:
-    """The XML bytes of a piece.
+    """Return the XML bytes of a piece.
 
     Raises Damaged for a truncated or broken stream, with the stream's offset and the bytes decompressed so far.
     """
@@ -115,7 +115,7 @@ def decompress(piece: Piece, path: Path) -> bytes:
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
-    """(bytes before the first page, whole pages, bytes after the last whole page).
+    """Divide a block into the bytes before the first page, the whole pages, and the bytes after the last whole page.
 
     The tag `<page>` always begins a page, because the text of a page can contain the tag only in escaped form.
     """
@@ -146,7 +146,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
 
 
 def _last_border(buffer: bytes) -> int:
-    """The position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
+    """Return the position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
     borders = [match.start() for match in STREAM.finditer(buffer, 1)]
     return borders[-1] if borders else 0
 
@@ -154,7 +154,7 @@ def _last_border(buffer: bytes) -> int:
 def _stream_pieces(
     file: BinaryIO, path: Path, offset: int, first: bytes, new_decompressor: Callable[[], Any]
 ) -> Iterator[Piece]:
-    """Decompresses a file in this process, all its streams in a row, and yields pieces of about 1 MB of XML.
+    """Decompress a file in this process, all its streams in a row, and yield pieces of about 1 MB of XML.
 
     Args:
         file: the open dump.

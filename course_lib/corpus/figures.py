@@ -10,7 +10,7 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """A bar chart of what the articles of a dump consist of [thousands of characters].
+    """Draw a bar chart of what the articles of a dump consist of [thousands of characters].
 
     Args:
         counts: kind of markup → characters removed (Report.counts).
@@ -25,7 +25,7 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Histograms of document lengths [characters] before and after cleaning, one panel per corpus, logarithmic axis.
+    """Draw histograms of document lengths [characters] before and after cleaning, one panel per corpus, log axis.
 
     Args:
         before: corpus → lengths of its documents before cleaning.
@@ -44,7 +44,7 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
 
 
 def removed_documents(report: Report) -> Any:
-    """A bar chart of the removed documents by reason."""
+    """Draw a bar chart of the removed documents by reason."""
     removed = {reason: taken.count for reason, taken in report.removed.items() if taken.count}
     names = sorted(removed, key=lambda name: removed[name])
     figure, axis = subplots()
@@ -55,7 +55,7 @@ def removed_documents(report: Report) -> Any:
 
 
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
-    """A stacked histogram of one filter's values, with the filter's limit as a dashed line.
+    """Draw a stacked histogram of one filter's values, with the filter's limit as a dashed line.
 
     Args:
         values: group of documents → value of each document, from 0 to 1.

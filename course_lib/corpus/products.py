@@ -17,7 +17,7 @@ DOCUMENTS = "documents.jsonl"
 
 
 def products() -> list[Product]:
-    """The products corpus/wikipedia and corpus/webtext, preceded by their downloads if the profile asks for them."""
+    """Return the products corpus/wikipedia and corpus/webtext, after their downloads if the profile asks for them."""
     sources = config.section("corpus.sources", Sources)
     wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
     webtext = config.section("corpus.webtext", WebtextConfig)
@@ -75,5 +75,5 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _file(source: Path) -> Path:
-    """`source` itself if it is a file, else the one downloaded file in the folder `source`."""
+    """Return `source` itself if it is a file, else the one downloaded file in the folder `source`."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

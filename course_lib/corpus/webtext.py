@@ -43,7 +43,7 @@ class _Filtered:
 
 
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
-    """Filters and deduplicates `source`, writes {"id", "text"} lines to `target` and returns the report.
+    """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
 
     The id is the running number of the document in the input, from 1. If no document passes, the product is an empty
     file and the report says so; this is not an error.
@@ -80,7 +80,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
 
 
 def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
-    """Cleans and filters one batch in a worker; returns (bytes of the file that the batch covers, the result)."""
+    """Clean and filter one batch in a worker; return (bytes of the file that the batch covers, the result)."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
     for number, raw in enumerate(batch.documents, batch.first):
@@ -100,7 +100,7 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """The lines of a document, without control characters, white space at the ends, and lines that are not UTF-8."""
+    """Return the lines of a document, without control characters, outer white space and lines that are not UTF-8."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -125,7 +125,7 @@ class _Repeats:
         self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
 
     def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """The new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
+        """Yield the new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
         new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
         for at in np.flatnonzero(~new):
             self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])

@@ -56,7 +56,7 @@ class _Extracted:
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extracts the articles of a dump into `target` in constant memory and returns the report.
+    """Extract the articles of a dump into `target` in constant memory and return the report.
 
     Args:
         source: a .xml, .xml.gz, .xml.bz2 or .xml.xz dump.
@@ -95,7 +95,7 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
 
 
 def _unended(source: Path, carry: bytes) -> str:
-    """The error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
+    """Return the error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)
@@ -125,7 +125,7 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
 
 
 def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
-    """The parsed XML elements of some whole pages.
+    """Yield the parsed XML elements of some whole pages.
 
     The text of lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError for broken XML.
     """
@@ -165,7 +165,7 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
 
 
 def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
-    """One page as a JSON line; b"" if it is not kept as an article. The report counts both."""
+    """Return one page as a JSON line; b"" if it is not kept as an article. The report counts both."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)

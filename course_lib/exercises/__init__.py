@@ -43,7 +43,7 @@ class Chapter:
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
-        """Prints whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
+        """Print whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
             print(f"Exercise {number} waits for your answer: {exercise.task}")
@@ -56,14 +56,14 @@ class Chapter:
         print(f"Exercise {number}: " + ("right." if problem is None else f"not yet. {problem}"))
 
     def hint(self, number: int) -> None:
-        """Prints the next hint; after the last hint, prints it again."""
+        """Print the next hint; after the last hint, print it again."""
         exercise = self._get(number)
         index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
         self._hints_given[number] = index + 1
         print(f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}")
 
     def solution(self, number: int) -> None:
-        """Prints the solution and its explanation."""
+        """Print the solution and its explanation."""
         exercise = self._get(number)
         shown = dedent(inspect.getsource(exercise.solution)) if callable(exercise.solution) else repr(exercise.solution)
         print(f"{shown.rstrip()}\n# {exercise.explanation}")

@@ -6,18 +6,18 @@ from course_lib.exercises import Chapter, Exercise
 
 
 def without_references(wikitext: str) -> str:
-    """Removes the references from wiki markup."""
+    """Remove the references from wiki markup."""
     return re.sub(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>", "", wikitext, flags=re.S)
 
 
 def hiragana_share(text: str) -> float:
-    """The share (0 to 1) of hiragana among the characters that are not white space."""
+    """Return the share (0 to 1) of hiragana among the characters that are not white space."""
     dense = "".join(text.split())
     return sum("ぁ" <= char <= "ゟ" for char in dense) / len(dense) if dense else 0.0
 
 
 def jaccard(a: str, b: str, n: int = 5) -> float:
-    """The Jaccard similarity (0 to 1) of two texts, from their sets of character n-grams."""
+    """Return the Jaccard similarity (0 to 1) of two texts, from their sets of character n-grams."""
     grams_a, grams_b = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
     return len(grams_a & grams_b) / len(grams_a | grams_b) if grams_a | grams_b else 0.0
 

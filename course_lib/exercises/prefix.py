@@ -4,7 +4,7 @@ from course_lib.exercises import Chapter, Exercise
 
 
 def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
-    """The number of trained parameters and the number of deployed parameters of prefix tuning with an MLP.
+    """Return the numbers of trained and of deployed parameters of prefix tuning with an MLP.
 
     Source: Prefix-Tuning, Li and Liang 2021, arXiv:2101.00190.
     """
@@ -15,13 +15,13 @@ def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim:
 
 
 def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
-    """The input ids of the model and the label at each position, -100 where nothing is learned."""
+    """Return the input ids of the model and the label at each position, -100 where nothing is learned."""
     ids = [*prompt, *target, end]
     return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
 
 
 def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
-    """The attention mask of a row in a batch, and the positions of the row's tokens."""
+    """Return the attention mask of a row in a batch, and the positions of the row's tokens."""
     mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
     return mask, [prefix + index for index in range(tokens)]
 

@@ -9,7 +9,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
-    """Reads a Megatron .idx file and returns the dtype code, the sequence sizes [tokens] and the document index."""
+    """Return the dtype code, the sequence sizes [tokens] and the document index of a Megatron .idx file."""
     import struct
 
     _, _, code, sequences, entries = struct.unpack_from("<9sQBQQ", content)
@@ -42,7 +42,7 @@ def _check_index(answer: Any) -> str | None:
         return run_cases(answer, [])
 
     def with_lists(content: bytes) -> Any:
-        """Calls the answer and converts the sizes and the document index to lists."""
+        """Call the answer and convert the sizes and the document index to lists."""
         result = answer(content)
         return (result[0], *map(list, result[1:])) if isinstance(result, tuple | list) else result
 
@@ -69,7 +69,7 @@ def _check_index(answer: Any) -> str | None:
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
-    """The bytes of weights, gradients and optimizer states on each GPU, in mixed precision with Adam.
+    """Return the bytes of weights, gradients and optimizer states on each GPU, in mixed precision with Adam.
 
     Source: ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054.
     """
@@ -80,7 +80,7 @@ def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
 
 
 def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    """The learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine to `low`, then `low`."""
+    """Return the learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine to `low`."""
     from math import cos, pi
 
     if step <= warmup:

@@ -4,7 +4,7 @@ from course_lib.exercises import Chapter, Exercise
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
-    """Reorders the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
+    """Reorder the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
     size = len(rows) // (3 * heads)
     return [
         rows[(head * 3 + part) * size + index] for part in range(3) for head in range(heads) for index in range(size)
@@ -12,13 +12,13 @@ def reorder(rows: list[str], heads: int) -> list[str]:
 
 
 def files(layers: int, ranks: int, parallel_residual: bool) -> int:
-    """The number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
+    """Return the number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
     layer = 6 + 6 * ranks + parallel_residual
     return layers * layer + 4 + 1
 
 
 def word_list(words: list[list[int]]) -> list[list[int]]:
-    """Converts words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
+    """Convert words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
     ids = [number for word in words for number in word]
     ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
     return [ids, ends + [-1] * (len(ids) - len(ends))]

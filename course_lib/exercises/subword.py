@@ -7,7 +7,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """Applies merges to a word in order and returns its symbols."""
+    """Apply merges to a word in order and return its symbols."""
     symbols = list(word)
     for left, right in merges:
         at = 0
@@ -19,12 +19,12 @@ def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
 
 
 def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]") -> float:
-    """The number of characters per token, over all texts together."""
+    """Return the number of characters per token, over all texts together."""
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
 def _pairs(text: str) -> list[int]:
-    """An encoder for the check, with one token for every two characters."""
+    """Encode a text for the check, with one token for every two characters."""
     return [0] * ((len(text) + 1) // 2)
 
 
@@ -47,7 +47,7 @@ def _check_ratio(answer: Any) -> str | None:
 
 
 def is_lossless(codec: "Any", text: str, normalize: "Callable[[str], str]") -> bool:
-    """Whether the codec's decoder restores the normalized text."""
+    """Return whether the codec's decoder restores the normalized text."""
     return bool(codec.decode(codec.encode(text)) == normalize(text))
 
 

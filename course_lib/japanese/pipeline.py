@@ -33,7 +33,7 @@ class Segmenter(Protocol):
         """The number of pieces that could not be analysed so far; they are split at white space only."""
 
     def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
-        """Each line as words separated by spaces; original spaces are kept as ␣ if `mark_spaces`, else dropped."""
+        """Return each line as words separated by spaces; keep original spaces as ␣ if `mark_spaces`, else drop them."""
 
 
 @dataclass
@@ -49,12 +49,12 @@ class SegmentReport:
     seconds: float = 0.0
 
     def add(self, other: "SegmentReport") -> None:
-        """Adds the counts of a batch."""
+        """Add the counts of a batch."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
     def summary(self) -> str:
-        """The report as one line for the terminal."""
+        """Return the report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
         failed = f"; {self.unanalysed} pieces not analysed" if self.unanalysed else ""
         return (
@@ -70,7 +70,7 @@ class _Result:
 
 
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
-    """Segments the documents of a file into `target` (UTF-8 text) and returns the report.
+    """Segment the documents of a file into `target` (UTF-8 text) and return the report.
 
     `target` is complete or does not appear at all.
 
@@ -155,7 +155,7 @@ class _Jumanpp:
 
 @lru_cache(maxsize=2)
 def _segmenter(name: str) -> Segmenter:
-    """This process's segmenter called `name`, created on first use."""
+    """Return this process's segmenter called `name`, created on first use."""
     if name == "mecab":
         return _Mecab()
     return _Jumanpp(JumanppSegmenter.from_path())

@@ -15,7 +15,7 @@ LINES = "lines.txt"
 
 
 def products() -> list[Product]:
-    """The products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
+    """Return the products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
     settings = config.section("japanese.segment", SegmentConfig)
     names = ("wikipedia", "webtext")
     return [

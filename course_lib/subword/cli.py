@@ -18,7 +18,7 @@ Target = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", he
 
 
 def register(app: typer.Typer) -> None:
-    """Add this chapter's verbs to the `course` command."""
+    """Add this chapter's commands to `course`."""
     group = options.group("Train tokenizers. Each is written as a folder that AutoTokenizer loads.")
     group.command("bpe", epilog=options.epilog(BpeConfig))(bpe)
     group.command("unigram", epilog=options.epilog(UnigramConfig))(unigram)

@@ -11,7 +11,7 @@ from course_lib.subword.compare import Measures
 
 
 def comparison(rows: Sequence[Measures]) -> Any:
-    """Bar charts for each tokenizer: characters per token, and the share of tokens that cross a word boundary [%]."""
+    """Draw bar charts of characters per token and of the share of tokens that cross a word boundary [%]."""
     figure, (left, right) = subplots(2)
     names = [row.name for row in rows]
     bars = left.barh(names, [row.characters_per_token for row in rows], color=COLOURS[: len(rows)])
@@ -26,7 +26,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
 
 
 def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
-    """Plot of characters per token against vocabulary size, with one line for each algorithm.
+    """Plot characters per token against vocabulary size, with one line for each algorithm.
 
     Args:
         measured: {algorithm: {vocabulary size: characters per token}}.
@@ -43,7 +43,7 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 
 
 def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
-    """Matrix of the shares of entries that each pair of vocabularies has in common.
+    """Draw a matrix of the shares of entries that each pair of vocabularies has in common.
 
     Args:
         names: names of the vocabularies.
@@ -60,7 +60,7 @@ def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
 
 
 def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
-    """Bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation.
+    """Draw a bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation.
 
     Args:
         segmented: pieces of the segmented text.

@@ -84,7 +84,7 @@ def as_lines(
 
 
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
-    """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
+    """Return the characters that get an entry of their own, by code point: `always` and the most frequent ones.
 
     Among equally frequent characters, those with smaller code points come first, so that the same text always gives the
     same alphabet. White space is left out.
