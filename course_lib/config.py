@@ -34,12 +34,9 @@ Settings = TypeVar("Settings")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """Make a field of a settings dataclass.
+    """Make a field of a settings dataclass, with one line of help text that names the unit.
 
-    Args:
-        default: the default value; lists and mappings are copied for each instance.
-        help: one line of help text, with the unit.
-        **limits: limits that pydantic checks, such as gt=0.
+    A list or mapping as default is copied for each instance. `limits` are checked by pydantic, such as gt=0.
     """
     if isinstance(default, list | dict):
         return Field(default_factory=default.copy, description=help, **limits)
@@ -60,23 +57,17 @@ def profile() -> str:
 def named_profile(file: Path | None) -> str | None:
     """Return the profile that `-c` names (`xl` or `xl.yaml`).
 
-    Returns None for every other value, and if the current folder has a file of that name.
+    None for every other value, and if the current folder has a file of that name.
     """
     name = str(file).removesuffix(".yaml")
     return name if file is not None and name in PROFILES and not file.is_file() else None
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """Read and check one section of a profile, such as 'corpus.wikipedia'.
+    """Read and check one section of a profile (None: the current one), such as 'corpus.wikipedia'.
 
-    Args:
-        name: dotted name of the section.
-        cls: the settings dataclass of the section.
-        overrides: `key=value` strings, applied last.
-        of: the profile; None: the current one.
-
-    Raises:
-        UsageError: if a value is wrong, or the profile has a section that no code reads.
+    Overrides are `key=value` strings, applied last. Raises UsageError if a value is wrong, or the profile has a section
+    that no code reads.
     """
     path = CONFIGS / f"{of or profile()}.yaml"
     return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
@@ -103,15 +94,10 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file.
+    """Read settings from a YAML file: a path, or the name of a file in course_lib/configs with or without `.yaml`.
 
-    Args:
-        cls: the settings dataclass.
-        file: a path, or the name of a file in course_lib/configs with or without `.yaml`.
-        overrides: `key=value` strings, applied last.
-
-    Raises:
-        UsageError: if there is no such file, or a key or value in it is wrong.
+    Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or a key or value in it
+    is wrong.
     """
     path = Path(file)
     if not path.is_file():
@@ -140,16 +126,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
-    """Build checked settings from a mapping and overrides.
+    """Build checked settings from nested mappings and `key=value` overrides, which are applied last.
 
-    Args:
-        cls: the settings dataclass.
-        values: the settings as nested mappings.
-        overrides: `key=value` strings, applied last.
-        where: the file or section, named at the start of error messages.
-
-    Raises:
-        UsageError: naming the key, the value and what is allowed.
+    Raises UsageError naming the file or section `where`, the key, the value and what is allowed.
     """
     try:
         if overrides:

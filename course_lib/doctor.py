@@ -1,4 +1,4 @@
-"""Checks what the course needs on this machine: each part, what fails without it, and how to get it.
+"""Check of what the course needs on this machine: each part, what fails without it, and how to get it.
 
 This module installs nothing.
 """

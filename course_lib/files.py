@@ -39,7 +39,7 @@ MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
 class TrailingBytes(OSError):
-    """A compressed file has bytes after its last stream that begin no other stream."""
+    """The error for bytes after the last stream of a compressed file that begin no other stream."""
 
 
 class _Streams(io.RawIOBase):
@@ -300,11 +300,8 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
     """Yield a binary file that replaces `target` when the block ends without an error.
 
     After an error `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
-    device or pipe cannot be replaced; it is written directly.
-
-    Args:
-        target: the path of the file.
-        keep_partial: keep what was written before a CourseError as `<target>.partial`, and say so in the error message.
+    device or pipe cannot be replaced; it is written directly. With `keep_partial`, what was written before a
+    CourseError is kept as `<target>.partial`, and the error message says so.
     """
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
@@ -374,11 +371,8 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` when the block ends without an error.
 
-    If `target` is a symbolic link, the folder that it points to is replaced.
-
-    Args:
-        target: the path of the folder.
-        ours: replace `target` whatever it contains, because its path belongs to the course.
+    If `target` is a symbolic link, the folder that it points to is replaced. With `ours`, `target` is replaced whatever
+    it contains, because its path belongs to the course.
 
     Raises:
         UsageError: before the block runs, if `target` has files but is not an earlier product (see PRODUCT_MARKS).

@@ -1,4 +1,4 @@
-"""Runs notebooks, and updates their common cells (badge, set-up) from pyproject.toml.
+"""Execution of notebooks, and update of their common cells (badge, set-up) from pyproject.toml.
 
 Outputs are not compared here; tests/notebooks does that with nbval.
 """

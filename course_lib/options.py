@@ -1,4 +1,4 @@
-"""Command-line options shared by all verbs, the settings that result from them, and the help text for settings."""
+"""Command-line options shared by all commands, the settings that result from them, and the help text for settings."""
 
 import json
 import sys

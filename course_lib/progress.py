@@ -10,11 +10,8 @@ from typing import Any
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     """Return a tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
 
-    Args:
-        total: the number of units; None if it is unknown.
-        unit: the name of a unit; with 'B', bytes are shown as k/M/G.
-        label: text in front of the bar.
-        start: units done earlier, which the displayed rate does not count.
+    `total` is None if it is unknown. With the unit 'B', bytes are shown as k/M/G. The displayed rate does not count the
+    first `start` units, which were done earlier.
     """
     from tqdm.auto import tqdm
 

@@ -1,4 +1,4 @@
-"""The `course` verbs of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
+"""The commands of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -77,11 +77,7 @@ class Seen:
         self._known = SortedRuns()
 
     def first_time(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Add the hashes and return a flag for each: true if it occurs for the first time.
-
-        Args:
-            hashes: [n]; a hash that occurs twice in this array is new only at its first position.
-        """
+        """Add the hashes, [n], and return a flag for each: true where it occurs for the first time."""
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=np.bool_)
         for run in self._known.runs:
@@ -112,11 +108,8 @@ class NearDuplicates:
     def add(self, rows: Signatures, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """For each document, return the number of the kept document that it duplicates, or -1.
 
-        A document with -1 is kept: later documents are compared with it.
-
-        Args:
-            rows: signatures, [documents, num_perm].
-            numbers: the running number of each document, [documents].
+        A document with -1 is kept: later documents are compared with it. `rows` are signatures, [documents, num_perm],
+        and `numbers` the running numbers, [documents].
         """
         parts = [self._add_slice(rows[at : at + SLICE], numbers[at : at + SLICE]) for at in range(0, len(rows), SLICE)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -189,9 +182,7 @@ def _entries(bands: Hashes, first: int) -> Hashes:
 def _pairs(run: Hashes, wanted: Hashes) -> Hashes:
     """Return the pairs (new row | stored row) of documents that share a band.
 
-    Args:
-        run: sorted index entries (band hash | stored row).
-        wanted: sorted entries (band hash | new row).
+    `run` and `wanted` are sorted entries: (band hash | stored row) and (band hash | new row).
     """
     hashes = wanted & ~NUMBERS
     low = np.searchsorted(run, hashes)

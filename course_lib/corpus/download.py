@@ -48,13 +48,8 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
     """Download a corpus, or resume an interrupted download, and return the path of the complete, verified file.
 
     Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
-    its checksum is compared with the published one, because a new dump appears under `latest` from time to time.
-
-    Args:
-        dataset: `jawiki` or `cc100`.
-        target_folder: where the file goes.
-        date: the Wikipedia dump: `latest`, or a day such as 20261101.
-        settings: addresses, retries and waiting times.
+    its checksum is compared with the published one, because a new dump appears under `latest` from time to time. `date`
+    is `latest` or the day of a Wikipedia dump, such as 20261101.
 
     Raises:
         UsageError: for a wrong data set or date, before any request.

@@ -1,4 +1,4 @@
-"""Splits a MediaWiki dump into independent pieces of bytes, so that several processes can decompress and parse it.
+"""Division of a MediaWiki dump into independent pieces of bytes, which several processes can decompress and parse.
 
 A multistream .bz2 file consists of many bz2 streams, whose borders can be found without decompressing. Other forms
 (.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut at arbitrary positions. `split_pages`
@@ -41,7 +41,7 @@ class Piece:
 
 
 class Damaged(CourseError):
-    """Raised for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
+    """A truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
 
     def __init__(self, message: str, rescued: bytes = b"") -> None:
         super().__init__(message)
@@ -156,12 +156,7 @@ def _stream_pieces(
 ) -> Iterator[Piece]:
     """Decompress a file in this process, all its streams in a row, and yield pieces of about 1 MB of XML.
 
-    Args:
-        file: the open dump.
-        path: its path, for messages.
-        offset: where `first` starts in the file [bytes].
-        first: bytes that were read from the file already.
-        new_decompressor: makes the decompressor of one stream.
+    `first` are the bytes from `offset` on that were read from the file already.
     """
     kind = path.suffix[1:]
     stream, ready, at, read = new_decompressor(), bytearray(), offset, 0

@@ -41,9 +41,7 @@ def folded(text: str) -> npt.NDArray[np.uint32]:
 def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
     """Return the hash of each n-gram, in order, [characters - size + 1]; a text shorter than `size` has one hash.
 
-    Args:
-        codes: the code points of the text, [characters].
-        size: n, the length of the n-grams [characters].
+    `codes` are the code points of the text, [characters]; `size` is n.
     """
     if len(codes) < size:
         codes = np.pad(codes, (0, size - len(codes)))

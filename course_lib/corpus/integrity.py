@@ -67,12 +67,9 @@ def load_record(path: Path, url: str) -> Record | None:
 
 
 def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """Return the first checksum in a list whose file name matches; None if no name does.
+    """Return the first checksum in a list, as `sha1sum` writes it, whose file name matches; None if no name does.
 
-    Args:
-        listing: the text of the list, in the format that `sha1sum` writes.
-        algorithm: a key of HEX_DIGITS.
-        name: a regular expression for the file name.
+    `algorithm` is a key of HEX_DIGITS, `name` a regular expression for the file name.
     """
     line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
     for text in listing.splitlines():

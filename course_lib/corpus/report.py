@@ -1,6 +1,6 @@
 """The report of a corpus run: documents and characters read, written, and removed by reason, with a few examples.
 
-Every verb that reads a source and writes documents (web text, Wikipedia) uses it. The report only counts. It holds no
+Web text and Wikipedia use it. The report only counts. It holds no
 times and no machine names, so that the same input gives the same report. Characters are Unicode code points without
 line breaks.
 """
@@ -73,11 +73,7 @@ class Report:
     def remove(self, reason: str, id: str, text: str, note: str = "") -> None:
         """Count one removed document.
 
-        Args:
-            reason: why it was removed.
-            id: the document's id, for the example.
-            text: the document.
-            note: a remark for the example, such as the measured value or the number of the earlier duplicate.
+        `note` is a remark for the example, such as the measured value or the number of the earlier duplicate.
         """
         self._add(self.removed, reason, id, text, note)
 

@@ -1,4 +1,4 @@
-"""Replaces templates of the Japanese Wikipedia that are part of a sentence by the words that a reader sees.
+"""The words that a reader sees in place of the Japanese Wikipedia's templates that are part of a sentence.
 
 Names and displayed arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
 template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark after a name). Names are
@@ -120,9 +120,7 @@ Shown = Callable[[Positional, Named], str]
 def shown(content: str, title: str = "") -> str:
     """Return the words that a reader sees in place of {{content}}; "" for a template that shows none.
 
-    Args:
-        content: the text between the braces; it contains no other template.
-        title: the title of the article, for {{PAGENAME}}.
+    `content` contains no other template. `title` is the title of the article, for {{PAGENAME}}.
     """
     name, *arguments = content.split("|")
     name = name.strip()

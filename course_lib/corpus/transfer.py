@@ -37,11 +37,11 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
-    """Raised if the server does not have the file (status 404 or 410)."""
+    """The error for a file that the server does not have (status 404 or 410)."""
 
 
 class Again(Exception):
-    """Raised for a failed attempt if another one may succeed; `wait` is the delay that the server asked for [s]."""
+    """A failed attempt after which another one may succeed; `wait` is the delay that the server asked for [s]."""
 
     def __init__(self, reason: str, wait: float = 0) -> None:
         super().__init__(reason)
@@ -196,13 +196,9 @@ def _begin(part: Path, response: httpx.Response, url: str) -> Record:
 
 
 def _receive(response: httpx.Response, part: Path, start: int, size: int | None) -> None:
-    """Append the body of the response to `part`. Raises Again if `part` does not have `size` bytes afterwards.
+    """Append the body of the response to `part`, which holds `start` bytes of `size` (None: unknown).
 
-    Args:
-        response: the open response.
-        part: the partial download.
-        start: bytes that `part` holds already.
-        size: bytes of the whole file; None if the server did not say.
+    Raises Again if `part` does not have `size` bytes afterwards.
     """
     needed, free = (size or 0) - start, shutil.disk_usage(part.parent).free
     if needed > free:

@@ -1,4 +1,4 @@
-"""Reads a file of web text as documents: blocks of lines between empty lines, as bytes, in bounded memory.
+"""A file of web text read as documents: blocks of lines between empty lines, as bytes, in bounded memory.
 
 This module handles compression, line ends and damaged files. It does not decode or judge the content of a line.
 """

@@ -1,4 +1,4 @@
-"""Cleans web text in the format of CC-100 and writes the documents as JSON lines.
+"""Cleaning of web text in the format of CC-100; the documents are written as JSON lines.
 
 CC-100 has one line per paragraph and an empty line between documents. One pass does three steps: it reads whole
 documents (webfile.py), filters them in worker processes, and removes duplicates in this process, in order. First come
@@ -45,14 +45,8 @@ class _Filtered:
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
     """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
 
-    The id is the running number of the document in the input, from 1. If no document passes, the product is an empty
-    file and the report says so; this is not an error.
-
-    Args:
-        source: .txt, .txt.xz, .txt.gz or .txt.bz2.
-        target: the product, JSON lines.
-        settings: the defaults if None.
-        workers: number of processes.
+    The source is .txt, .txt.xz, .txt.gz or .txt.bz2. The id is the running number of the document in the input, from 1.
+    If no document passes, the product is an empty file and the report says so; this is not an error.
 
     Raises:
         CourseError: for a source that is not a text file (a directory, an empty file, UTF-16, content that does not
@@ -116,7 +110,7 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
 
 
 class _Repeats:
-    """The deduplication of one run: remembers all earlier documents and long lines."""
+    """The deduplication of one run, with all earlier documents and long lines."""
 
     def __init__(self, settings: WebtextConfig, report: Report) -> None:
         self._settings = settings

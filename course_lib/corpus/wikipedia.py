@@ -1,4 +1,4 @@
-"""Extracts the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
+"""Extraction of the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
 
 Workers decompress, parse and extract pieces of the dump independently. This process joins the pages that were cut
 between two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects,
@@ -56,13 +56,9 @@ class _Extracted:
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extract the articles of a dump into `target` in constant memory and return the report.
+    """Extract the articles of a dump (.xml, .xml.gz, .xml.bz2 or .xml.xz) into `target` and return the report.
 
-    Args:
-        source: a .xml, .xml.gz, .xml.bz2 or .xml.xz dump.
-        target: the product, JSON lines.
-        settings: the defaults if None.
-        workers: number of processes.
+    Takes constant memory.
 
     Raises:
         CourseError: for a truncated or broken dump, with the position of the damage. The complete articles before it

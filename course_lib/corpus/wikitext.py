@@ -1,4 +1,4 @@
-"""Converts the wiki markup of one article to plain text: its headings and paragraphs.
+"""Conversion of the wiki markup of one article to plain text: its headings and paragraphs.
 
 Links and templates are resolved from the innermost outwards. Templates are not expanded: a template that shows words is
 replaced by them (templates.py), any other is removed. Unbalanced markup costs its own line, never the whole article.
@@ -81,11 +81,8 @@ def to_text(
 ) -> str:
     """Return the plain text of one article: one line per paragraph or list item, an empty line before each heading.
 
-    Args:
-        wikitext: the markup of the article.
-        title: the title of the article, for {{PAGENAME}}.
-        drop_sections: headings whose sections are left out.
-        removed: if given, the number of removed characters is added to it for each kind of markup.
+    `title` is for {{PAGENAME}}; the sections whose headings are in `drop_sections` are left out. The number of
+    characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
         ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
@@ -142,13 +139,13 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
 
 
 def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
-    """Replace pairs of doubled brackets by replace(content), innermost first.
+    """Replace pairs of doubled brackets by replace(content), innermost first; a bracket without a partner stays.
 
     Args:
         innermost: matches a pair that contains no other pair; group 1 is the content.
         brackets: matches a run of two or more of the same bracket.
         replace: maps the content, whose inner pairs are replaced already, to its text.
-        text: any text; a bracket without a partner stays.
+        text: any text.
     """
     for _ in range(SHALLOW):
         text, number = innermost.subn(lambda pair: replace(pair[1]), text)

@@ -47,11 +47,9 @@ def sentence_lengths(sentences: Sequence[str]) -> Any:
 
 
 def segmentations(text: str, found: dict[str, Sequence[str]]) -> Any:
-    """Draw a figure that compares segmentations of the same text: one row of boxes per segmenter, one box per word.
+    """Draw segmentations of the same text: one row of boxes per segmenter, one box per word.
 
-    Args:
-        text: the text without spaces.
-        found: name of the segmenter → the words it found.
+    `text` has no spaces; `found` maps the name of a segmenter to the words it found.
     """
     figure, axis = subplots(height=0.3 + 0.6 * len(found), width=max(4.0, 0.62 * len(text) + 1.6))
     for row, words in enumerate(found.values()):

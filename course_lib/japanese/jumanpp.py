@@ -1,4 +1,4 @@
-"""Segments many lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), without losing text.
+"""Segmentation of lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), losing no text.
 
 The program drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out
 of memory on a long run of characters of one class. Its exit code does not show such failures. So this module cuts lines
@@ -95,7 +95,7 @@ def find_binary() -> Path | None:
 
 
 class JumanppSegmenter:
-    """Segments lines into words with Juman++ v2.
+    """A segmenter of lines into words that uses Juman++ v2.
 
     Every call starts its own short-lived processes, so the object may be pickled or created again in each worker.
     `failed_pieces` counts the pieces that could not be analysed. `failures` holds the first EXAMPLES_KEPT of them with
@@ -103,16 +103,10 @@ class JumanppSegmenter:
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Run the program on two sentences to check it.
+        """Run the program on two sentences to check it; `model` replaces the program's configured model file.
 
-        Args:
-            binary: the path of the program.
-            model: a model file to use in place of the program's configured one.
-            timeout: time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of it,
-                at least a quarter.
-
-        Raises:
-            CourseError: if the program is not Juman++ v2 with a model.
+        `timeout` is the time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of
+        it, at least a quarter. Raises CourseError if the program is not Juman++ v2 with a model.
         """
         self.binary, self.model, self.timeout = binary, model, timeout
         self.failed_pieces = 0

@@ -1,4 +1,4 @@
-"""Segments text into words with MeCab and the Juman dictionary, without losing text.
+"""Segmentation of text into words with MeCab and the Juman dictionary, without losing text.
 
 MeCab drops spaces, stops at a NUL character and may crash on very long strings. The dictionary has entries that end
 inside a character. So this module cuts the text at characters that MeCab cannot process and into pieces of bounded

@@ -1,4 +1,4 @@
-"""Normalization: different ways of typing the same Japanese text are reduced to one form.
+"""Normalization, which reduces different ways of typing the same Japanese text to one form.
 
 neologdn normalizes half-width kana, full-width ASCII, runs of ー and 〜, and spaces between Japanese characters. This
 module treats what neologdn does not: other white space, control characters, a kana followed by a separate voiced sound

@@ -1,4 +1,4 @@
-"""Turns a file of documents into segmented lines: one sentence per line, an empty line between documents.
+"""Segmentation of a file of documents: one sentence per line, an empty line between documents.
 
 Worker processes segment batches of about 1 MB, and the results are written in order. So the output does not depend on
 the number of workers, and the memory does not depend on the size of the file. normalize.py, sentences.py and segment.py
@@ -72,13 +72,7 @@ class _Result:
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
     """Segment the documents of a file into `target` (UTF-8 text) and return the report.
 
-    `target` is complete or does not appear at all.
-
-    Args:
-        source: documents as JSON lines, or .txt with an empty line between documents.
-        target: the product.
-        settings: the defaults if None.
-        workers: number of processes.
+    The source has JSON lines, or is .txt with an empty line between documents. `target` is complete or does not appear.
 
     Raises:
         CourseError: for input that cannot be read, with file and line, and if the settings choose Juman++ but it is not

@@ -32,9 +32,7 @@ def desegment(text: str) -> str:
 def join(words: list[str], mark_spaces: bool = True) -> str:
     """Join words to one line, separated by single spaces.
 
-    Args:
-        words: the words, with a word " " for each original space.
-        mark_spaces: whether an original space is kept, as ␣ at the start of the next word, or dropped.
+    `words` has a word " " for each original space, which is kept as ␣ at the start of the next word, or dropped.
     """
     line = " ".join(words)
     if not mark_spaces:

@@ -106,11 +106,7 @@ def _skip_space(line: str, at: int) -> int:
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
     """Return whether the candidate is in brackets, or ends a remark in round brackets inside a sentence.
 
-    Args:
-        line: the text.
-        start: where the current sentence begins.
-        candidate: a match of CANDIDATE.
-        inside: the bracket pairs of the line, from `_enclosed`.
+    The current sentence begins at `start`; `inside` are the bracket pairs of the line, from `_enclosed`.
     """
     # the mark itself, or the last closing bracket of the candidate
     last = candidate.start("closing") + len(candidate["closing"]) - 1

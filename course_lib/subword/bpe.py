@@ -25,14 +25,8 @@ def train_bpe(
 ) -> dict[str, int]:
     """Train a BPE tokenizer, write its folder, and return its counts: {"vocabulary": number of entries}.
 
-    The same text always gives the same tokenizer. If limit_alphabet separates equally rare characters, those with the
-    smaller code points are kept.
-
-    Args:
-        sources: segmented .txt lines, or JSONL documents; all files are of the same kind.
-        target: folder to write.
-        settings: training settings; None: the defaults.
-        show_progress: whether the library shows a progress bar.
+    The sources are segmented .txt lines, or JSONL documents. The same text always gives the same tokenizer. If
+    limit_alphabet separates equally rare characters, those with the smaller code points are kept.
 
     Raises:
         CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message

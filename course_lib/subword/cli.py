@@ -1,4 +1,4 @@
-"""Command-line verbs of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
+"""The commands of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
 
 import sys
 from pathlib import Path

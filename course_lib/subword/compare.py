@@ -84,10 +84,8 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
 def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
     """Return how many tokens of one line have a word boundary of the segmenter strictly inside them.
 
-    Args:
-        prepared: the line as the tokenizer reads it.
-        segmented: whether spaces separate the words of the line; if not, MeCab finds the boundaries.
-        offsets: (start, end) of each token in the line [characters].
+    `prepared` is the line as the tokenizer reads it. Spaces separate its words if it is `segmented`; if not, MeCab
+    finds the boundaries. `offsets` are the (start, end) of each token [characters].
     """
     if segmented:
         boundaries = {index for index, char in enumerate(prepared) if char == " "}

@@ -17,14 +17,8 @@ from course_lib.subword.unigram import train_unigram
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
     """Return {algorithm: {vocabulary size: characters per token on held-out text}}.
 
-    The algorithms are BPE on segmented text, BPE on raw text and Unigram on raw text.
-
-    Args:
-        texts: raw documents; the last tenth is held out.
-        sizes: vocabulary sizes [entries].
-
-    Raises:
-        CourseError: the texts support fewer entries than a size asks for.
+    The last tenth of the texts is held out. The algorithms are BPE on segmented text, BPE on raw text and Unigram on
+    raw text. Raises CourseError if the texts support fewer entries than a size asks for.
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
