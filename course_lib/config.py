@@ -205,9 +205,8 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
             continue
         info: Any = field.default
         default = info.default_factory() if info.default_factory else info.default
-        rows.append(
-            (key, _type_name(field.type), json.dumps(default, ensure_ascii=False, default=str), info.description)
-        )
+        shown = json.dumps(default, ensure_ascii=False, default=str)
+        rows.append((key, _type_name(field.type), shown, info.description))
     return rows
 
 

@@ -53,12 +53,12 @@ def execute(source: Path, target: Path) -> int:
         try:
             client.execute()
         except CellExecutionError as error:
-            number = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
+            failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
+            number = failed.index(True) + 1 if True in failed else 0
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            raise CourseError(
-                f"{source.name}: code cell {bar.n + 1}: the kernel died (out of memory?) or hung"
-            ) from error
+            problem = "the kernel died (out of memory?) or hung"
+            raise CourseError(f"{source.name}: code cell {bar.n + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)
@@ -118,7 +118,3 @@ def export_images(path: Path) -> None:
             if "image/png" in output.get("data", {}):
                 with atomic_write(path.parent / "images" / f"{path.stem}.png") as file:
                     file.write(b64decode(output.data["image/png"]))
-
-
-def _failed(cell: nbformat.NotebookNode) -> bool:
-    return any(output.output_type == "error" for output in cell.outputs)

@@ -65,9 +65,8 @@ def webtext(
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
-    report = clean_webtext(
-        source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers
-    )
+    settings = options.settings(WebtextConfig, "corpus.webtext", config, overrides)
+    report = clean_webtext(source, output, settings, workers)
     print(f"{report.summary()} → {output}{_reported(report, output)}")
 
 

@@ -21,25 +21,21 @@ def products() -> list[Product]:
     sources = config.section("corpus.sources", Sources)
     wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
     webtext = config.section("corpus.webtext", WebtextConfig)
+    dump, pages = _raw("jawiki", sources.wikipedia), _raw("cc100", sources.webtext)
     return [
         *_download_step("jawiki", sources.wikipedia, str(sources.date)),
         *_download_step("cc100", sources.webtext, "latest"),
-        Product(
-            "corpus/wikipedia",
-            partial(_wikipedia, wikipedia),
-            wikipedia,
-            (_raw("jawiki", sources.wikipedia),),
-            ("corpus",),
-        ),
-        Product("corpus/webtext", partial(_webtext, webtext), webtext, (_raw("cc100", sources.webtext),), ("corpus",)),
+        Product("corpus/wikipedia", partial(_wikipedia, wikipedia), wikipedia, (dump,), ("corpus",)),
+        Product("corpus/webtext", partial(_webtext, webtext), webtext, (pages,), ("corpus",)),
     ]
 
 
 def _download_step(dataset: Dataset, kind: str, date: str) -> list[Product]:
+    if kind != "download":
+        return []
     settings = config.section("corpus.download", DownloadConfig)
     recorded = {"dataset": dataset, "date": date} | config.to_dict(settings)
-    made = Product(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())
-    return [made] if kind == "download" else []
+    return [Product(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())]
 
 
 def _raw(dataset: Dataset, kind: str) -> Path | str:

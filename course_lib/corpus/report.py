@@ -133,16 +133,8 @@ class Report:
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            rows += [
-                (
-                    f"lines: {reason}",
-                    self.limits.get(reason, ""),
-                    f"{taken.count:,}",
-                    "",
-                    f"{taken.characters:,}",
-                    share,
-                )
-            ]
+            limit = self.limits.get(reason, "")
+            rows += [(f"lines: {reason}", limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
         rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         return "\n".join(

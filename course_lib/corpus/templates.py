@@ -98,17 +98,8 @@ COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
 # The word between two numbers of {{convert}} → the text it shows.
-RANGES = {
-    "to": "–",
-    "-": "–",
-    "–": "–",
-    "to(-)": "–",
-    "and": " and ",
-    "or": " or ",
-    "x": " × ",
-    "by": " × ",
-    "*": " × ",
-}
+RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*"), " × ")
+RANGES |= {"and": " and ", "or": " or "}
 # Labels of {{audio}} that are a button and not words of the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
 

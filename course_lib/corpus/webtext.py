@@ -129,9 +129,8 @@ class _Repeats:
             alike = self._near.add(filtered.signatures[left], numbers)
             for at, other in zip(left, alike, strict=True):
                 if other >= 0:
-                    self._report.remove(
-                        "near_duplicate", str(filtered.numbers[at]), filtered.texts[at], f"like {other}"
-                    )
+                    number, text = str(filtered.numbers[at]), filtered.texts[at]
+                    self._report.remove("near_duplicate", number, text, f"like {other}")
             left = left[alike < 0]
         yield from self._without_lines([(filtered.numbers[at], filtered.texts[at]) for at in left])
 

@@ -34,12 +34,8 @@ WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
-LIMITS = {
-    "other_namespace": "ns is not 0",
-    "redirect": "",
-    "too_long": f"> {LONGEST_TEXT}",
-    "disambiguation": "by its template",
-}
+LIMITS = {"other_namespace": "ns is not 0", "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
+LIMITS |= {"disambiguation": "by its template"}
 
 
 @dataclass
@@ -95,9 +91,8 @@ def _unended(source: Path, carry: bytes) -> str:
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)
-    return (
-        f"{source}: broken or truncated: the page {title[1].decode(errors='replace') if title else ''!r} has no </page>"
-    )
+    name = title[1].decode(errors="replace") if title else ""
+    return f"{source}: broken or truncated: the page {name!r} has no </page>"
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:

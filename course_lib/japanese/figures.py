@@ -55,10 +55,8 @@ def segmentations(text: str, found: dict[str, Sequence[str]]) -> Any:
     for row, words in enumerate(found.values()):
         at = 0
         for number, word in enumerate(words):
-            colour = COLOURS[row % len(COLOURS)]
-            axis.barh(
-                -row, len(word) - 0.08, left=at + 0.04, height=0.62, color=colour, alpha=0.85 if number % 2 else 0.55
-            )
+            style = {"color": COLOURS[row % len(COLOURS)], "alpha": 0.85 if number % 2 else 0.55}
+            axis.barh(-row, len(word) - 0.08, left=at + 0.04, height=0.62, **style)
             axis.text(at + len(word) / 2, -row, word, ha="center", va="center", fontsize=13)
             at += len(word)
     axis.set(yticks=[-row for row in range(len(found))], yticklabels=list(found), xticks=[], xlim=(0, len(text)))

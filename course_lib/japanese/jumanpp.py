@@ -116,10 +116,9 @@ class JumanppSegmenter:
     @classmethod
     def from_path(cls) -> "JumanppSegmenter":
         """Return a segmenter with the program found on this machine. Raises CourseError if there is none."""
-        binary = find_binary()
-        if binary is None:
-            raise CourseError(NOT_FOUND)
-        return cls(binary)
+        if binary := find_binary():
+            return cls(binary)
+        raise CourseError(NOT_FOUND)
 
     def words(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the words of each line, for any text: `"".join(words) == line`.
@@ -139,21 +138,22 @@ class JumanppSegmenter:
         used, because it hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
         missing.
         """
-        parser = _pyknp_parser()
+        try:
+            from pyknp import Morpheme as Parser
+        except ImportError as error:
+            raise CourseError(f"pyknp: cannot be imported ({error}); pip install pyknp 'setuptools<81'") from None
         morphemes: list[Morpheme] = []
         for piece in pieces(sentence):
-            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, parser)
+            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, Parser)
         return morphemes
-
-    def _command(self, *options: str) -> list[str]:
-        return [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
 
     def _run(self, batch: Sequence[str], *options: str) -> "subprocess.CompletedProcess[bytes]":
         """Run one process over the pieces, one piece per line. Raises TimeoutExpired."""
         sent = "".join(f"{piece}\n" for piece in batch).encode()
         limit = self.timeout * max(0.25, len(sent) / BATCH)
+        command = [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
         try:
-            return subprocess.run(self._command(*options), input=sent, capture_output=True, timeout=limit, check=False)
+            return subprocess.run(command, input=sent, capture_output=True, timeout=limit, check=False)
         except OSError as error:
             raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
 
@@ -274,14 +274,6 @@ def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
     """Describe for an error message how a process ended: its exit code and the first line of its standard error."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
     return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
-
-
-def _pyknp_parser() -> Any:
-    try:
-        from pyknp import Morpheme as Parser
-    except ImportError as error:
-        raise CourseError(f"pyknp: cannot be imported ({error}); pip install pyknp 'setuptools<81'") from None
-    return Parser
 
 
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:

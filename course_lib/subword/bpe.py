@@ -44,9 +44,7 @@ def train_bpe(
 
 
 def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None:
-    fixed = (
-        len(SPECIALS) + (len(BYTES) if settings.byte_fallback else 0) + (1 + len(ESCAPES) if settings.lossless else 0)
-    )
+    fixed = len(SPECIALS) + settings.byte_fallback * len(BYTES) + settings.lossless * (1 + len(ESCAPES))
     names = ", ".join(map(str, sources))
     if size <= fixed:
         raise CourseError(f"{names}: no text to train on")

@@ -54,7 +54,6 @@ def unigram(
     if not inputs or target is None:
         raise UsageError("input, output_dir: not set; give IN... and -o OUT, or both keys in the YAML of -c")
     counts = train_unigram(inputs, target, settings)
-    left_out = (
-        f", {counts['lines left out']} lines over max_sentence_length left out" if counts["lines left out"] else ""
-    )
+    longer = counts["lines left out"]
+    left_out = f", {longer} lines over max_sentence_length left out" if longer else ""
     print(f"{counts['vocabulary']} entries{left_out} → {target}")

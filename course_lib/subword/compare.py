@@ -66,10 +66,8 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
     seconds = time.perf_counter() - started
     tokens = sum(len(encoding.ids) for encoding in encoded)
     unknown = int(codec.tokenizer.token_to_id(UNKNOWN) or 0)
-    crossing = sum(
-        _crossing(line, codec.preparation.segmented, encoding.offsets)
-        for line, encoding in zip(prepared, encoded, strict=True)
-    )
+    segmented = codec.preparation.segmented
+    crossing = sum(_crossing(line, segmented, e.offsets) for line, e in zip(prepared, encoded, strict=True))
     return Measures(
         name=name,
         vocabulary=codec.tokenizer.get_vocab_size(),

@@ -55,13 +55,8 @@ def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
     figure, axis = subplots()
     for name, pieces, colour in (("segmented", segmented, AFTER), ("unsegmented", raw, BEFORE)):
         lengths = Counter(min(len(piece), 40) for piece in set(pieces))
-        axis.bar(
-            list(lengths),
-            list(lengths.values()),
-            color=colour,
-            alpha=0.7,
-            label=f"{name}: {len(set(pieces)):,} distinct",
-        )
+        label = f"{name}: {len(set(pieces)):,} distinct"
+        axis.bar(list(lengths), list(lengths.values()), color=colour, alpha=0.7, label=label)
     axis.set(xlabel="characters per piece (40 = 40 or more)", ylabel="distinct pieces")
     axis.legend(frameon=False)
     return figure

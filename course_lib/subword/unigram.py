@@ -128,9 +128,8 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
         for i, piece in enumerate(map(processor.id_to_piece, range(count)))
     ]
     fallback = any(is_byte)
-    model = (
-        models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)
-    )
+    unigram = model_type == "unigram"
+    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if unigram else _bpe(pieces, fallback)
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
