@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 A file or folder is written under a hidden temporary name beside its path and renamed when it is complete. So a killed
-run leaves the earlier product unchanged. Manifests are not handled here but in workspace.py.
+run leaves the earlier file or folder unchanged. Manifests are not handled here but in workspace.py.
 """
 
 import bz2
@@ -214,7 +214,7 @@ def _hidden(target: Path) -> Path:
 def _temporary_names(target: Path) -> str:
     """Return a regular expression for the temporary names of `target`.
 
-    It also matches temporary names of these temporary names, as a product may be written inside another one.
+    It also matches temporary names of these temporary names, as a folder may be written inside another one.
     """
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
 
@@ -341,7 +341,7 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
 
 
 def require_regular(path: Path) -> None:
-    """Raise CourseError if `path` is a device or pipe, for a product that is read again after writing."""
+    """Raise CourseError if `path` is a device or pipe, for a file that is read again after writing."""
     if is_stream(path):
         raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 

@@ -71,9 +71,9 @@ def webtext(
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Write the report beside the product and return its name for the printed line, "" if no report is written.
+    """Write the report beside the output and return its name for the printed line, "" if no report is written.
 
-    A product written to a device or pipe gets no report, because the folder there is not the user's.
+    An output written to a device or pipe gets no report, because the folder there is not the user's.
     """
     from course_lib.corpus.report import write_report
     from course_lib.files import is_stream

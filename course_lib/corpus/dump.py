@@ -125,7 +125,8 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
     while True:
         block = file.read(CHUNK)
         buffer += block
-        border = _last_border(buffer)
+        # the last stream that begins after byte 0
+        border = max((match.start() for match in STREAM.finditer(buffer, 1)), default=0)
         if border >= GROUP or (not block and buffer):
             end = border if block else len(buffer)
             yield Piece(buffer[:end], True, offset, end)
@@ -135,12 +136,6 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
         if len(buffer) > LONG_STREAM:
             yield from _stream_pieces(file, path, offset)
             return
-
-
-def _last_border(buffer: bytes) -> int:
-    """Return the position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
-    borders = [match.start() for match in STREAM.finditer(buffer, 1)]
-    return borders[-1] if borders else 0
 
 
 def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:

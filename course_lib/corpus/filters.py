@@ -94,10 +94,6 @@ class Filter(NamedTuple):
         return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
 
 
-def _length(document: Document) -> float:
-    return len(document.text)
-
-
 def _japanese(document: Document) -> float:
     japanese = sum(document.kinds[Kind.HIRAGANA : Kind.KANJI + 1])
     return _share(japanese, japanese + document.kinds[Kind.LETTER])
@@ -129,7 +125,7 @@ def _kind_share(kind: Kind) -> Callable[[Document], float]:
 
 # In the order in which they run; the first filter that removes a document gives the reason.
 FILTERS = (
-    Filter("too_short", "min_chars", _length),
+    Filter("too_short", "min_chars", lambda document: len(document.text)),
     Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
     Filter("not_japanese", "min_japanese", _japanese),
     Filter("links", "max_links", _links),

@@ -137,13 +137,8 @@ class Report:
             rows += [(f"lines: {reason}", limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
         rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if at < 2 else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        )
+        line = "  ".join(f"{{:{'<' if at < 2 else '>'}{width}}}" for at, width in enumerate(widths))
+        return "\n".join(line.format(*row).rstrip() for row in rows)
 
     def _add(self, to: dict[str, Removed], reason: str, id: str, text: str, note: str) -> None:
         removed = to.setdefault(reason, Removed())
@@ -162,14 +157,14 @@ class Report:
 
 
 def load_report(target: Path) -> Report:
-    """Read the report that `write_report` wrote beside the product `target`."""
+    """Read the report that `write_report` wrote beside the file `target`."""
     plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)
 
 
 def write_report(report: Report, target: Path) -> Path:
-    """Write the report as JSON to `<target>.report.json`, beside the product `target`, and return that path."""
+    """Write the report as JSON to `<target>.report.json` and return that path."""
     path = _place(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

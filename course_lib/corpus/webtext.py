@@ -46,7 +46,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
 
     The source is .txt, .txt.xz, .txt.gz or .txt.bz2. The id is the running number of the document in the input, from 1.
-    If no document passes, the product is an empty file and the report says so; this is not an error.
+    If no document passes, the output is an empty file and the report says so; this is not an error.
 
     Raises:
         CourseError: for a source that is not a text file (a directory, an empty file, UTF-16, content that does not

@@ -72,15 +72,15 @@ class Chapter:
 def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
     """Call a learner's function on test cases and describe the first one that fails; return None if all pass.
 
-    Where a float is expected, an error of less than 1e-9 is accepted. Where a list is expected, a tuple, a NumPy array
-    or a torch tensor is accepted.
+    Where a float is expected, an error of less than 1e-9 is accepted. Tuples, lists, NumPy arrays and torch tensors of
+    the same content are equal.
     """
     if not callable(function):
         return f"expected a function, got {type(function).__name__}: write its name without parentheses."
     for arguments, wanted, reason in cases:
-        result = function(*arguments)
-        if not isinstance(wanted, tuple):
-            result = _lists(result)
+        result = _lists(function(*arguments))
+        if isinstance(wanted, tuple) and isinstance(result, list):
+            result = tuple(result)
         close = isinstance(wanted, float) and isinstance(result, float | int) and abs(result - wanted) < 1e-9
         if result != wanted and not close:
             shown = ", ".join(map(repr, arguments))
@@ -90,7 +90,7 @@ def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
 
 
 def _lists(result: Any) -> Any:
-    """Convert tuples, NumPy arrays and torch tensors to lists."""
+    """Convert tuples, ranges, NumPy arrays and torch tensors to lists."""
     if hasattr(result, "tolist"):
         return result.tolist()
-    return [_lists(each) for each in result] if isinstance(result, list | tuple) else result
+    return [_lists(each) for each in result] if isinstance(result, list | tuple | range) else result
