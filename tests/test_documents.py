@@ -174,7 +174,9 @@ def test_bytes_behind_the_end_of_an_archive_are_refused(tmp_path: Path, ending: 
     assert re.search(f"broken or truncated after line [01]: .*{wanted}", refusal(path))
 
 
-def test_a_disk_error_names_the_file_and_is_not_called_bad_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_names_the_file_and_is_not_called_bad_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Broken(io.BytesIO):
         def read1(self, size: int | None = -1, /) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
