@@ -19,7 +19,7 @@ parameters, remove their names from ignore-params.json.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,16 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
+from course_lib.checkpoints.weight_files import Weight
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, read_json, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shape import ShapeConfig
-from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
 from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
 from course_lib.progress import progress
 
@@ -94,7 +95,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
         raise UsageError(f"-o {folder}: exists already; allowed: a new name")
     require_other(source, folder)
     config = read_config(source)
-    held = {name.replace(".sqout.", ".spout."): value for name, value in read_tensors(source).items() if name != HEAD}
+    held = {name: weight for name, weight in read_weights(source).items() if name != HEAD}
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
@@ -109,13 +110,13 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, like in wanted.items():
                 std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
-                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name]
+                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name].contiguous()
                 bar.update()
 
     settings = original_settings(source, folder, config)
     twin = training_yaml(folder, settings, seed)
     with atomic_folder(folder) as temporary:
-        write_tensors(tensors(), temporary)
+        weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)
         for name in (*TOKENIZER, "emoji.json"):
             if (source / name).is_file():
@@ -154,6 +155,11 @@ def read_config(source: Path) -> GPTSanConfig:
     return config
 
 
+def read_weights(source: Path) -> dict[str, Weight]:
+    """The weights of a GPTSAN folder by name, read on demand; a spout under its old name gets the current one."""
+    return {name.replace(".sqout.", ".spout."): weight for name, weight in weight_files.by_name(source).items()}
+
+
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Return a model's tensors by name, on the meta device (without data), and the names of those that are parameters.
 
@@ -167,7 +173,7 @@ def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]
     return held, [name for name, _ in model.named_parameters() if name in held]
 
 
-def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 

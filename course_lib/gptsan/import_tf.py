@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.torch_dtypes import torch_name
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, read_json, require_other, write_json
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.shards import read_json, write_json, write_tensors
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
 from course_lib.progress import progress
@@ -82,7 +83,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
     _compare(bundle.prefix.with_name(PARAMETERS), dims)
     for variable in wanted:
         bundle.check(variable.tf)
-    dtype = str(DTYPES[bundle.entries["model/wte"].dtype][1]).removeprefix("torch.")
+    dtype = torch_name(DTYPES[bundle.entries["model/wte"].dtype][1])
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         with progress(sum(bundle.entries[variable.tf].size for variable in wanted), "B", "import") as bar:
@@ -91,7 +92,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
                 bar.update(bundle.entries[variable.tf].size)
 
     with atomic_folder(folder) as temporary:
-        numbers = write_tensors(tensors(), temporary)
+        numbers = weight_files.write(tensors(), temporary, weight_files.SHARD)
         hf_config(dims, dtype).save_pretrained(temporary)
         for name, candidates in TOKENIZER.items():
             paths = [bundle.prefix.with_name(candidate) for candidate in candidates]

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from course_lib import config
+from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.gptsan.freeze import decays, frozen_names
 from course_lib.gptsan.shape import ShapeConfig
-from course_lib.models.memory import BYTES, Sizes
+from course_lib.models.memory import Sizes
 
 # A GptsanConfig; its module imports this module, so it cannot be imported here.
 Settings: TypeAlias = Any

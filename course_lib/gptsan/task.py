@@ -115,12 +115,12 @@ class Gptsan(Task):
 
     @override
     def fingerprint(self) -> dict[str, Any]:
+        from course_lib.checkpoints import weight_files
         from course_lib.gptsan.extra_stage import tensors_of
         from course_lib.gptsan.freeze import frozen_names
-        from course_lib.gptsan.shards import weight_files
 
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
-        files = [base / "config.json", *weight_files(base)] if base else []
+        files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
@@ -172,11 +172,12 @@ class Gptsan(Task):
         from transformers import AutoModelForCausalLM
 
         from course_lib.checkpoints.model_folder import reading_weights
+        from course_lib.checkpoints.torch_dtypes import TORCH
         from course_lib.gptsan.freeze import freeze, frozen_names
         from course_lib.gptsan.model import GPTSanForCausalLM
 
         settings, shape = self.settings, self.shape()
-        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
+        dtype = TORCH[settings.precision.dtype]
         shape._attn_implementation = settings.model.attention
         if settings.model.checkpoint:
             with reading_weights(settings.model.checkpoint):

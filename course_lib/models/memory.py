@@ -6,9 +6,9 @@ tests/training/test_planner.py compares the formulas for activations and logits 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.models.config import ModelConfig
 
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}  # per weight, activation or gradient
 # Tensors of feed-forward width that the GELU keeps: 1 with a fused kernel (gelu_pytorch_tanh, gelu), 4 with gelu_new.
 GELU_KEEPS = 1
 # Bytes per logit: the fp32 log-softmax and, when the backward pass begins, two gradients of the same size.
@@ -70,7 +70,7 @@ def flops_per_token(model: ModelConfig, seq_length: int) -> float:
     return 6.0 * (parameters(model) - looked_up) + 12.0 * model.num_layers * model.hidden_size * seq_length
 
 
-def gpt_sizes(model: ModelConfig, micro_batch: int, seq_length: int, dtype: str) -> Sizes:
+def gpt_sizes(model: ModelConfig, micro_batch: int, seq_length: int, dtype: NumberFormat) -> Sizes:
     """The sizes of a run that trains all parameters.
 
     Args:

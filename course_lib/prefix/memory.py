@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from course_lib import config
+from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.config import ModelConfig as Shape
-from course_lib.models.memory import BYTES, LOGIT_BYTES, Sizes, gpt_sizes, tensors
+from course_lib.models.memory import LOGIT_BYTES, Sizes, gpt_sizes, tensors
 from course_lib.pretrain.config import PretrainConfig
 
 # A PrefixConfig. Its module imports this one, so it cannot be imported here.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.freeze import freeze
 from course_lib.prefix import base as bases
 from course_lib.prefix.cache import Shape, past
@@ -19,7 +20,6 @@ from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # The names of the trained parameters start with this.
 ENCODER = "encoder."
 
@@ -59,7 +59,7 @@ def build(settings: PrefixConfig) -> PrefixModel:
     """Return the model of a run before its warm start: the base in the run's number format, the encoder in fp32."""
     model = settings.model
     assert model.base
-    base = bases.load(model.base, DTYPES[settings.precision.dtype], model.attention)
+    base = bases.load(model.base, TORCH[settings.precision.dtype], model.attention)
     if model.recompute == "full":
         recompute(base)
     if model.method == "full":

@@ -6,7 +6,7 @@ transformers Trainer, or a raw DeepSpeed checkpoint. megatron.py converts Megatr
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPTNeoXConfig
@@ -14,9 +14,10 @@ from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPT
 from course_lib import config as settings_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
 from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer, one_line
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
-from course_lib.checkpoints.weight_files import is_leftover
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.models.causal import CausalModel, Shape, model_config
@@ -26,8 +27,6 @@ from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
 
-Format = Literal["fp32", "bf16", "fp16"]
-TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Configuration classes by model_type.
 SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}
 EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
@@ -71,7 +70,7 @@ class _Source:
 def export(
     source: Path,
     target: Path,
-    dtype: Format | None = None,
+    dtype: NumberFormat | None = None,
     license: str | None = None,
     config: Path | None = None,
     tokenizer: Path | None = None,
@@ -247,8 +246,6 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
     wanted = model.state_dict()
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
-        if is_leftover(stored_as):
-            continue
         # Prefixes of DistributedDataParallel and torch.compile.
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
         name = HEAD if name == FILED_HEAD else name

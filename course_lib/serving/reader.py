@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
-from course_lib.serving.weight_map import TORCH
 
 Reading = Callable[[TensorSpec], list[Tensor]]
 # Settings that the format cannot store, with the defaults of the family

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 import yaml
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.cli import main
 from course_lib.config import build
 from course_lib.errors import CourseError
@@ -14,7 +15,7 @@ from course_lib.prefix import memory
 from course_lib.prefix.cache import Shape
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
-from course_lib.prefix.model import DTYPES, PrefixModel, new_encoder, recompute
+from course_lib.prefix.model import PrefixModel, new_encoder, recompute
 from course_lib.prefix.samples import loss
 from course_lib.training import planner
 from transformers import AutoModelForCausalLM
@@ -42,7 +43,7 @@ def settings(place, architecture, *overrides, width=64):
 def model_of(given):
     config = model_config(memory.shape_of(given))
     base = AutoModelForCausalLM.from_config(
-        config, attn_implementation=given.model.attention, dtype=DTYPES[given.precision.dtype]
+        config, attn_implementation=given.model.attention, dtype=TORCH[given.precision.dtype]
     )
     if given.model.recompute == "full":
         recompute(base)
