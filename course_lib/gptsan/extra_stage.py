@@ -20,7 +20,7 @@ parameters, remove their names from ignore-params.json.
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,12 @@ from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, read_json, require_other, write_json
+from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
-from course_lib.gptsan.shape import ShapeConfig
-from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
+from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, read_parameters
+from course_lib.gptsan.shape import SPOUT_OUT, read_shape
+from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
@@ -131,20 +131,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
 
 def read_config(source: Path) -> GPTSanConfig:
     """Read the configuration of a GPTSAN folder. Raises CourseError for a folder without a valid GPTSAN config.json."""
-    path = source / "config.json"
-    if not path.is_file():
-        raise CourseError(f"{source}: not a GPTSAN folder: config.json is missing")
-    content = read_json(path)
-    if content.get("model_type") != GPTSanConfig.model_type:
-        raise CourseError(
-            f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {GPTSanConfig.model_type!r}"
-        )
-    sizes = [name for name, default in asdict(ShapeConfig()).items() if isinstance(default, int)]
-    try:
-        build(ShapeConfig, {name: content[name] for name in sizes if name in content}, where=str(path))
-    except UsageError as error:
-        # The wrong value comes from a file, not from the user's settings.
-        raise CourseError(str(error)) from error
+    path, (_, content) = source / "config.json", read_shape(source)
     try:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
     except Exception as error:
@@ -195,13 +182,9 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
     Training settings are those of the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
     """
     train, model = read_parameters(source / PARAMETERS)
-    dims = Dims(
-        config.vocab_size, config.max_position_embeddings, config.d_model, config.num_heads, config.num_experts,
-        config.d_ff, config.d_ext, config.d_spout, config.num_switch_layers, config.num_ext_layers,
-    )  # fmt: skip
     return {
         "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
-        "model_params": {"num_pallarelizm": 1} | model | original_params(dims),
+        "model_params": {"num_pallarelizm": 1} | model | original_params(dims_of(config)),
     }
 
 

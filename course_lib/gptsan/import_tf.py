@@ -25,6 +25,12 @@ from course_lib.progress import progress
 PARAMETERS = "parameters.json"
 # Name in the new folder → names that the file may have beside the checkpoint.
 TOKENIZER = {"vocab.txt": ("vocab.txt", "ja-swe36k.txt"), "emoji.json": ("emoji.json",)}
+# Field of Dims → key of config.json.
+HF_KEYS = {
+    "vocabulary": "vocab_size", "contexts": "max_position_embeddings", "hidden": "d_model", "heads": "num_heads",
+    "experts": "num_experts", "ffn": "d_ff", "ext_ffn": "d_ext", "spout": "d_spout",
+    "switch_layers": "num_switch_layers", "ext_layers": "num_ext_layers",
+}  # fmt: skip
 NOT_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 MOMENTS = ("/adam_m", "/adam_v")
 
@@ -112,16 +118,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
 def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
     """The configuration of a model of these sizes, with the routing of the original (`overflow="zero"`)."""
     return GPTSanConfig(
-        vocab_size=dims.vocabulary,
-        max_position_embeddings=dims.contexts,
-        d_model=dims.hidden,
-        d_ff=dims.ffn,
-        d_ext=dims.ext_ffn,
-        d_spout=dims.spout,
-        num_switch_layers=dims.switch_layers,
-        num_ext_layers=dims.ext_layers,
-        num_heads=dims.heads,
-        num_experts=dims.experts,
+        **{key: getattr(dims, name) for name, key in HF_KEYS.items()},
         overflow="zero",
         # The special tokens are the last entries of the vocabulary.
         separator_token_id=dims.vocabulary - 2,
@@ -130,6 +127,11 @@ def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
         dtype=dtype,
         architectures=["GPTSanForCausalLM"],
     )
+
+
+def dims_of(config: GPTSanConfig) -> Dims:
+    """The sizes of a model, from its configuration."""
+    return Dims(**{name: getattr(config, key) for name, key in HF_KEYS.items()})
 
 
 def _compare(path: Path, dims: Dims) -> None:

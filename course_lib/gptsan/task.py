@@ -10,9 +10,10 @@ from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.gptsan import memory, swe
+from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
+from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
@@ -215,7 +216,7 @@ def recompute(model: "GPTSanForCausalLM") -> None:
     model.activation_checkpointing_enable()
     # Otherwise gradients would flow through all frozen layers too.
     model.disable_input_require_grads()
-    below = ("model.spout.", *memory.EMBEDDINGS)
+    below = ("model.spout.", *EMBEDDINGS)
     learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))
     for block in model.model.blocks:
         if learns or any(parameter.requires_grad for parameter in block.parameters()):

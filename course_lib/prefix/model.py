@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.freeze import freeze
+from course_lib.models.causal import blocks
 from course_lib.prefix import base as bases
 from course_lib.prefix.cache import Shape, past
 from course_lib.prefix.config import ModelConfig, PrefixConfig
@@ -80,8 +81,7 @@ def new_encoder(model: ModelConfig, shape: Shape) -> PrefixEncoder:
 
 def recompute(base: Any) -> None:
     """Make the backward pass recompute each block. The gradient checkpointing of transformers would drop the prefix."""
-    blocks = base.transformer.h if base.config.model_type == "gpt2" else base.gpt_neox.layers
-    for block in blocks:
+    for block in blocks(base):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 

@@ -21,6 +21,7 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import NAMES, TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
+from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
 
@@ -131,20 +132,21 @@ def _activation(args: Namespace) -> str:
 
 
 def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
-    dropout = getattr(args, "hidden_dropout", 0.1)
+    settings = {
+        "vocab_size": shape.vocabulary,
+        "max_position_embeddings": shape.positions,
+        "hidden_size": shape.hidden,
+        "num_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "ffn_hidden_size": shape.inner,
+        "hidden_dropout_prob": getattr(args, "hidden_dropout", 0.1),
+        "attention_probs_dropout_prob": getattr(args, "attention_dropout", 0.1),
+        "initializer_range": getattr(args, "init_method_std", 0.02),
+    }
     return GPT2Config(
-        vocab_size=shape.vocabulary,
-        n_positions=shape.positions,
-        n_embd=shape.hidden,
-        n_layer=shape.layers,
-        n_head=shape.heads,
-        n_inner=shape.inner,
+        **GPT2.renamed(settings),
         activation_function=_activation(args),
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=getattr(args, "attention_dropout", 0.1),
         layer_norm_epsilon=getattr(args, "layernorm_epsilon", 1e-5),
-        initializer_range=getattr(args, "init_method_std", 0.02),
         dtype=dtype,
         architectures=["GPT2LMHeadModel"],
         bos_token_id=specials.get("bos_token_id"),

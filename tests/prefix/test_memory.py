@@ -11,7 +11,6 @@ from course_lib.cli import main
 from course_lib.config import build
 from course_lib.errors import CourseError
 from course_lib.models.causal import model_config
-from course_lib.prefix import memory
 from course_lib.prefix.cache import Shape
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
@@ -41,7 +40,7 @@ def settings(place, architecture, *overrides, width=64):
 
 
 def model_of(given):
-    config = model_config(memory.shape_of(given))
+    config = model_config(given.model.base_shape())
     base = AutoModelForCausalLM.from_config(
         config, attn_implementation=given.model.attention, dtype=TORCH[given.precision.dtype]
     )
