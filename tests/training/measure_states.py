@@ -112,6 +112,11 @@ def main() -> None:
     deepspeed.init_distributed("gloo")
     stale_locks.unlink_shared_buffer()
     wanted = json.loads(sys.argv[1])
+    cases: list[
+        tuple[
+            str, tuple[int, str], Callable[[], tuple[Any, dict[str, torch.Tensor]]], Callable[[str, torch.Tensor], bool]
+        ]
+    ]
     if isinstance(wanted, dict):
         cases = [("gptsan", case, partial(gptsan, wanted), lambda name, _: decays(name)) for case in FROZEN_CASES]
     else:
