@@ -13,18 +13,18 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig,
 
 from course_lib import config as settings_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
-from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer, one_line
+from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
+from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.models.causal import CausalModel, Shape, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
 

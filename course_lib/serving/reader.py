@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig
 
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
 from course_lib.models.gpt2 import GPT2
 from course_lib.models.gpt_neox import GPT_NEOX, rope_parameters
 from course_lib.serving import ini, layout, weight_map
@@ -76,7 +76,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         model = _build(config, lacks, weights, device)
     # conversion.json lacks a setting of this model family or has an invalid value
     except (KeyError, TypeError, ValueError) as error:
-        raise CourseError(f"{parent / CONVERSION}: {' '.join(str(error).split())[:300]}") from error
+        raise CourseError(f"{parent / CONVERSION}: {one_line(error)}") from error
     prefixes = [
         weight_map.prefix_values(read(layout.prefix(config, task))) if task.length else None for task in config.tasks
     ]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError
-from course_lib.prefix.base import digest
+from course_lib.models.frozen_base import digest
 from safetensors.torch import load_file, save_file
 
 from tests.weights import read_tensors
