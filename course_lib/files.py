@@ -154,6 +154,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Writes indented JSON with a newline at the end; paths in it become strings."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")
+
+
 def sha256(path: Path) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal."""
     # hashlib loads OpenSSL (3.5 MB), which the other functions of this module do not need.

@@ -9,11 +9,11 @@ import pytest
 import torch
 from course_lib import cli
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
-from course_lib.serving import layout
 from course_lib.serving.check import inspect
 from course_lib.serving.export import export
 from course_lib.serving.ft_source import Corrections
@@ -144,7 +144,7 @@ def test_any_folder_of_the_same_weights(tmp_path: Path, sources, family: str, fo
     if "sharded" in form:
         index = {name: f"{stem}-{part}.{ending}" for part, tensors in cut.items() for name in tensors}
         (folder / f"{stem}.{ending}.index.json").write_text(json.dumps({"weight_map": index}))
-    dtype: layout.Dtype = "fp16" if form == "half" else "fp32"
+    dtype: NumberFormat = "fp16" if form == "half" else "fp32"
     files = [
         export(each, tmp_path / str(number), 2, dtype, name="x").folder
         for number, each in enumerate([folder, sources[family]])
