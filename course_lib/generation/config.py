@@ -78,7 +78,7 @@ class GenerateConfig:
         return self.num_beams or (4 if self.strategy == "beam" else 1)
 
     def room(self, prompt: int, positions: int | None) -> int:
-        """The longest continuation [tokens] of a prompt.
+        """Return the longest continuation [tokens] of a prompt.
 
         Args:
             prompt: length of the prompt [tokens], prefix included.

@@ -1,4 +1,4 @@
-"""Generates texts with one causal language model and any number of prefixes: each row of a batch has its own or none.
+"""Text generation with one causal language model and any number of prefixes: each row has its own or none.
 
 `generate` of transformers does the generation itself. It receives the prefixes as its key/value cache, the attention
 mask of prefixes and texts, and the position ids of the texts. The server of chapter 7 works in the same way.
@@ -190,7 +190,7 @@ class Generator:
         }
 
     def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
-        """The settings as arguments of transformers; `room` is the longest continuation [tokens]."""
+        """Return the settings as arguments of transformers; `room` is the longest continuation [tokens]."""
         chosen: dict[str, Any] = {}
         if settings.strategy == "sampling":
             chosen = {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature}
@@ -214,7 +214,7 @@ class Generator:
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """A context with torch's random generators seeded by `seed`, or randomly if it is None.
+    """Open a context with torch's random generators seeded by `seed`, or randomly if it is None.
 
     Afterwards the generators of the CPU and of the current GPU continue from their earlier state.
     """

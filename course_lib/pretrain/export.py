@@ -1,4 +1,4 @@
-"""Exports a checkpoint as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
+"""Export of a checkpoint as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
 
 The folder loads with `from_pretrained` and `pipeline`. The source is a run of the course, a checkpoint of the
 transformers Trainer, or a raw DeepSpeed checkpoint. megatron.py converts Megatron's checkpoints.
@@ -50,7 +50,7 @@ class ExportReport:
     files: tuple[str, ...]
 
     def summary(self) -> str:
-        """The report as one line for the terminal."""
+        """Return the report as one line for the terminal."""
         step = "" if self.step is None else f"step {self.step:,}, "
         loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
         return f"{step}{self.parameters:,} parameters ({self.weights}) in {self.dtype}{loss} → {self.folder}"
@@ -73,7 +73,7 @@ def export(
     config: Path | None = None,
     tokenizer: Path | None = None,
 ) -> ExportReport:
-    """Exports the model of `source` to the folder `target`, which appears complete or not at all.
+    """Export the model of `source` to the folder `target`, which appears complete or not at all.
 
     Args:
         source: the folder of a run (its latest complete checkpoint is used), a checkpoint of the Trainer, or a raw
@@ -143,7 +143,7 @@ def export(
 
 
 def _find(source: Path) -> _Source:
-    """The checkpoint that `source` names. Raises CourseError if there is none, or if it is incomplete."""
+    """Return the checkpoint that `source` names. Raises CourseError if there is none, or if it is incomplete."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
@@ -159,7 +159,7 @@ def _find(source: Path) -> _Source:
 
 
 def _step(checkpoint: Path) -> int | None:
-    """The step number in the name checkpoint-N or global_stepN, or None."""
+    """Return the step number in the name checkpoint-N or global_stepN, or None."""
     folder = step_folder(checkpoint)
     for name in (checkpoint.name, folder.name if folder else ""):
         number = name.removeprefix("checkpoint-").removeprefix("global_step")
@@ -169,7 +169,7 @@ def _step(checkpoint: Path) -> int | None:
 
 
 def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """The tokenizer folder: `requested` if set, else the checkpoint, the run's `tokenizer` or its data.tokenizer.
+    """Return the tokenizer folder: `requested`, or the checkpoint, the run's `tokenizer` or its data.tokenizer.
 
     Raises UsageError if none of them holds a tokenizer.
     """
@@ -186,7 +186,7 @@ def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, reques
 
 
 def _read_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder. Raises CourseError if it has no eos token."""
+    """Return the tokenizer of a folder. Raises CourseError if it has no eos token."""
     loaded = load_tokenizer(folder)
     if loaded.eos_token_id is None:
         raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
@@ -194,7 +194,7 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
-    """The model's configuration: `requested` if set, else the checkpoint's config.json, else the run's settings."""
+    """Return the model's configuration: `requested`, or from the checkpoint's config.json or the run's settings."""
     path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)
@@ -219,7 +219,7 @@ def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path |
 
 
 def _use_older_names(shape: Shape) -> None:
-    """Adds the names that older versions of transformers read.
+    """Add the names that older versions of transformers read.
 
     These are gelu_new for GPT-2's tanh approximation of GELU, and rotary_pct and rotary_emb_base for GPT-NeoX. Without
     rotary_pct older versions assume 0.25.
@@ -232,7 +232,7 @@ def _use_older_names(shape: Shape) -> None:
 
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
-    """Builds the model on the CPU from its weights. Raises CourseError if weights and configuration do not match."""
+    """Build the model on the CPU from its weights. Raises CourseError if weights and configuration do not match."""
     try:
         with torch.device("meta"):
             model: CausalModel = AutoModelForCausalLM.from_config(shape)
@@ -267,7 +267,7 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
 
 
 def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
-    """The generation defaults of the exported model, the same as in `course generate`.
+    """Return the generation defaults of the exported model, the same as in `course generate`.
 
     In the training data every document follows the eos token of another, so an empty prompt begins with the eos token.
     """
@@ -301,7 +301,7 @@ def _log(resolved: _Source) -> list[dict[str, Any]]:
 
 
 def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
-    """Draws the loss curve to a file if there are log entries; returns whether it did."""
+    """Draw the loss curve to a file if there are log entries; return whether there are."""
     if not entries:
         return False
     from course_lib.pretrain import figures
@@ -311,5 +311,5 @@ def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; empty if the file does not exist."""
+    """Return the JSON object in a file; empty if the file does not exist."""
     return read_json(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Generates texts from a folder and a prompt; generation/generator.py does the work.
+"""Text generation from a model folder and a prompt; generation/generator.py does the work.
 
 If the model folder has the course's preparation.json, the prompt is normalized and segmented like the training text.
 Any other Hugging Face model gets the prompt unchanged.
@@ -12,7 +12,7 @@ from course_lib.pretrain import text_codec
 
 
 def generate(model_folder: Path, prompt: str, settings: GenerateConfig | None = None) -> list[str]:
-    """Generates texts that begin with the normalized `prompt`.
+    """Return texts that begin with the normalized `prompt`.
 
     Raises CourseError for an unreadable model folder, and UsageError if prompt and continuation are too long.
     """

@@ -1,4 +1,4 @@
-"""Converts Megatron GPT checkpoints to Hugging Face GPT-2 folders, with the tokenizer.
+"""Conversion of Megatron GPT checkpoints to Hugging Face GPT-2 folders, with the tokenizer.
 
 The weights stay the same bit for bit, unless another number format is requested. The converter removes the padding
 rows of the vocabulary. Activation function, sizes and dropout rates come from the training arguments; bos, eos and pad
@@ -43,7 +43,7 @@ class ConvertReport:
     notes: list[str]  # what the folder lacks
 
     def summary(self) -> str:
-        """The report for the terminal: one line, then one line per note."""
+        """Return the report for the terminal: one line, then one line per note."""
         s = self.shape
         cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
         first = (
@@ -65,7 +65,7 @@ def convert(
     heads: int | None = None,
     vocab_size: int | None = None,
 ) -> ConvertReport:
-    """Converts a Megatron-DeepSpeed or Megatron-LM checkpoint to a Hugging Face GPT-2 folder.
+    """Convert a Megatron-DeepSpeed or Megatron-LM checkpoint to a Hugging Face GPT-2 folder.
 
     Args:
         checkpoint: the checkpoint folder.
@@ -108,7 +108,7 @@ def convert(
 
 
 def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
-    """Notes on what the folder lacks, and which verbs need it."""
+    """Return notes on what the folder lacks, and which commands need it."""
     if tokenizer is None:
         return [
             "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
@@ -120,7 +120,7 @@ def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]
 
 
 def _activation(args: Namespace) -> str:
-    """The transformers name of the activation function that Megatron trained with.
+    """Return the transformers name of the activation function that Megatron trained with.
 
     Megatron's fused bias+GELU and its `openai_gelu` are the tanh approximation; otherwise its GELU is exact.
     """
@@ -156,7 +156,7 @@ def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtyp
 
 
 def _dtype(source: Checkpoint) -> torch.dtype:
-    """The number format that can hold every weight of the checkpoint.
+    """Return the number format that can hold every weight of the checkpoint.
 
     With Megatron's --embedding-weights-in-fp32 the layers have a narrower format than the embedding.
     """
@@ -168,7 +168,7 @@ def _dtype(source: Checkpoint) -> torch.dtype:
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
-    """The ids of bos, eos and pad of a tokenizer folder, and its number of entries (the largest id + 1)."""
+    """Return the ids of bos, eos and pad of a tokenizer folder, and its number of entries (the largest id + 1)."""
     if not folder.is_dir():
         raise CourseError(f"{folder}: no such folder, expected a tokenizer")
     loaded = load_tokenizer(folder)

@@ -1,4 +1,4 @@
-"""Maps the weights of a Megatron GPT to Hugging Face's GPT-2: sizes, names, tensor-parallel ranks, order of rows.
+"""Weights of a Megatron GPT model as those of Hugging Face's GPT-2: sizes, names, ranks, order of rows.
 
 Features that GPT-2 does not have raise an error that names them, because dropping them would give a different model:
 rotary positions, RMSNorm, SwiGLU, grouped-query attention, mixture of experts, untied output head.
@@ -52,7 +52,7 @@ class Shape:
 
 
 def model_shape(source: Checkpoint, heads: int | None, entries: int | None, vocab_size: int | None) -> Shape:
-    """The sizes of the model, from the shapes of its tensors.
+    """Return the sizes of the model, from the shapes of its tensors.
 
     Args:
         source: the checkpoint.
@@ -99,7 +99,7 @@ def model_shape(source: Checkpoint, heads: int | None, entries: int | None, voca
 
 
 def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields (name, tensor) of each weight under its GPT-2 name, merged and in GPT-2's order of rows and dimensions.
+    """Yield (name, tensor) of each weight under its GPT-2 name, merged and in GPT-2's order of rows and dimensions.
 
     `version` is the checkpoint format version, which determines the order of the rows of query_key_value.
     """
@@ -129,7 +129,7 @@ def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[t
 def _merge(
     part: Part, name: str, shared: int | None, size: tuple[int, ...], heads: int | None = None, version: float = 0
 ) -> torch.Tensor:
-    """Merges one weight from its tensor-parallel ranks.
+    """Merge one weight from its tensor-parallel ranks.
 
     Args:
         part: the part that holds the weight.
@@ -158,7 +158,7 @@ def _merge(
 
 
 def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
-    """The query, key and value rows of one rank as [3, heads, rows per head, …], reordered according to `version`."""
+    """Return the query, key and value rows of one rank, ordered by `version`, as [3, heads, rows per head, …]."""
     rows, rest = value.shape[0] // (3 * heads), value.shape[1:]
     if version == 0:
         return value.reshape(3, heads, rows, *rest)
@@ -168,7 +168,7 @@ def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
 
 
 def _require_exactly(part: Part, names: Iterable[str]) -> None:
-    """Raises CourseError if a part does not hold exactly the tensors `names`; ignoring one would change the model."""
+    """Raise CourseError if a part does not hold exactly the tensors `names`; ignoring one would change the model."""
     for file, state in zip(part.files, part.states, strict=True):
         if extra := sorted(state.keys() - set(names)):
             experts = "a mixture of experts: " if any("moe" in name or "expert" in name for name in extra) else ""
@@ -179,7 +179,7 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
 
 
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
-    """The number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
+    """Return the number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
 
     `padded` is the number of rows in the checkpoint. `spare` is the largest number of rows that Megatron's padding can
     have added. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
@@ -198,7 +198,7 @@ def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | 
 
 
 def _refuse_unsupported(folder: Path, args: Namespace) -> None:
-    """Raises CourseError if the training arguments name features that GPT-2 does not have."""
+    """Raise CourseError if the training arguments name features that GPT-2 does not have."""
     experts = getattr(args, "num_experts", None) or 1
     heads = getattr(args, "num_attention_heads", None)
     features = {

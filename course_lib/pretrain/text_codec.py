@@ -1,4 +1,4 @@
-"""Encodes raw text for the model of a folder, and decodes its token ids.
+"""Codec of a model folder: raw text to token ids, and token ids to text.
 
 If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
 tokenizer gets it unchanged. No special tokens are added: a T5 tokenizer (rinna's models) would append an end-of-text
@@ -23,7 +23,7 @@ class TextCodec:
     codec: Codec | None  # the course's codec, if the folder has preparation.json
 
     def __len__(self) -> int:
-        """The tokenizer's number of entries; the model's vocabulary size can be larger."""
+        """Return the tokenizer's number of entries; the model's vocabulary size can be larger."""
         return len(self.tokenizer)
 
     @property
@@ -36,24 +36,24 @@ class TextCodec:
         return begin
 
     def shown(self, text: str) -> str:
-        """The text as decoding returns it: normalized if the folder has preparation.json, else unchanged."""
+        """Return the text as decoding returns it: normalized if the folder has preparation.json, else unchanged."""
         return normalize(text) if self.codec else text
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a raw text, without special tokens."""
+        """Return the token ids of a raw text, without special tokens."""
         if self.codec:
             return self.codec.encode(text)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, ids: list[int]) -> str:
-        """The text of token ids."""
+        """Return the text of token ids."""
         if self.codec:
             text, preparation = self.codec.decode(ids), self.codec.preparation
             return text if preparation.marked or not preparation.segmented else text.replace(" ", "")
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
-        """The text of the ids `new` after the ids `prompt`.
+        """Return the text of the ids `new` after the ids `prompt`.
 
         Both are decoded together, because words and characters can join at the boundary.
         """
@@ -64,6 +64,6 @@ class TextCodec:
 
 
 def load(folder: Path) -> TextCodec:
-    """Loads the TextCodec of a model or tokenizer folder. Raises CourseError if it holds no tokenizer."""
+    """Load the TextCodec of a model or tokenizer folder. Raises CourseError if it holds no tokenizer."""
     tokenizer = load_tokenizer(folder)
     return TextCodec(tokenizer, tokenizers.load(folder) if (folder / "preparation.json").is_file() else None)

@@ -171,7 +171,7 @@ def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], 
 
 
 def _hf_config(config: FtConfig, lacks: dict[str, Any]) -> Any:
-    """The Hugging Face configuration; `lacks` has the settings that config.ini does not store."""
+    """Return the Hugging Face configuration; `lacks` has the settings that config.ini does not store."""
     settings: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden,
