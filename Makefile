@@ -50,4 +50,5 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(TRITON) \
 		|| echo "no Triton server for this machine: chapter 7 answers with its reader instead"
+	@$(BIN)/python -m course_lib.training.cpu_extension || true
 	@touch $@
