@@ -192,6 +192,9 @@ def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
     if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
         # By default glibc returns the memory of the logits to the system after each step; the system zeroes it again.
         own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+        # By default a thread without work spins. Where other programs need the cores, a step then takes eight times as
+        # long.
+        own["OMP_WAIT_POLICY"] = "passive"
     if launch.hostfile:
         lines = "".join(f"{name}={value}\n" for name, value in own.items())
         (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")
