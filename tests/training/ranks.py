@@ -9,8 +9,10 @@ from pathlib import Path
 from course_lib.training import launch as start
 from course_lib.training import stale_locks
 
+from tests.waiting import LIMIT
 
-def launch(script: Path, *arguments: str, seconds: float = 300) -> str:
+
+def launch(script: Path, *arguments: str, seconds: float = LIMIT) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
     command = [*start.one_node(2), "--no_local_rank", "--master_port", str(start.free_port()), str(script), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
