@@ -50,7 +50,7 @@ def test_an_environment_has_its_own_extensions(monkeypatch, tmp_path):
 
 
 def test_installation_compiles_only_what_is_missing(lock, monkeypatch, capsys):
-    monkeypatch.setattr(cpu_extension.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     cpu_extension.compile_ahead()
     assert "no C++ compiler" in capsys.readouterr().out
     (lock.parent / "deepspeed_shm_comm.so").touch()
