@@ -102,7 +102,7 @@ def _length(settings: Settings) -> int:
     if settings.data.input:
         from course_lib.gptsan.examples import Examples
 
-        return int(Examples.open(settings.data.input).report["num_context"])
+        return int(Examples(settings.data.input).report["num_context"])
     return shape_of(settings).max_position_embeddings
 
 

@@ -11,7 +11,7 @@ Messages = dict[str, list[tuple[str, int, str, bool]]]
 def message_classes(messages: Messages) -> dict[str, Any]:
     """Return the class of each message by its name.
 
-    The classes are in a descriptor pool of their own, because in the default pool they would conflict with TensorFlow's.
+    The classes have their own descriptor pool, because in the default pool they would conflict with TensorFlow's.
     """
     types = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="messages.proto", package="messages", syntax="proto3")
