@@ -1,7 +1,6 @@
-"""Settings of `course gptsan train`, which trains a new GPTSAN or continues from a partly frozen checkpoint.
+"""Settings of `course gptsan train`, which trains a new model or continues from a partly frozen checkpoint.
 
-The sections batch, optimizer, precision, zero, engine and launch are those of chapter 4. configs/README.md lists every
-key.
+configs/README.md lists every key, also those of the sections that chapter 4 has too.
 """
 
 from dataclasses import field

@@ -30,11 +30,7 @@ class Fp32Linear(Linear):
 
 
 class MLP(nn.Module):
-    """Two linear layers with an activation between them.
-
-    An expert has hidden width d_ff, ReLU and no biases. An extra layer (`extra`) has hidden width d_ext, swish and
-    biases.
-    """
+    """Two linear layers: width d_ff, ReLU, no biases in an expert; width d_ext, swish, biases in an extra layer."""
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -64,8 +60,7 @@ class Router(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute the router logits: [B, T, H] → [B, T, E].
 
-        In training the input is multiplied by noise from 1 ± jitter, so that either of two nearly equal experts may be
-        chosen.
+        In training, noise from 1 ± jitter multiplies the input, so that either of two nearly equal experts may win.
         """
         if self.training and self.jitter:
             x = x.float() * torch.empty_like(x, dtype=torch.float32).uniform_(1 - self.jitter, 1 + self.jitter)
@@ -202,10 +197,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E] or None).
-
-        An extra layer has no router logits.
-        """
+        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E], None in an extra layer)."""
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
         computed, logits = self.mlp(x, real)

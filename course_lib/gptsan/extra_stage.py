@@ -1,10 +1,9 @@
-"""Adds an extra stage to a GPTSAN: new layers on top, to be trained while all layers below stay frozen.
+"""Extra stage of a GPTSAN model: new layers on top, to be trained while all layers below stay frozen.
 
 Three files for training are written beside the model:
     ignore-params.json    names of the frozen parameters
     parameters.json       settings in the format of the original code, tanreinama/GPTSAN
     train.yaml            the same settings for `course gptsan train -c`
-This module does not train.
 
 New parameters:
 - The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
@@ -57,7 +56,7 @@ TRAIN_PARAMS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class StageReport:
-    """The counts of one added stage."""
+    """Counts of one added stage."""
 
     folder: Path
     layers: int  # new layers
@@ -68,15 +67,13 @@ class StageReport:
 
     def summary(self) -> str:
         """Return the counts as one line for the terminal."""
-        return (
-            f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers: "
-            f"{self.kept:,} parameters kept, {self.new:,} new, "
-            f"{self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
-        )
+        layers = f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers"
+        frozen = f"{self.frozen:,} tensors frozen by {IGNORE}"
+        return f"{layers}: {self.kept:,} parameters kept, {self.new:,} new, {frozen} → {self.folder}"
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> StageReport:
-    """Write a copy of a GPTSAN with new layers on top. The output folder appears complete or not at all.
+    """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
 
     Args:
         source: Hugging Face folder of the input model; it is not changed.
@@ -86,7 +83,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
 
     Raises:
         UsageError: `layers` is below 1, or `folder` exists.
-        CourseError: `source` is not a GPTSAN, is incomplete or is damaged.
+        CourseError: `source` is not a GPTSAN model, is incomplete or is damaged.
     """
     if layers < 1:
         raise UsageError(f"--layers: {layers} is not allowed: at least 1")
@@ -155,10 +152,7 @@ def read_config(source: Path) -> GPTSanConfig:
 
 
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """Return a model's tensors by name, on the meta device (without data), and the names of those that are parameters.
-
-    The tied head is left out.
-    """
+    """Return a model's tensors by name, without data and without the tied head, and the names of the parameters."""
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     with torch.device("meta"):
@@ -171,11 +165,8 @@ def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
-def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float = STD) -> torch.Tensor:
-    """Return a new tensor, initialised as in the converter of tanreinama/GPTSAN.
-
-    The name of the tensor decides between ones, zeros and Normal(0, std²).
-    """
+def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float) -> torch.Tensor:
+    """Return a new tensor: ones, zeros or Normal(0, std²) by its name, as in the converter of tanreinama/GPTSAN."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
@@ -208,26 +199,23 @@ def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
     Raises:
         UsageError: Training would reject a value.
     """
-    train_params = settings["train_params"]
+    train = settings["train_params"]
+    rate, warmup = train["base_lr"], train["num_warmup_steps"]
     content = {
         "model": {"checkpoint": str(folder), "ignore": str(folder / IGNORE)},
         "spout": {"mode": "none"},
-        "batch": {"global_size": train_params["batch_size"], "micro_size": 1},
+        "batch": {"global_size": train["batch_size"], "micro_size": 1},
         "optimizer": {
             "weight_decay": 0.01,
             "grad_clip": 0.0,
-            "lr": {
-                "max": train_params["base_lr"],
-                "min": train_params["base_lr"],
-                "warmup_steps": train_params["num_warmup_steps"],
-            },
+            "lr": {"max": rate, "min": rate, "warmup_steps": warmup},
         },
         "precision": {"dtype": "bf16"},
         "engine": {
             "output_dir": f"{folder}-trained",
-            "max_steps": 10 * train_params["num_warmup_steps"],
-            "save_steps": train_params["checkpoint_per_steps"],
-            "keep_checkpoints": train_params["max_to_keep_save"],
+            "max_steps": 10 * warmup,
+            "save_steps": train["checkpoint_per_steps"],
+            "keep_checkpoints": train["max_to_keep_save"],
             "seed": seed,
         },
     }

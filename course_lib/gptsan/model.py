@@ -85,7 +85,7 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise a module as the original does: Normal(0, 0.02²), or 0 and `init_std` where the module has one."""
+        """Initialise a module as the original does: weights from Normal(0, 0.02²), or with the module's `init_std`."""
         if isinstance(module, nn.Linear | nn.Embedding):
             init.normal_(module.weight, std=getattr(module, "init_std", 0.02))
             if getattr(module, "bias", None) is not None:
@@ -137,9 +137,6 @@ class GPTSanModel(GPTSanPreTrainedModel):
     ) -> MoeModelOutputWithPast:
         """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and the requested extras.
 
-        The options `use_cache` (never on by default in training), `output_attentions` and `output_hidden_states`
-        default to the config.
-
         Args:
             input_ids: Token ids [B, T].
             attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; the positions are
@@ -149,8 +146,10 @@ class GPTSanModel(GPTSanPreTrainedModel):
             spout: [B, d_spout]. The spout takes one slot before all tokens, so positions begin at 1. The cache stores
                 it; if the cache is not empty, `spout` is ignored.
             past_key_values: Key/value cache of earlier tokens.
+            use_cache: Whether to return a cache; by default as in the config, but not in training.
+            output_attentions: Whether to return the attention weights; by default as in the config.
             output_hidden_states: Whether to return the embeddings, and the outputs of each layer and of the last
-                projection.
+                projection; by default as in the config.
 
         Raises:
             ValueError: The mask or the token types have the wrong width, the model has no spout, or attention weights
@@ -190,10 +189,11 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
-        """The key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
+        """Compute the key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
         if self.spout is None:
             raise ValueError("this model has no spout (d_spout is 0)")
-        projected: Tensor = self.spout(spout.to(self.last_project.weight.dtype))  # [B, L·2·H]
+        # [B, L·2·H]
+        projected: Tensor = self.spout(spout.to(self.last_project.weight.dtype))
         return projected.view(len(spout), self.config.num_layers, 2, self.config.num_heads, 1, -1).unbind(1)
 
 
@@ -232,14 +232,13 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         output_router_logits: bool | None = None,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
-        """Compute the logits [B, T, V] and, with labels, the loss. Arguments not listed are those of `GPTSanModel`.
+        """Compute the logits [B, T, V] and, with labels, the loss. The arguments are those of `GPTSanModel`, and:
 
-        Args:
-            labels: [B, T], the token ids themselves (this method shifts them), −100 at positions without a target. The
-                loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels,
-                `use_cache` is False by default.
-            output_router_logits: Whether to return the router logits; by default as in the config.
-            logits_to_keep: Without labels, the number of last tokens whose logits are computed; 0: all tokens.
+        - `labels`: [B, T], the token ids themselves (this method shifts them), −100 at positions without a target. The
+          loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels, `use_cache`
+          is False by default.
+        - `output_router_logits`: whether to return the router logits; by default as in the config.
+        - `logits_to_keep`: without labels, the number of last tokens whose logits are computed; 0: all tokens.
         """
         config = self.config
         use_cache = False if use_cache is None and labels is not None else use_cache

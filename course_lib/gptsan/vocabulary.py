@@ -55,7 +55,7 @@ class Counts:
     """Size of the texts that a vocabulary was built from, and number of its entries."""
 
     texts: int
-    characters: int  # characters in the texts
+    characters: int
     entries: int
     substrings: int  # entries of 2 or 3 characters
     single: int  # entries of one character
