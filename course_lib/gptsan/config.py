@@ -21,7 +21,7 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """The model to train and its frozen parameters."""
+    """Model to train and its frozen parameters."""
 
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
     shape: ShapeConfig = field(default_factory=ShapeConfig)
@@ -38,7 +38,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """The training examples."""
+    """Training examples."""
 
     input: Path | None = setting(None, "folder of encoded examples (`course gptsan encode`)")
     tokenizer: Path | None = setting(None, "tokenizer folder; unset: the one in model.checkpoint")
@@ -53,7 +53,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SpoutConfig:
-    """The input of the spout."""
+    """Input of the spout."""
 
     mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
         "none",
@@ -99,14 +99,14 @@ class GptsanConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class VocabularyConfig:
-    """The vocabulary of a base model that is trained from scratch."""
+    """Vocabulary of a base model that is trained from scratch."""
 
     size: int = setting(4000, "number of entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """A profile's settings for this chapter."""
+    """Settings of a profile for this chapter."""
 
     checkpoint: str | None = setting(
         None, "trained base model: a folder, or a name on the Hugging Face Hub; unset: train one on the corpus"

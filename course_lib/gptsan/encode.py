@@ -64,12 +64,7 @@ def encode(
 
     The files are the same bytes for any number of workers. After an error, an earlier product stays as it was.
 
-    Args:
-        inputs: Path of a CSV file with classes (list.csv), a file pattern, or a list of paths.
-        tokenizer: Tokenizer folder.
-        folder: Output folder.
-        settings: Settings of the examples.
-        workers: Number of processes.
+    `inputs` is the path of a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
 
     Raises:
         CourseError: A file is missing, empty or not UTF-8, a class is out of range, or no document is long enough.
@@ -147,7 +142,7 @@ def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The examples of a piece of a document."""
+    """Examples of a piece of a document."""
 
     document: int
     x: Array

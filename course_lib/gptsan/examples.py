@@ -60,7 +60,7 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
 
 
 class Examples:
-    """The examples of a folder, or some of them (`rows`), as a torch dataset.
+    """Examples of a folder, or some of them (`rows`), as a torch dataset.
 
     The arrays are memory-mapped: opening a folder reads no examples.
 

@@ -83,9 +83,7 @@ class SwitchMLP(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E]).
 
-        Args:
-            x: Hidden states [B, T, H].
-            real: [B, T], False for tokens that go to no expert, such as padding; None: all tokens are routed.
+        `real` [B, T] is False for tokens that go to no expert, such as padding; None: all tokens are routed.
         """
         logits = self.router(x)
         # Both are [B, T].
@@ -133,13 +131,8 @@ def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: 
     """Apply the capacity: chosen experts [B, T] → [B, T, E], True where an expert computes a token.
 
     Within a group an expert takes tokens in their order until it is full. With overflow "identity" a group is a
-    sequence, otherwise see `group_count`.
-
-    Args:
-        expert: Number of the chosen expert of each token [B, T].
-        config: Configuration with the capacity settings.
-        training: True for the training capacity, False for the evaluation capacity.
-        real: [B, T], False for tokens that go to no expert; None: all tokens are routed.
+    sequence, otherwise see `group_count`. `real` [B, T] is False for tokens that go to no expert; None: all tokens are
+    routed.
     """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
     if real is not None:
@@ -167,11 +160,7 @@ def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -
     Load-balancing loss of a layer: E² · mean over experts of (share of the tokens that choose the expert · mean
     probability of the expert). It is 1 if all experts are chosen equally often with equal probability.
     z-loss of a layer: mean of logsumexp², which keeps the logits small.
-    Both use the router's choices before the capacity limit.
-
-    Args:
-        router_logits: Router logits [B, T, E] of each switch layer.
-        real: [B, T], True for the tokens that the losses include; None: all tokens.
+    Both use the router's choices [B, T, E] before the capacity limit, of the tokens where `real` [B, T] is True.
     """
     logits = torch.stack(tuple(router_logits))
     # [layers, tokens, E]

@@ -75,12 +75,6 @@ class StageReport:
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> StageReport:
     """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
 
-    Args:
-        source: Hugging Face folder of the input model; it is not changed.
-        folder: Output folder; it must not exist.
-        layers: Number of new layers.
-        seed: Seed of the new weights.
-
     Raises:
         UsageError: `layers` is below 1, or `folder` exists.
         CourseError: `source` is not a GPTSAN model, is incomplete or is damaged.

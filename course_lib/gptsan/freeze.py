@@ -24,11 +24,7 @@ def frozen_names(
 ) -> set[str]:
     """Return the names of the frozen parameters: those of model.ignore, and the spout's if spout.mode is none.
 
-    Args:
-        ignore: Setting model.ignore: path of a JSON list of names, `base`, or None to freeze nothing.
-        spout_mode: Setting spout.mode.
-        shape: Shape of the model.
-        names: Names of all parameters of the model.
+    `ignore` is the path of a JSON list of names, `base`, or None to freeze nothing; `names` are all parameters.
 
     Raises:
         UsageError: The list has a name that the model does not have, or all parameters are frozen.

@@ -16,7 +16,7 @@ HEADER = ["filename", "fileid"]
 
 @dataclass(frozen=True)
 class Document:
-    """A file to encode, and its class if it has one."""
+    """File to encode, and its class if it has one."""
 
     path: Path
     label: int | None = None

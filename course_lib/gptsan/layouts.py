@@ -37,7 +37,7 @@ MASKED, RANDOM = 0.8, 0.5
 
 
 class Encoding(Protocol):
-    """The part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens as attributes."""
+    """Part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens as attributes."""
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
         """Return the token ids of a text, without special tokens around it; with `clean`, of the cleaned text."""

@@ -47,7 +47,7 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
 
 
 class Table(nn.Embedding):
-    """An embedding with one vector per token or position, initialised as Normal(0, std): [...] → [..., H]."""
+    """Embedding with one vector per token or position, initialised as Normal(0, std²): [...] → [..., H]."""
 
     def __init__(self, rows: int, width: int, std: float) -> None:
         super().__init__(rows, width)

@@ -43,13 +43,8 @@ def _order(seed: int, epoch: int, examples: int) -> npt.NDArray[np.int64]:
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     """Dataset of `number` samples that goes through all examples once per epoch, in a new random order each time.
 
-    Args:
-        examples: Encoded examples; opening the dataset reads none.
-        number: Number of samples; more than the examples for several epochs.
-        seed: Seed of the order and of the spout's noise.
-        mode: Mode of the spout (see `spout_vector`), or "none" for samples without a spout vector.
-        width: Width of the spout.
-        shuffle: False to keep the examples in order.
+    The seed determines the order and the spout's noise. The samples have a spout vector of the given width and mode
+    (see `spout_vector`), or none if the mode is "none".
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:

@@ -72,7 +72,7 @@ class Entry:
 
 
 class TensorBundle:
-    """A TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
+    """TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
 
     def __init__(self, source: Path) -> None:
         """Read the index of the checkpoint `source`, a path as for `find_prefix`.
