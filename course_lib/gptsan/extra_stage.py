@@ -17,7 +17,6 @@ positions are added below its layers, so training them would send gradients thro
 parameters, remove their names from ignore-params.json.
 """
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
+from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other
@@ -35,6 +34,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
+from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
 from course_lib.progress import progress
 
@@ -108,9 +108,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
     with atomic_folder(folder) as temporary:
         write_tensors(tensors(), temporary)
         config.save_pretrained(temporary)
-        for name in (*TOKENIZER, "emoji.json"):
-            if (source / name).is_file():
-                shutil.copyfile(source / name, temporary / name)
+        copy_present(source, temporary, (*NAMES, *FILES))
         write_json(temporary / IGNORE, frozen)
         write_json(temporary / PARAMETERS, settings)
         (temporary / TRAIN).write_text(twin, encoding="utf8")

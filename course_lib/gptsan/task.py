@@ -1,13 +1,12 @@
 """Training task of GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from course_lib import config
-from course_lib.checkpoints.tokenizer_files import NAMES
+from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.gptsan import memory, swe
@@ -20,8 +19,6 @@ from course_lib.training.task import Task
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM
     from course_lib.training.trainer import RunTrainer
-
-TOKENIZER = (*NAMES, "emoji.json")
 
 
 class Gptsan(Task):
@@ -40,9 +37,7 @@ class Gptsan(Task):
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
-        for name in TOKENIZER:
-            if (self.tokenizer / name).is_file():
-                shutil.copyfile(self.tokenizer / name, folder / name)
+        copy_present(self.tokenizer, folder, (*NAMES, *swe.FILES))
 
     @override
     def check(self) -> None:
