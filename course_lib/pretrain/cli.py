@@ -12,8 +12,8 @@ import typer
 from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
-from course_lib.pretrain.generation import GenerateConfig
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
