@@ -1,7 +1,6 @@
 """The verb `memory`. It is a module of its own because it plans the runs of several chapters."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,21 +34,14 @@ def memory(
 
 
 def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
-    """The settings of a run. Its kind (pretrain, gptsan or prefix) follows from keys that only one kind has.
-
-    Also imports the module that adds the memory formulas of this kind of model to the planner.
-    """
+    """The settings of a run. Its kind (pretrain, gptsan or prefix) follows from keys that only one kind has."""
     keys = _keys(file) if file else set()
     if file and keys & {"task_name", "model.base", "model.method", "model.length"}:
         from course_lib.prefix.config import PrefixConfig
 
-        # The import adds the memory formulas of a prefix and its base model to the planner.
-        import_module("course_lib.prefix.memory")
         return configuration.load(PrefixConfig, file, overrides or ())
     if file and keys & {"spout", "loss", "model.checkpoint", "model.shape", "model.ignore"}:
         from course_lib.gptsan.config import GptsanConfig
-
-        import_module("course_lib.gptsan.memory")
         from course_lib.gptsan.products import planned
 
         settings = configuration.load(GptsanConfig, file, overrides or ())

@@ -17,29 +17,25 @@ DOCUMENTS = "documents.jsonl"
 
 
 def products() -> list[Product]:
-    """The products corpus/wikipedia and corpus/webtext, preceded by their downloads if the profile asks for them."""
+    """Return the products corpus/wikipedia and corpus/webtext, after their downloads if the profile asks for them."""
     sources = config.section("corpus.sources", Sources)
     wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
     webtext = config.section("corpus.webtext", WebtextConfig)
+    dump, pages = _raw("jawiki", sources.wikipedia), _raw("cc100", sources.webtext)
     return [
         *_download_step("jawiki", sources.wikipedia, str(sources.date)),
         *_download_step("cc100", sources.webtext, "latest"),
-        Product(
-            "corpus/wikipedia",
-            partial(_wikipedia, wikipedia),
-            wikipedia,
-            (_raw("jawiki", sources.wikipedia),),
-            ("corpus",),
-        ),
-        Product("corpus/webtext", partial(_webtext, webtext), webtext, (_raw("cc100", sources.webtext),), ("corpus",)),
+        Product("corpus/wikipedia", partial(_wikipedia, wikipedia), wikipedia, (dump,), ("corpus",)),
+        Product("corpus/webtext", partial(_webtext, webtext), webtext, (pages,), ("corpus",)),
     ]
 
 
 def _download_step(dataset: Dataset, kind: str, date: str) -> list[Product]:
+    if kind != "download":
+        return []
     settings = config.section("corpus.download", DownloadConfig)
     recorded = {"dataset": dataset, "date": date} | config.to_dict(settings)
-    made = Product(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())
-    return [made] if kind == "download" else []
+    return [Product(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())]
 
 
 def _raw(dataset: Dataset, kind: str) -> Path | str:
@@ -75,5 +71,5 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _file(source: Path) -> Path:
-    """`source` itself if it is a file, else the one downloaded file in the folder `source`."""
+    """Return `source` itself if it is a file, else the one downloaded file in the folder `source`."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

@@ -30,7 +30,7 @@ from google.protobuf.message import DecodeError
 
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, require_file
-from course_lib.gptsan.protobuf import Messages, message_classes
+from course_lib.gptsan.messages import Messages, message_classes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes: two block handles, padding, the magic number

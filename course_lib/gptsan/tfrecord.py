@@ -19,7 +19,7 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from course_lib.errors import CourseError
-from course_lib.gptsan.protobuf import Messages, message_classes
+from course_lib.gptsan.messages import Messages, message_classes
 
 MESSAGES: Messages = {
     "Int64List": [("value", 1, "int64", True)],

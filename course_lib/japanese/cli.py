@@ -1,4 +1,4 @@
-"""The `course` verb of chapter 2: `course segment`."""
+"""The command of chapter 2: `course segment`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from course_lib.japanese.config import SegmentConfig
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this chapter's verb to the `course` command."""
+    """Add this chapter's commands to `course`."""
     app.command("segment", epilog=options.epilog(SegmentConfig))(segment)
 
 

@@ -15,7 +15,7 @@ LINES = "lines.txt"
 
 
 def products() -> list[Product]:
-    """The products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
+    """Return the products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
     settings = config.section("japanese.segment", SegmentConfig)
     names = ("wikipedia", "webtext")
     return [
@@ -27,9 +27,4 @@ def _segment(settings: SegmentConfig, folder: Path, inputs: list[Path]) -> dict[
     from course_lib.japanese.pipeline import segment_file
 
     report = segment_file(inputs[0] / DOCUMENTS, folder / LINES, settings, default_workers())
-    return {
-        "documents": report.documents,
-        "lines": report.lines,
-        "words": report.words,
-        "unanalysed": report.unanalysed,
-    }
+    return {name: getattr(report, name) for name in ("documents", "lines", "words", "unanalysed")}

@@ -12,7 +12,7 @@ from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.prefix import data, memory
+from course_lib.prefix import data
 from course_lib.prefix.config import PrefixConfig
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from course_lib.prefix.samples import Row
     from course_lib.pretrain.text_codec import TextCodec
     from course_lib.training.trainer import RunTrainer
-
-# The memory planner reads `memory` from this module to compute the sizes of a run.
-__all__ = ["PrefixTask", "memory"]
 
 
 class PrefixTask(Task):
