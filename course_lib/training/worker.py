@@ -5,6 +5,7 @@ reported as an event, so that monitor.py can say in one line what happened.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,8 @@ def main(task: str, run: Path, resume: bool) -> None:
 
 
 def _train(task: str, run: Path, resume: bool) -> None:
+    # Imported modules are never freed, so a search for garbage during the imports only takes time.
+    gc.disable()
     from transformers.utils import logging
 
     from course_lib.training import checkpoint
@@ -59,6 +62,8 @@ def _train(task: str, run: Path, resume: bool) -> None:
     module, _, name = task.partition(":")
     loaded: Task = getattr(import_module(module), name).read(run)
     trainer = loaded.trainer(loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1"))))
+    gc.freeze()
+    gc.enable()
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
     trainer.run_to_end(latest[0] if latest else None)
 
