@@ -29,15 +29,16 @@ def run(chapter: ChapterName = "all") -> None:
     """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
     from course_lib import chapters, workspace
 
+    products = chapters.products()
     for selected in chapters.select(chapter):
         started = time.perf_counter()
-        states = {n: s.kind for n, s in workspace.states().items() if n.startswith(f"{selected.package}/")}
-        names, fresh = list(states), set(states.values()) <= {"fresh"}
-        for name in names:
-            workspace.product(name)
-        products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
+        own = [product for product in products if product.name.startswith(f"{selected.package}/")]
+        fresh = {state.kind for state in workspace.states(own).values()} <= {"fresh"}
+        for product in own:
+            product.path()
+        sizes = ", ".join(f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in own)
         took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
-        print(f"{selected.number} {selected.title}: {took}; {products}", flush=True)
+        print(f"{selected.number} {selected.title}: {took}; {sizes}", flush=True)
     executed = workspace.root()
     print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
 
@@ -45,12 +46,13 @@ def run(chapter: ChapterName = "all") -> None:
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
     """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
-    from course_lib import workspace
+    from course_lib import chapters, workspace
 
-    rows = []
-    for name, state in workspace.states().items():
-        manifest = workspace.manifest(name) or {}
-        rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
+    rows, products = [], chapters.products()
+    for product, state in zip(products, workspace.states(products).values(), strict=True):
+        manifest = product.manifest() or {}
+        rows.append({"product": product.name, "state": state.kind, "reason": state.reason,
+                     "bytes": workspace.size(product.name),
                      "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
     if as_json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))

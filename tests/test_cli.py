@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from course_lib import chapters, cli, paths, workspace
-from course_lib.product import Product
+from course_lib.workspace import Definition, Product
 
 COMMAND = [sys.executable, "-m", "course_lib.cli"]
 HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
@@ -197,16 +197,14 @@ class Small:
         self.settings = {"n": 1}
         self.built: list[str] = []
 
-    def products(self) -> dict[str, Product]:
+    def products(self) -> list[Product]:
         def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
             self.built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
             (folder / "x").write_text(f"{self.settings}" * (1 + len(inputs)))
             return {"lines": 7, "by reason": {"short": 3}}
 
-        return {
-            "corpus/first": Product("corpus/first", build, dict(self.settings), ()),
-            "japanese/second": Product("japanese/second", build, {}, ("corpus/first",)),
-        }
+        first = Product("corpus/first", lambda: Definition(build, dict(self.settings), ()))
+        return [first, Product("japanese/second", lambda: Definition(build, {}, (first,)))]
 
 
 @pytest.fixture

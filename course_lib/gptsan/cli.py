@@ -71,12 +71,12 @@ def encode(
 
     The defaults fit the published model; `-c tiny` encodes for the model of the profile tiny.
     """
-    from course_lib import workspace
     from course_lib.gptsan import encode as encoder
+    from course_lib.gptsan import products
 
     changes = [*(overrides or []), *([f"mode={mode}"] if mode else [])]
     settings = options.settings(EncodeConfig, "gptsan.classes", config, changes)
-    report = encoder.encode(source, tokenizer or workspace.product("gptsan/vocabulary"), output, settings, workers)
+    report = encoder.encode(source, tokenizer or products.VOCABULARY.path(), output, settings, workers)
     print(f"{report.summary()} → {output}")
 
 
@@ -137,7 +137,6 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
     Raises:
         UsageError: A setting is wrong, or the file has a shape for the planner only and no checkpoint.
     """
-    from course_lib import workspace
     from course_lib.gptsan import products
 
     file = options.run_file(file, "gptsan.recipe", RecipeConfig, lambda recipe: recipe.extra)
@@ -145,7 +144,7 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
     fresh = "shape" in (configuration.read_yaml(_found(file)).get("model") or {})
     if fresh and not settings.model.checkpoint and settings.model.ignore is None:
         if settings.data.input is None:
-            examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
+            examples, words = products.CORPUS.path(), products.VOCABULARY.path()
             settings = products.with_data(settings, examples, words)
         return settings
     extra = configuration.section("gptsan.recipe", RecipeConfig).extra
@@ -155,9 +154,9 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig
             "give a folder written by `course gptsan add-extra-stage`"
         )
     if settings.data.input is None:
-        settings = products.with_data(settings, workspace.product("gptsan/classes"))
+        settings = products.with_data(settings, products.CLASSES.path())
     if settings.model.checkpoint is None:
-        settings = products.with_stage(settings, workspace.product("gptsan/extra") / products.MODEL)
+        settings = products.with_stage(settings, products.EXTRA.path() / products.MODEL)
     return settings
 
 

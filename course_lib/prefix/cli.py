@@ -55,13 +55,12 @@ def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig
     Every --set override is applied next. Then an unset data.input becomes the course's samples of the task, and an
     unset model.base the profile's base.
     """
-    from course_lib import workspace
     from course_lib.prefix import products
 
     file = options.run_file(file, "prefix.recipe", RecipeConfig, lambda recipe: recipe.tasks[0])
     settings = products.with_data(configuration.load(PrefixConfig, file, overrides or ()))
     if settings.model.base is None:
-        base = workspace.product(products.BASE) / products.MODEL
+        base = products.BASE.path() / products.MODEL
         settings = replace(settings, model=replace(settings.model, base=base))
     return settings
 

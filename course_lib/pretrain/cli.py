@@ -104,13 +104,13 @@ def pretrain(
     """Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model."""
     # Settings are checked before torch is imported, which takes seconds.
     settings = run_settings(config, overrides)
-    from course_lib import workspace
     from course_lib.pretrain import launch
     from course_lib.pretrain.export import MODEL, export
-    from course_lib.pretrain.products import TOKENIZER, with_products
+    from course_lib.pretrain.products import TOKENS, with_products
+    from course_lib.subword.products import BPE
 
     if not (settings.data.input and settings.data.tokenizer):
-        settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
+        settings = with_products(settings, TOKENS.path(), BPE.path())
     if output:
         settings = replace(settings, engine=replace(settings.engine, output_dir=output))
     run = launch.pretrain(settings, resume)
