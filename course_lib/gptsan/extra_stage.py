@@ -75,7 +75,7 @@ class StageReport:
         )
 
 
-def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> StageReport:
+def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:
     """Write a copy of a GPTSAN with new layers on top. The output folder appears complete or not at all.
 
     Args:
@@ -83,6 +83,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
         folder: Output folder; it must not exist.
         layers: Number of new layers.
         seed: Seed of the new weights.
+        final: Path that train.yaml names, if `folder` will be moved there; default: `folder`.
 
     Raises:
         UsageError: `layers` is below 1, or `folder` exists.
@@ -113,7 +114,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
                 bar.update()
 
     settings = original_settings(source, folder, config)
-    twin = training_yaml(folder, settings, seed)
+    twin = training_yaml(final or folder, settings, seed)
     with atomic_folder(folder) as temporary:
         write_tensors(tensors(), temporary)
         config.save_pretrained(temporary)

@@ -109,10 +109,7 @@ def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) ->
     from course_lib.gptsan.vocabulary import build_vocabulary
 
     texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
-    counts = build_vocabulary(texts, settings.size, folder / MODEL)
-    for path in (folder / MODEL).iterdir():
-        path.rename(folder / path.name)
-    (folder / MODEL).rmdir()
+    counts = build_vocabulary(texts, settings.size, folder)
     return {"entries": counts.entries, "texts": counts.texts}
 
 
@@ -142,12 +139,11 @@ def _classes(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[s
 
 
 def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) -> dict[str, Any]:
-    from course_lib.gptsan.encode import encode
+    from course_lib.gptsan.encode import encode_documents
+    from course_lib.gptsan.inputs import list_documents
 
-    report = encode(source, tokenizer, folder / "encoded", settings, default_workers())
-    for path in (folder / "encoded").iterdir():
-        path.rename(folder / path.name)
-    (folder / "encoded").rmdir()
+    documents = list_documents(source, settings.d_spout)
+    report = encode_documents(documents, tokenizer, folder, settings, default_workers())
     return {"examples": report.examples, "tokens": report.tokens}
 
 
@@ -166,13 +162,9 @@ def _tuned(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str
 
 
 def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.gptsan.extra_stage import TRAIN, add_extra_stage
+    from course_lib.gptsan.extra_stage import add_extra_stage
 
-    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
-    # The settings file names the temporary folder; replace it with the product's final folder.
-    settings = folder / MODEL / TRAIN
-    named = settings.read_text(encoding="utf8").replace(str(folder), str(paths.root() / "gptsan/extra"))
-    settings.write_text(named, encoding="utf8")
+    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers, final=EXTRA.folder / MODEL)
     return {"layers": report.total_layers, "new parameters": report.new, "kept parameters": report.kept}
 
 
