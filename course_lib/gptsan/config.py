@@ -6,7 +6,7 @@ key.
 
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -79,6 +79,9 @@ class LossConfig:
 class GptsanConfig(RunConfig):
     """Settings of a whole training run."""
 
+    places: ClassVar[tuple[str, ...]] = (
+        *RunConfig.places, "data.input", "data.tokenizer", "model.checkpoint", "model.ignore",
+    )  # fmt: skip
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)

@@ -211,16 +211,12 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
 
 
 def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
-    from course_lib.gptsan.launch import export, train
+    from course_lib.gptsan.export import export
+    from course_lib.gptsan.task import Gptsan
     from course_lib.training import run_product
 
     def write_model(run: Path) -> dict[str, Any]:
         trained = export(run, folder / MODEL)
         return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
 
-    assert settings.data.input
-    stage = settings.model.checkpoint
-    files = (settings.data.input / "x.npy", *(sorted(stage.glob("*.safetensors")) if stage else ()))
-    values = run_product.content(settings, ("data.input", "data.tokenizer", "model.checkpoint", "model.ignore"))
-    run_dir = run_product.run_folder(paths.root() / RUNS, values, files)
-    return run_product.fill(folder, settings, run_dir, train, write_model)
+    return run_product.fill(folder, Gptsan(settings), paths.root() / RUNS, write_model)

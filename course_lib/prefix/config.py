@@ -6,7 +6,7 @@ key.
 
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -16,6 +16,11 @@ from course_lib.config import STRICT, setting
 from course_lib.models.memory import Sizes
 from course_lib.prefix.memory import prefix_sizes
 from course_lib.training.settings import RunConfig
+
+# Form of a prefix file: the course's own safetensors, rinna's torch file, or a peft folder.
+Form = Literal["course", "rinna", "peft"]
+# The prefix file in the folder of a run and in the product of a task.
+FILE = "prefix.safetensors"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -97,6 +102,7 @@ class DataConfig:
 class PrefixConfig(RunConfig):
     """All settings of a run."""
 
+    places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "model.base")
     task_name: str = setting(
         "task",
         "name of the task in the prefix file and on the server: letters, digits, . _ + -, up to 100 bytes",

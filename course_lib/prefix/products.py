@@ -18,7 +18,7 @@ from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
-from course_lib.prefix.config import PrefixConfig, RecipeConfig
+from course_lib.prefix.config import FILE, PrefixConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.products import ENCODING, TEXTS, trained
 from course_lib.subword.config import BpeConfig
@@ -26,8 +26,8 @@ from course_lib.workspace import Definition, Product, product
 
 # Holds one folder for each run.
 RUNS = "prefix/runs"
-# The model folder in the product of the base, and the prefix file in the product of a task.
-MODEL, FILE = "model", "prefix.safetensors"
+# The model folder in the product of the base.
+MODEL = "model"
 CHAT = "chat.jsonl"
 
 
@@ -73,7 +73,7 @@ def tasks() -> list[Product]:
 def _task_product(settings: PrefixConfig) -> Product:
     def define() -> Definition:
         assert settings.data.input
-        return Definition(partial(_task, settings), _content(settings), (BASE, settings.data.input))
+        return Definition(partial(_task, settings), settings.content(), (BASE, settings.data.input))
 
     return Product(f"prefix/{settings.task_name}", define)
 
@@ -150,23 +150,13 @@ def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.prefix.launch import export, train
+    from course_lib.prefix.export import export
+    from course_lib.prefix.task import PrefixTask
     from course_lib.training import log, run_product
 
     def write_prefix(run: Path) -> dict[str, Any]:
         export(run, folder / FILE)
         return {}
 
-    base = inputs[0] / MODEL
-    settings = replace(settings, model=replace(settings.model, base=base))
-    assert settings.data.input
-    files = (settings.data.input, *sorted(base.glob("*.safetensors")))
-    run_dir = run_product.run_folder(paths.root() / RUNS, _content(settings), files)
-    return run_product.fill(folder, settings, run_dir, train, write_prefix, keep=(log.FILE,))
-
-
-def _content(settings: PrefixConfig) -> dict[str, Any]:
-    """Return the settings that a prefix depends on, without files and folders."""
-    from course_lib.training import run_product
-
-    return run_product.content(settings, ("data.input", "model.base"))
+    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
+    return run_product.fill(folder, PrefixTask(settings), paths.root() / RUNS, write_prefix, keep=(log.FILE,))

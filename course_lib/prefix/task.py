@@ -1,6 +1,7 @@
 """Prefix tuning as a task for chapter 4's launcher."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.prefix import data, memory
+from course_lib.prefix import data
 from course_lib.prefix.config import PrefixConfig
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from course_lib.prefix.samples import Row
     from course_lib.pretrain.text_codec import TextCodec
     from course_lib.training.trainer import RunTrainer
-
-# The memory planner reads `memory` from this module to compute the sizes of a run.
-__all__ = ["PrefixTask", "memory"]
 
 
 class PrefixTask(Task):
@@ -115,6 +113,15 @@ class PrefixTask(Task):
         return steps
 
     @override
+    def summary(self) -> str:
+        return self.data.summary()
+
+    @override
+    def files(self) -> Iterable[Path]:
+        assert self.settings.data.input
+        return self.settings.data.input, *sorted(self.base.glob("*.safetensors"))
+
+    @override
     def fingerprint(self) -> dict[str, Any]:
         from course_lib.prefix.base import digest, read_config
         from course_lib.prefix.cache import Shape
@@ -144,10 +151,10 @@ class PrefixTask(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     @override
-    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
         from course_lib.prefix.model import build
         from course_lib.prefix.trainer import PrefixTrainer
         from course_lib.training.trainer import init_distributed
 
-        arguments = init_distributed(self.settings, batch, self.steps(batch), reader_workers=0)
+        arguments = init_distributed(self.settings, batch, steps, reader_workers=0)
         return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())

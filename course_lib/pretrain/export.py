@@ -24,7 +24,8 @@ from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.training import log
-from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
+from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
+from course_lib.training.run_dir import MODEL
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -35,8 +36,6 @@ EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.w
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
 # The settings file in the folder of a run.
 SETTINGS = "config.yaml"
-# Where `course pretrain` puts the exported model in the folder of a run.
-MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,8 @@ def _find(source: Path) -> _Source:
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
-        whole = whole_checkpoints(source)
-        if not whole:
-            raise CourseError(f"{source}: the run has no whole checkpoint yet")
-        return _Source(whole[0], source if (source / SETTINGS).is_file() else None, step_of(whole[0]))
+        found = latest(source)
+        return _Source(found, source if (source / SETTINGS).is_file() else None, step_of(found))
     parent = source.absolute().parent
     run = parent.parent if parent.name == FOLDER and (parent.parent / SETTINGS).is_file() else None
     if run and not is_whole(source):

@@ -81,20 +81,11 @@ def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[
     Returns the entries for the product's manifest.
     """
     from course_lib.pretrain.export import export
-    from course_lib.pretrain.launch import pretrain
+    from course_lib.pretrain.gpt2 import Gpt2
     from course_lib.training import run_product
 
     def write_model(run: Path) -> dict[str, Any]:
         export(run, folder / "model")
         return {}
 
-    settings = with_products(settings, *inputs)
-    assert settings.data.tokenizer
-    files = (
-        *(prefix.with_suffix(".bin") for prefix in settings.data.input),
-        settings.data.tokenizer / "tokenizer.json",
-    )
-    values = run_product.content(settings, ("data.input", "data.tokenizer"))
-    return run_product.fill(
-        folder, settings, run_product.run_folder(root() / RUNS, values, files), pretrain, write_model
-    )
+    return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), root() / RUNS, write_model)

@@ -12,14 +12,6 @@ from course_lib.pretrain.generation import GenerateConfig
 from course_lib.serving.ct2_config import Quantization
 
 
-def register_ct2(app: typer.Typer) -> None:
-    """Add `ct2 export` and `ct2 generate` to the `course` command."""
-    group = options.group("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
-    group.command("export")(export)
-    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
-    app.add_typer(group, name="ct2")
-
-
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Hugging Face folder of a GPT-2 or GPT-NeoX")],
     output: options.Output,

@@ -11,14 +11,6 @@ from course_lib import options
 from course_lib.errors import CourseError
 
 
-def register_ft(app: typer.Typer) -> None:
-    """Add `ft export` and `ft inspect` to the `course` command."""
-    group = options.group("FasterTransformer weights: export them and check them.")
-    group.command("export")(export)
-    group.command("inspect")(inspect)
-    app.add_typer(group, name="ft")
-
-
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2")],
     output: options.Output,

@@ -6,7 +6,8 @@ from typing import Any
 
 from course_lib import config
 from course_lib.prefix import products as prefix
-from course_lib.prefix.products import FILE, MODEL
+from course_lib.prefix.config import FILE
+from course_lib.prefix.products import MODEL
 from course_lib.serving.config import RecipeConfig
 from course_lib.workspace import Definition, Product, product
 

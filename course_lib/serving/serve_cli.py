@@ -12,12 +12,6 @@ from course_lib.serving.ask_config import AskConfig
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `course ft export`")]
 
 
-def register_serve(app: typer.Typer) -> None:
-    """Add `serve` and `ask` to the `course` command."""
-    app.command("serve")(serve)
-    app.command("ask", epilog=options.epilog(AskConfig))(ask)
-
-
 def serve(
     folder: Folder,
     http_port: Annotated[int, typer.Option("--http-port", min=1, max=65535)] = 8000,
