@@ -1,7 +1,7 @@
 """The verbs (subcommands) of chapter 5: `course gptsan …`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,10 +12,6 @@ from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfi
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 from course_lib.training.run_verb import RunKind
-
-if TYPE_CHECKING:
-    from course_lib.training.launch import Run
-    from course_lib.training.task import Task
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[
@@ -137,20 +133,16 @@ def _of_profile(profile: str | None) -> str:
     return configuration.section("gptsan.recipe", RecipeConfig, of=profile).extra
 
 
-def _task(settings: GptsanConfig) -> "Task":
-    from course_lib.gptsan.task import Gptsan
-
-    return Gptsan(settings)
-
-
-def _exported(run: "Run") -> str:
+def _run(settings: GptsanConfig, resume: bool) -> str:
     from course_lib.gptsan.export import export
-    from course_lib.training.run_dir import MODEL
+    from course_lib.gptsan.task import Gptsan
+    from course_lib.training import launch, run_dir
 
-    return export(run.folder, run.folder / MODEL).summary()
+    run = launch.train(Gptsan(settings), resume)
+    return export(run.folder, run.folder / run_dir.MODEL).summary()
 
 
-RUN = RunKind(GptsanConfig, of_profile=_of_profile, complete=_complete, planned=_planned, task=_task, export=_exported)
+RUN = RunKind(GptsanConfig, of_profile=_of_profile, complete=_complete, run=_run, planned=_planned)
 train = RUN.verb(
     "Train a new GPTSAN, or the parameters of one that are not frozen, with DeepSpeed; then export the model.\n\n"
     "If the settings name no checkpoint or no examples, the profile's extra stage and examples are used.",

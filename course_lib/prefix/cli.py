@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from course_lib.errors import UsageError
 from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 from course_lib.training.run_verb import RunKind
-
-if TYPE_CHECKING:
-    from course_lib.training.launch import Run
-    from course_lib.training.task import Task
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
 AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]
@@ -31,25 +27,19 @@ def _complete(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
 
 
-def _task(settings: PrefixConfig) -> "Task":
-    from course_lib.prefix.task import PrefixTask
-
-    return PrefixTask(settings)
-
-
-def _exported(run: "Run") -> str:
+def _run(settings: PrefixConfig, resume: bool) -> str:
     from course_lib.prefix.export import export
+    from course_lib.prefix.task import PrefixTask
+    from course_lib.training import launch
 
-    return export(run.folder).summary()
+    return export(launch.train(PrefixTask(settings), resume).folder).summary()
 
 
 RUN = RunKind(
     PrefixConfig,
     of_profile=lambda profile: configuration.section("prefix.recipe", RecipeConfig, of=profile).tasks[0],
     complete=_complete,
-    planned=lambda settings, _file: settings,
-    task=_task,
-    export=_exported,
+    run=_run,
 )
 train = RUN.verb(
     "Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder.\n\n"

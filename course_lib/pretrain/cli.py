@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,10 +14,6 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.pretrain.generation import GenerateConfig
 from course_lib.training.run_verb import RunKind
-
-if TYPE_CHECKING:
-    from course_lib.training.launch import Run
-    from course_lib.training.task import Task
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
@@ -92,26 +88,20 @@ def _complete(settings: PretrainConfig, _file: Path) -> PretrainConfig:
     return with_products(settings, TOKENS.path(), BPE.path())
 
 
-def _task(settings: PretrainConfig) -> "Task":
-    from course_lib.pretrain.gpt2 import Gpt2
-
-    return Gpt2(settings)
-
-
-def _exported(run: "Run") -> str:
+def _run(settings: PretrainConfig, resume: bool) -> str:
     from course_lib.pretrain.export import export
-    from course_lib.training.run_dir import MODEL
+    from course_lib.pretrain.gpt2 import Gpt2
+    from course_lib.training import launch, run_dir
 
-    return f"{run.steps} steps → {export(run.folder, run.folder / MODEL).folder}"
+    run = launch.train(Gpt2(settings), resume)
+    return f"{run.steps} steps → {export(run.folder, run.folder / run_dir.MODEL).folder}"
 
 
 RUN = RunKind(
     PretrainConfig,
     of_profile=lambda profile: configuration.section("pretrain.recipe", RecipeConfig, of=profile).config,
     complete=_complete,
-    planned=lambda settings, _file: settings,
-    task=_task,
-    export=_exported,
+    run=_run,
 )
 pretrain = RUN.verb(
     "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model.",

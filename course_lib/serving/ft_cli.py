@@ -1,4 +1,4 @@
-"""Registers the verbs `course ft …` of chapter 7."""
+"""The verbs `course ft …` of chapter 7."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Registers the verbs `course serve` and `course ask` of chapter 7."""
+"""The verbs `course serve` and `course ask` of chapter 7."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import typer
 
@@ -16,14 +16,13 @@ Settings = TypeVar("Settings", bound=RunConfig)
 
 @dataclass(frozen=True)
 class RunKind(Generic[Settings]):
-    """What the verb of one kind of run needs. All functions import torch only when they are called."""
+    """What `course memory` and the verb of one kind of run need. Only `run` imports torch."""
 
     settings: type[Settings]
     of_profile: Callable[[str | None], str]  # name of a profile → settings file of its run
     complete: Callable[[Settings, Path], Settings]  # sets what the settings file leaves unset to products
-    planned: Callable[[Settings, Path], Settings]  # as `complete`, but for the memory planner: builds nothing
-    task: Callable[[Settings], Any]  # the Task
-    export: Callable[[Any], str]  # exports the model of a finished Run; returns the line to print
+    run: Callable[[Settings, bool], str]  # trains, or resumes if True, and exports the model; returns a line to print
+    planned: Callable[[Settings, Path], Settings] = lambda settings, _file: settings  # `complete` for the planner
 
     def read(self, file: Path | None, overrides: list[str] | None) -> tuple[Settings, Path]:
         """The settings of -c FILE, of the profile that -c names, or of the current profile's run; and their file."""
@@ -43,11 +42,9 @@ class RunKind(Generic[Settings]):
         ) -> None:
             # Settings are checked before torch is imported, which takes seconds.
             settings = self.complete(*self.read(config, overrides))
-            from course_lib.training import launch
-
             if output:
                 settings = replace(settings, engine=replace(settings.engine, output_dir=output))
-            print(self.export(launch.train(self.task(settings), resume)))
+            print(self.run(settings, resume))
 
         train.__doc__ = help
         return train

@@ -25,8 +25,9 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.subword.folder import Preparation, save
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, launch, log, run_dir
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import ResolvedBatch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
@@ -82,6 +83,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
     names = {path.name for path in unbroken.folder.iterdir()}
     assert names >= {
         "config.yaml",
+        "resolved.json",
         "deepspeed.json",
         "data.json",
         "tokenizer",
@@ -89,6 +91,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
         "output.txt",
         "checkpoints",
     }
+    assert run_dir.resolved(unbroken.folder) == run_dir.Resolved(ResolvedBatch(8, 4, 2, 2), STEPS)
     entries = log.read(unbroken.folder)
     assert any((unbroken.folder / "tensorboard").glob("events.out.tfevents.*"))
     train = [entry for entry in entries if entry["kind"] == "train"]
