@@ -160,13 +160,7 @@ def _definition(product: Product, definitions: dict[str, Definition]) -> Definit
 
 
 def _ensure(product: Product, definitions: dict[str, Definition], done: dict[str, Path]) -> Path:
-    """The folder of a product, built if necessary.
-
-    Args:
-        product: the product.
-        definitions: definitions by name; extended here.
-        done: folders of the products that this call has already ensured; extended here.
-    """
+    """The folder of a product, built if necessary. `definitions` and `done` (folders) cache by name for the inputs."""
     if product.name not in done:
         inputs = [
             _ensure(source, definitions, done) if isinstance(source, Product) else files.require_file(source)

@@ -71,14 +71,9 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
 
 
 def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Trains a model and fills a product's folder with model/ and the log of the run.
+    """Trains a model and fills a product's folder with model/ and the log of the run; returns the product's counts.
 
-    Args:
-        settings: the settings of the run.
-        folder: the product's folder.
-        inputs: the inputs of with_products.
-
-    Returns the entries for the product's manifest.
+    `inputs` are those of with_products.
     """
     from course_lib.pretrain.export import export
     from course_lib.pretrain.gpt2 import Gpt2

@@ -115,13 +115,8 @@ def _write(path: Path, content: bytes) -> None:
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
     """Raises UsageError if a resumed run differs from the run in its folder.
 
-    It must have the same model, optimizer, batch, number of ranks and data.
-
-    Args:
-        task: the task with the new settings.
-        earlier: the settings in the run's folder.
-        batch: the new batch sizes.
-        facts: the fingerprint of the new inputs.
+    It must have the same model, optimizer, batch, number of ranks and data. `earlier` are the settings in the folder,
+    `batch` and `facts` the batch sizes and the fingerprint of the new run.
     """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
