@@ -25,7 +25,6 @@ CLASSES_LIST = "classified/list.csv"
 RUNS = "gptsan/runs"
 # Inside a product's folder: the model folder that from_pretrained loads.
 MODEL = "model"
-TOKENIZER = ("vocab.txt", "emoji.json")
 # The modules whose change makes encoded examples stale.
 ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
@@ -114,7 +113,9 @@ def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) ->
 
 
 def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    for name in TOKENIZER:
+    from course_lib.gptsan.encode import TOKENIZER_FILES
+
+    for name in TOKENIZER_FILES:
         shutil.copyfile(inputs[0] / MODEL / name, folder / name)
     return {}
 

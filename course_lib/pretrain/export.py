@@ -25,7 +25,8 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
-from course_lib.training.run_dir import MODEL
+from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
+from course_lib.training.task import CONFIG
 
 Format = Literal["fp32", "bf16", "fp16"]
 TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -34,8 +35,6 @@ SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}
 EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
 # Name of the output head in memory, and in the files of a GPT-NeoX.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
-# The settings file in the folder of a run.
-SETTINGS = "config.yaml"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def export(
         require_other(source, target)
     resolved = _find(source)
     own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, resolved.run / SETTINGS) if resolved.run else None
+    settings = settings_files.load(PretrainConfig, resolved.run / CONFIG) if resolved.run else None
     tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
     if not own:
         for folder in (source, tokenizer_folder):
@@ -131,8 +130,8 @@ def export(
             dtype=stored,
             license=license,
             settings=settings,
-            samples=_json(resolved.run / "deepspeed.json").get("train_batch_size") if resolved.run else None,
-            data=_json(resolved.run / "data.json") if resolved.run else {},
+            samples=_json(resolved.run / DEEPSPEED).get("train_batch_size") if resolved.run else None,
+            data=_json(resolved.run / DATA) if resolved.run else {},
             log=entries,
             prepared=(folder / "preparation.json").is_file(),
             curves=_draw(entries, folder / "curves.png"),
@@ -150,9 +149,9 @@ def _find(source: Path) -> _Source:
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
         found = latest(source)
-        return _Source(found, source if (source / SETTINGS).is_file() else None, step_of(found))
+        return _Source(found, source if (source / CONFIG).is_file() else None, step_of(found))
     parent = source.absolute().parent
-    run = parent.parent if parent.name == FOLDER and (parent.parent / SETTINGS).is_file() else None
+    run = parent.parent if parent.name == FOLDER and (parent.parent / CONFIG).is_file() else None
     if run and not is_whole(source):
         raise CourseError(f"{source}: the checkpoint is not whole; `course export {run}` takes the latest that is")
     return _Source(source, run, _step(source))
