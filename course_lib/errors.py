@@ -14,3 +14,8 @@ class UsageError(CourseError):
     """
 
     exit_code = 2
+
+
+def one_line(error: Exception) -> str:
+    """The message of an exception as one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]

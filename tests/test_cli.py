@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import pytest
 from course_lib import chapters, cli, paths, workspace
 from course_lib.workspace import Definition, Product
+
+from tests.waiting import LIMIT, until
 
 COMMAND = [sys.executable, "-m", "course_lib.cli"]
 HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
@@ -30,7 +31,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def course(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
 def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
@@ -291,7 +292,7 @@ def test_a_reader_that_has_enough_is_no_error(monkeypatch: pytest.MonkeyPatch, a
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [*COMMAND, arguments], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=30, check=False
+        [*COMMAND, arguments], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False
     )
     os.close(writer)
     assert done.stderr == ""
@@ -325,7 +326,7 @@ def begun() -> Iterator[Any]:
 def ctrl_c(process: "subprocess.Popen[str]") -> str:
     """What is on stderr after Ctrl-C, which reaches a command and all its workers."""
     os.killpg(process.pid, signal.SIGINT)
-    errors = process.communicate(timeout=30)[1]
+    errors = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 130
     return errors
 
@@ -352,7 +353,7 @@ def test_a_terminated_command_leaves_nothing(
         assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
         os.killpg(process.pid, number)
         os.killpg(process.pid, number)  # as GNU timeout does
-        assert process.communicate(timeout=60)[1] == f"course: {said}; earlier products are unchanged\n"
+        assert process.communicate(timeout=LIMIT)[1] == f"course: {said}; earlier products are unchanged\n"
     assert process.returncode == code
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl"}
 
@@ -432,12 +433,8 @@ def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun
 def test_ctrl_c_during_a_run_leaves_no_half_product(begun: Any) -> None:
     process = begun("run", "corpus")
     assert process.stdout.readline() == "building corpus/wikipedia (missing)\n"
-    deadline = time.monotonic() + 30
-    while not list(
-        (workspace.root() / "corpus").glob(".wikipedia.*.tmp/.*")
-    ):  # lxml, while it is imported, swallows Ctrl-C
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    # lxml, while it is imported, swallows Ctrl-C
+    until(lambda: list((workspace.root() / "corpus").glob(".wikipedia.*.tmp/.*")))
     assert ctrl_c(process) == "course: interrupted; earlier products are unchanged\n"
     assert not (workspace.root() / "corpus" / "wikipedia").exists()
     assert list(workspace.root().rglob("*.tmp")) == []

@@ -13,6 +13,8 @@ import pytest
 from course_lib.errors import CourseError
 from course_lib.parallel import default_workers, ordered_map
 
+from tests.waiting import LIMIT, until
+
 
 def slow_first(number: int) -> int:
     """The earlier the item, the longer it takes."""
@@ -147,11 +149,10 @@ def test_workers_end_when_their_parent_is_killed(threads: bool) -> None:
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
     assert parent.stdout and parent.stdout.readline() == b"started\n"
     family = psutil.Process(parent.pid)
-    until = time.monotonic() + 10
-    while len(workers := family.children(recursive=True)) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: len(family.children(recursive=True)) >= 2, parent)
     time.sleep(0.5)  # workers have begun
+    workers = family.children(recursive=True)
     parent.kill()
     parent.wait()
-    _gone, alive = psutil.wait_procs(workers, timeout=5)
+    _gone, alive = psutil.wait_procs(workers, timeout=LIMIT)
     assert len(workers) >= 2 and not alive, alive

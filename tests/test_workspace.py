@@ -19,6 +19,7 @@ from course_lib.workspace import Definition, Product, State
 from pydantic.dataclasses import dataclass
 
 from tests import one_product
+from tests.waiting import LIMIT
 
 FRESH = State("fresh")
 
@@ -365,8 +366,8 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
             time.sleep(0.3)  # enough to reach the lock, and to build if there were none
             gate.touch()
             place = str(workspace.root() / one_product.NAME)
-            assert first.communicate(timeout=20)[0].split() == [place]
-            assert second.communicate(timeout=20)[0].split() == [place]
+            assert first.communicate(timeout=LIMIT)[0].split() == [place]
+            assert second.communicate(timeout=LIMIT)[0].split() == [place]
     assert (first.returncode, second.returncode) == (0, 0)
     assert log.read_text() == "built\n"
 

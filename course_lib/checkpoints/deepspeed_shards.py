@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
@@ -108,7 +108,7 @@ def _from_shards(folder: Path) -> dict[str, Any]:
         with _tensors_only(sorted(folder.glob("*_states.pt"))), redirect_stdout(discarded), redirect_stderr(discarded):
             return dict(get_fp32_state_dict_from_zero_checkpoint(str(folder.parent), tag=folder.name, lazy_mode=True))
     except (pickle.UnpicklingError, RuntimeError, OSError, ValueError, KeyError, EOFError) as error:
-        raise CourseError(f"{folder}: shards not readable: {' '.join(str(error).split())[:300]}") from error
+        raise CourseError(f"{folder}: shards not readable: {one_line(error)}") from error
 
 
 @contextmanager

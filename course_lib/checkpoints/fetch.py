@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
 
 PATTERNS = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")  # configuration, tokenizer and weights
 
@@ -27,7 +27,6 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
         snapshot_download(checkpoint, local_dir=folder, allow_patterns=list(PATTERNS))
     # The library, the network and the Hub each raise their own errors.
     except Exception as error:
-        raise CourseError(
-            f"{checkpoint}: neither a folder nor a model that the Hub provides: {' '.join(str(error).split())[:300]}"
-        ) from error
+        why = "neither a folder nor a model that the Hub provides"
+        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
     return {"checkpoint": checkpoint}

@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoT
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
 
 CONFIG = "config.json"
@@ -88,17 +88,20 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 
     Raises CourseError for an unreadable folder, and for weights that are missing or have the wrong shape.
     """
-    config = read_config(folder)
+    options = {"dtype": dtype, "attn_implementation": attention, "trust_remote_code": False}
+    return load_weights(AutoModelForCausalLM, folder, read_config(folder), **options)
+
+
+def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
+    """Loads a model of `model_class` in eval mode; `options` go to its `from_pretrained`. Raises as load_model."""
     with reading_weights(folder):
-        model, loading_info = AutoModelForCausalLM.from_pretrained(
+        model, loading_info = model_class.from_pretrained(
             folder,
             config=config,
-            dtype=dtype,
-            attn_implementation=attention,
             local_files_only=True,
-            trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
+            **options,
         )
     require_whole(folder, loading_info)
     return model.eval()
@@ -140,7 +143,7 @@ def require_whole(folder: Path, found: dict[str, Any]) -> None:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")
 
 
-def load_tokenizer(folder: Path) -> Any:
+def load_tokenizer(folder: Path, tokenizer_class: Any = AutoTokenizer) -> Any:
     """The transformers tokenizer of a model or tokenizer folder.
 
     Raises CourseError if the folder holds no tokenizer; transformers would silently create an empty one.
@@ -149,7 +152,9 @@ def load_tokenizer(folder: Path) -> Any:
     check_settings(folder)
     try:
         with quiet():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            return tokenizer_class.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except CourseError:
+        raise
     # A damaged file can raise any exception.
     except Exception as error:
         raise CourseError(f"{folder}: not readable as a tokenizer: {one_line(error)}") from error
@@ -170,8 +175,3 @@ def end_id(folder: Path, *candidates: Any) -> int | None:
         if ids is not None:
             return int(ids[0] if isinstance(ids, list) else ids)
     return None
-
-
-def one_line(error: Exception) -> str:
-    """The message of an exception as one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300]

@@ -29,7 +29,7 @@ from omegaconf import OmegaConf
 
 from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
 from course_lib.config import build
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -149,7 +149,7 @@ def read_config(source: Path) -> GPTSanConfig:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
     except Exception as error:
         # transformers passes on any exception of its validators.
-        raise CourseError(f"{path}: not a configuration of a GPTSAN: {' '.join(str(error).split())[:300]}") from error
+        raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
     if not config.tie_word_embeddings:
         raise CourseError(f"{path}: tie_word_embeddings is false; a GPTSAN uses its embedding as head")
     return config

@@ -8,6 +8,9 @@ Differences from run_generate.py of the original code (tanreinama/GPTSAN):
   reads a run of three or more equal tokens in the context as the token and BAG (bag of tokens). With `original_prompt`
   it reads both unchanged.
 - Every expert has room for all tokens, so that a text does not depend on the texts generated beside it.
+
+generation/generator.py is not used: `generate` of transformers draws from the whole vocabulary with torch's global
+random generator, so the same seed would give other texts.
 """
 
 from dataclasses import dataclass
@@ -17,8 +20,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from course_lib.checkpoints.model_folder import reading_weights
+from course_lib.checkpoints import model_folder
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.codec import before_end
 from course_lib.gptsan.extra_stage import read_config
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.layouts import Marks, decoder_part
@@ -78,19 +82,7 @@ class Generator:
                 f"{folder}: the tokenizer has {len(tokenizer.swe)} entries, but the model's vocab_size is "
                 f"{shape.vocab_size}: they do not belong together"
             )
-        with reading_weights(folder):
-            model, report = GPTSanForCausalLM.from_pretrained(
-                folder,
-                config=shape,
-                dtype=dtype,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
-        if wrong := sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}):
-            raise CourseError(
-                f"{folder}: {len(wrong)} weights are missing or of another shape, the first is {wrong[0]}"
-            )
+        model = model_folder.load_weights(GPTSanForCausalLM, folder, shape, dtype=dtype)
         return cls(model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
@@ -109,7 +101,8 @@ class Generator:
         prompt = self.prompt(context, prefix, settings.original_prompt)
         rows = self.tokens(prompt, settings).tolist()
         before = len(self.encoding.decode(prompt.written))
-        return [context + self.encoding.decode(prompt.written + self._text(row))[before:] for row in rows]
+        texts = [self.encoding.decode(prompt.written + before_end(row, self.marks.eot)) for row in rows]
+        return [context + text[before:] for text in texts]
 
     def prompt(self, context: str, prefix: str = "", original: bool = False) -> Prompt:
         """Encode the prompt: SOT (start of text), prefix, SEG (segmenter), context.
@@ -221,7 +214,3 @@ class Generator:
             return first
         drawn = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
         return torch.where(first == self.marks.eot, first, best.indices.gather(1, drawn)[:, 0])
-
-    def _text(self, row: list[int]) -> list[int]:
-        """Return the tokens before the first end of text."""
-        return row[: row.index(self.marks.eot)] if self.marks.eot in row else row

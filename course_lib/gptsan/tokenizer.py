@@ -13,8 +13,9 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizer
 
+from course_lib.checkpoints import model_folder
 from course_lib.errors import CourseError
-from course_lib.files import read_json, require_file
+from course_lib.files import require_file
 from course_lib.gptsan import swe
 from course_lib.gptsan.configuration import GPTSanConfig
 
@@ -152,16 +153,7 @@ def load_tokenizer(folder: Path) -> GPTSanTokenizer:
     """
     for name in FILES.values():
         require_file(folder / name)
-    config = folder / "tokenizer_config.json"
-    if config.exists():
-        read_json(config)
-    try:
-        tokenizer: GPTSanTokenizer = GPTSanTokenizer.from_pretrained(folder, local_files_only=True)
-    except CourseError:
-        raise
-    # A value of the wrong type in tokenizer_config.json can cause any kind of error.
-    except Exception as error:
-        raise CourseError(f"{folder}: not readable as a tokenizer: {' '.join(str(error).split())[:300]}") from error
+    tokenizer: GPTSanTokenizer = model_folder.load_tokenizer(folder, GPTSanTokenizer)
     return tokenizer
 
 

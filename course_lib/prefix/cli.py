@@ -9,8 +9,8 @@ import typer
 from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import UsageError
+from course_lib.generation.config import GenerateConfig
 from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
-from course_lib.pretrain.generation import GenerateConfig
 from course_lib.training.run_verb import RunKind
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
@@ -81,9 +81,9 @@ def generate(
 
     settings = options.given(GenerateConfig, config, overrides)
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
-    for row in rows:
-        for generated in row.texts:
-            print(f"[{row.task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
+    for task, texts in rows:
+        for generated in texts:
+            print(f"[{task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
 
 
 def convert(
@@ -121,9 +121,9 @@ def report(
     ] = False,
 ) -> None:
     """Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."""
+    from course_lib.generation.prefix_cache import Shape
+    from course_lib.models.frozen_base import read_config
     from course_lib.prefix import report as reporter
-    from course_lib.prefix.base import read_config
-    from course_lib.prefix.cache import Shape
     from course_lib.prefix.files import is_prefix
 
     if is_prefix(model):

@@ -67,7 +67,7 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
 
 def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":
     """Return the prefix that a trained encoder computes, with its task, base, shape and settings."""
-    from course_lib.prefix.cache import Shape
+    from course_lib.generation.prefix_cache import Shape
     from course_lib.prefix.files import Prefix
     from course_lib.prefix.model import ENCODER, new_encoder
 
@@ -90,10 +90,10 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     import torch
 
     from course_lib.checkpoints.quiet import quiet
-    from course_lib.prefix import base as bases
+    from course_lib.models import frozen_base
 
     assert settings.model.base
-    model = bases.load(settings.model.base)
+    model = frozen_base.load(settings.model.base)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[f"base.{name}"])

@@ -25,8 +25,8 @@ from torch import Tensor
 from course_lib.checkpoints.safe_load import FORBIDDEN, safe_load
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
-from course_lib.prefix import base
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
+from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
 
 # In a safetensors file of the course: the name of the tensor, and the metadata key of the JSON.
@@ -120,7 +120,7 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
 
 def on_base(prefix: Prefix, folder: Path) -> Prefix:
     """Return the prefix with the shape and the digest of its base. Raises CourseError if they do not fit."""
-    shape, digest = Shape.of(base.read_config(folder)), base.digest(folder)
+    shape, digest = Shape.of(frozen_base.read_config(folder)), frozen_base.digest(folder)
     prefix.require(shape, digest)
     return replace(prefix, shape=shape, base=digest)
 

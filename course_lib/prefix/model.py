@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from course_lib.generation.prefix_cache import Shape, past
 from course_lib.gptsan.freeze import freeze
-from course_lib.prefix import base as bases
-from course_lib.prefix.cache import Shape, past
+from course_lib.models import frozen_base
 from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
@@ -59,7 +59,7 @@ def build(settings: PrefixConfig) -> PrefixModel:
     """Return the model of a run before its warm start: the base in the run's number format, the encoder in fp32."""
     model = settings.model
     assert model.base
-    base = bases.load(model.base, DTYPES[settings.precision.dtype], model.attention)
+    base = frozen_base.load(model.base, DTYPES[settings.precision.dtype], model.attention)
     if model.recompute == "full":
         recompute(base)
     if model.method == "full":

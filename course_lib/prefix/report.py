@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from course_lib.prefix import base
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
+from course_lib.models import frozen_base
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def base_parameters(folder: Path) -> int:
 
     Only config.json is read, no weights.
     """
-    config = base.read_config(folder)
+    config = frozen_base.read_config(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return sum(weight.numel() for weight in model.parameters())

@@ -81,8 +81,8 @@ class PrefixTask(Task):
 
     @override
     def check(self) -> None:
-        from course_lib.prefix.base import read_config
-        from course_lib.prefix.cache import learned_positions
+        from course_lib.generation.prefix_cache import learned_positions
+        from course_lib.models.frozen_base import read_config
 
         shape = read_config(self.base)
         self.rows()
@@ -123,8 +123,8 @@ class PrefixTask(Task):
 
     @override
     def fingerprint(self) -> dict[str, Any]:
-        from course_lib.prefix.base import digest, read_config
-        from course_lib.prefix.cache import Shape
+        from course_lib.generation.prefix_cache import Shape
+        from course_lib.models.frozen_base import digest, read_config
 
         path = self.data.path
         return {

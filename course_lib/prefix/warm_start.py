@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_lib.errors import UsageError
-from course_lib.prefix.cache import require_room
+from course_lib.generation.prefix_cache import require_room
 from course_lib.prefix.encoder import PrefixEncoder
 
 

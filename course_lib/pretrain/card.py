@@ -11,9 +11,8 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from course_lib.models.causal import Shape
+from course_lib.models.frozen_base import FAMILIES
 from course_lib.pretrain.config import PretrainConfig
-
-FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 
 INTRODUCTION = """# {title}
 

@@ -11,8 +11,8 @@ import typer
 from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
-from course_lib.pretrain.generation import GenerateConfig
 from course_lib.training.run_verb import RunKind
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -13,16 +13,17 @@ from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPT
 
 from course_lib import config as settings_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
-from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer, one_line
+from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.weight_files import is_leftover
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
+from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.models.causal import CausalModel, Shape, model_config
+from course_lib.models.frozen_base import FAMILIES
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
@@ -250,7 +251,7 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
         name = HEAD if name == FILED_HEAD else name
         name = name if name in wanted else f"{model.base_model_prefix}.{name}"
         if name not in wanted:
-            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {card.FAMILIES[shape.model_type]}")
+            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {FAMILIES[shape.model_type]}")
         if tensor.shape != wanted[name].shape:
             raise CourseError(
                 f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, "
@@ -264,7 +265,7 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
         raise CourseError(f"{checkpoint}: lacks {len(missing)} weights of the model, such as {missing[0]}")
     if tied and not torch.equal(tensors[HEAD], tensors[embedding]):
         raise CourseError(
-            f"{checkpoint}: {HEAD} differs from {embedding}, which a {card.FAMILIES[shape.model_type]} uses for both"
+            f"{checkpoint}: {HEAD} differs from {embedding}, which a {FAMILIES[shape.model_type]} uses for both"
         )
     model.load_state_dict(tensors, assign=True)
     model.tie_weights()

@@ -6,21 +6,17 @@ NVIDIA's fastertransformer_backend, that backend included. A batch of prompts is
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
-
-# TextCodec would import transformers
-if TYPE_CHECKING:
-    from course_lib.pretrain.text_codec import TextCodec
 
 Wire = Literal["grpc", "http"]
 PORTS: dict[Wire, int] = {"grpc": 8001, "http": 8000}
@@ -33,19 +29,6 @@ class Answering(Protocol):
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the output tensors of one request."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A prompt and its continuations: one, or beam_width of them, best first."""
-
-    prompt: str
-    continuations: list[str]
-
-    @property
-    def text(self) -> str:
-        """The prompt followed by the best continuation."""
-        return self.prompt + self.continuations[0]
 
 
 class Client:
@@ -136,11 +119,11 @@ class Client:
 
 
 def ask(
-    client: Answering, codec: "TextCodec", prompts: Sequence[str], settings: AskConfig, task: int | None = None
-) -> list[Reply]:
-    """Return the served model's continuations of `prompts`, which are sent in one request.
+    client: Answering, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
+) -> list[list[Generated]]:
+    """Return the served model's texts for each prompt: one, or beam_width of them, best first.
 
-    The continuations stop before the tokenizer's end token.
+    All prompts are sent in one request. The continuations stop before the tokenizer's end token.
 
     Args:
         client: the connection.
@@ -154,18 +137,16 @@ def ask(
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
-    replies, end = [], codec.tokenizer.eos_token_id
-    for index, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
-        lengths = response["sequence_length"][index].tolist()
-        news = [
-            ids[len(row) : length].tolist() for ids, length in zip(response["output_ids"][index], lengths, strict=True)
-        ]
-        texts = [codec.continuation(row, new[: new.index(end)] if end in new else new) for new in news]
-        replies.append(Reply(codec.shown(prompt), texts))
-    return replies
+    answers = []
+    for prompt, row, beams, lengths in zip(
+        prompts, rows, response["output_ids"], response["sequence_length"], strict=True
+    ):
+        new = [ids[len(row) : length].tolist() for ids, length in zip(beams, lengths, strict=True)]
+        answers.append(decode(codec, prompt, row, new, codec.tokenizer.eos_token_id))
+    return answers
 
 
-def tensors(ids: Sequence[Sequence[int]], codec: "TextCodec", settings: AskConfig, task: int | None) -> dict[str, Any]:
+def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, task: int | None) -> dict[str, Any]:
     """Return the request tensors for a batch of prompts.
 
     Args:

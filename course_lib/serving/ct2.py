@@ -26,7 +26,7 @@ from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
-from course_lib.prefix import base
+from course_lib.models import frozen_base
 from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
 
@@ -73,9 +73,9 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         )
     require_other(source, target)
     with atomic_folder(target) as folder:
-        config = base.read_config(source)
+        config = frozen_base.read_config(source)
         tokenizer = text_codec.load(source).tokenizer
-        model = base.load(source)
+        model = frozen_base.load(source)
         if wrong := _impossible(config):
             raise CourseError(f"{source}: {wrong} is not possible with CTranslate2")
         names = _names(tokenizer, config.vocab_size)
@@ -91,7 +91,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         copy_tokenizer(source, folder, config.max_position_embeddings)
         report = Ct2Report(
             target,
-            base.FAMILIES[config.model_type],
+            frozen_base.FAMILIES[config.model_type],
             model.num_parameters(),
             quantization,
             size=(folder / "model.bin").stat().st_size,
@@ -102,7 +102,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
             "quantization": quantization,
             # Only the folder's name: the export may be published, so it must not show paths of this machine
             "source": source.resolve().name,
-            "sha256_of_weights": base.digest(source),
+            "sha256_of_weights": frozen_base.digest(source),
         }
         (folder / MARK).write_text(json.dumps(mark, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
     return report

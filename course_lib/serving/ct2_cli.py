@@ -8,7 +8,7 @@ import typer
 
 from course_lib import options
 from course_lib.errors import CourseError
-from course_lib.pretrain.generation import GenerateConfig
+from course_lib.generation.config import GenerateConfig
 from course_lib.serving.ct2_config import Quantization
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import ctranslate2
 
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json, require_file
+from course_lib.generation.codec import Generated, decode
+from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain import text_codec
-from course_lib.pretrain.generate import Generated
-from course_lib.pretrain.generation import MAX_NEW_TOKENS, GenerateConfig
 
 ANY_SEED = (1 << 32) - 1  # CTranslate2's value for "no seed"
 
@@ -53,9 +53,7 @@ class Ct2Generator:
         try:
             return ctranslate2.Generator(str(self.folder), **self.options)
         except (RuntimeError, ValueError) as error:
-            raise CourseError(
-                f"{self.folder}: not readable by CTranslate2: {' '.join(str(error).split())[:300]}"
-            ) from error
+            raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for every prompt; an empty prompt begins a document.
@@ -69,10 +67,7 @@ class Ct2Generator:
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
-        return [
-            [Generated(self.codec.shown(prompt), self.codec.continuation(row, new)) for new in texts]
-            for prompt, row, texts in zip(prompts, ids, continuations, strict=True)
-        ]
+        return [decode(self.codec, *row, self.end) for row in zip(prompts, ids, continuations, strict=True)]
 
     def continue_ids(
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
@@ -81,7 +76,7 @@ class Ct2Generator:
         settings = settings or GenerateConfig()
         _require_possible(settings)
         # Rows of one id get batches of their own: in a mixed batch, CTranslate2 repeats the prompts of all other rows
-        key = [(self._room(len(row), settings), len(row) == 1) for row in rows]
+        key = [(settings.room(len(row), self.positions), len(row) == 1) for row in rows]
         continuations: list[list[list[int]]] = [[]] * len(rows)
         with self._seeded(settings):
             for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
@@ -105,20 +100,6 @@ class Ct2Generator:
             **chosen,
         )
         return [result.sequences_ids for result in results]
-
-    def _room(self, prompt: int, settings: GenerateConfig) -> int:
-        """Return the maximum number of new tokens for a prompt of `prompt` tokens.
-
-        Raises UsageError if prompt and new tokens exceed the model's positions.
-        """
-        left = self.positions - prompt
-        wanted = max(settings.max_new_tokens or 1, settings.min_new_tokens)
-        if wanted > left:
-            raise UsageError(
-                f"prompt: {prompt} tokens and {wanted} new ones are not allowed: "
-                f"the model has {self.positions} positions"
-            )
-        return settings.max_new_tokens or min(max(MAX_NEW_TOKENS, settings.min_new_tokens), left)
 
     @contextmanager
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:

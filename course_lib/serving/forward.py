@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.prefix.cache import Shape, past, positions
+from course_lib.generation.prefix_cache import Shape, past, positions
 
 
 class Forward:

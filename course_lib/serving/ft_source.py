@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.errors import CourseError, UsageError
-from course_lib.prefix.base import read_config
+from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
 from course_lib.serving.layout import Dtype, FtConfig
 

@@ -17,7 +17,7 @@ from transformers import GenerationConfig
 
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
-from course_lib.pretrain.generation import GenerateConfig
+from course_lib.generation.config import GenerateConfig
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]

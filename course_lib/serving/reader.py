@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
 from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
 from course_lib.serving.weight_map import TORCH
@@ -74,7 +74,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         model = _build(config, lacks, weights, device)
     # conversion.json lacks a setting of this model family or has an invalid value
     except (KeyError, TypeError, ValueError) as error:
-        raise CourseError(f"{parent / CONVERSION}: {' '.join(str(error).split())[:300]}") from error
+        raise CourseError(f"{parent / CONVERSION}: {one_line(error)}") from error
     prefixes = [
         weight_map.prefix_values(read(layout.prefix(config, task))) if task.length else None for task in config.tasks
     ]

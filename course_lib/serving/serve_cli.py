@@ -107,11 +107,10 @@ def ask(
     from course_lib.pretrain import text_codec
     from course_lib.serving import client
 
-    for reply in client.ask(
-        client.Client(url, protocol), text_codec.load(tokenizer_folder), prompts, settings, task_number
-    ):
-        for continuation in reply.continuations:
-            print(reply.prompt + continuation)
+    codec = text_codec.load(tokenizer_folder)
+    for texts in client.ask(client.Client(url, protocol), codec, prompts, settings, task_number):
+        for generated in texts:
+            print(generated.text)
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.prefix_cache import Shape
+from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
-from course_lib.prefix.base import digest
-from course_lib.prefix.cache import Shape
 from course_lib.serving.ini import NAME, NAME_BYTES
 from course_lib.serving.layout import FtConfig
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel
 from peft import PrefixTuningConfig, get_peft_model

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from course_lib.prefix import base
+from course_lib.models import frozen_base
 from course_lib.serving import ct2, export, latency, reader
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -71,7 +71,7 @@ def engines(model: Any, place: Path) -> dict[str, latency.Writer]:
     ct2.export(source, place / "fp32")
     ct2.export(source, place / "int8", "int8")
     return {
-        "Hugging Face": latency.hugging_face(base.load(source)),
+        "Hugging Face": latency.hugging_face(frozen_base.load(source)),
         "our reader": latency.reader(reader.load(place / "ft")),
         "CTranslate2 fp32": latency.ct2(place / "fp32"),
         "CTranslate2 int8": latency.ct2(place / "int8"),

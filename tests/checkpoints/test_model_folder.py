@@ -14,7 +14,7 @@ from course_lib import cli
 from course_lib.checkpoints import model_folder
 from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.errors import CourseError
-from course_lib.prefix.base import digest
+from course_lib.models.frozen_base import digest
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
 from safetensors.torch import load_file, save_file

@@ -22,6 +22,7 @@ from course_lib.corpus.download import download
 from course_lib.errors import CourseError, UsageError
 
 from tests.corpus.mirror import DUMP, Mirror, noise, serving
+from tests.waiting import until
 
 DATED = f"jawiki-20261101-{DUMP}"
 TIDY = "/jawiki/20261101/"
@@ -115,9 +116,7 @@ def test_a_killed_process_leaves_a_part_that_is_continued(mirror: Mirror, tmp_pa
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), mirror.address])
     part = tmp_path / f"{DATED}.part"
-    until = time.monotonic() + 15
-    while not (part.exists() and part.stat().st_size > 100_000) and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: part.exists() and part.stat().st_size > 100_000, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     kept = part.stat().st_size

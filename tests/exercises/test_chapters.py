@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from course_lib.exercises import Chapter, corpus, gptsan, japanese, prefix, pretrain, serving, subword
+from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.gptsan.attention import prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import within_capacity
 from course_lib.gptsan.swe import SPECIALS, SubwordEncoding
 from course_lib.japanese import normalize
-from course_lib.prefix.cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,8 @@ from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.training import checkpoint, launch, log
+
+from tests.waiting import until
 
 TEXTS = (
     "鶏肉を切って鍋に入れ、十分煮る。",
@@ -99,10 +100,7 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run")))
     command = [sys.executable, "-m", "course_lib.cli", "gptsan", "train", "-c", str(tmp_path / "c.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not ((tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: (tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4, process)
     for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         member.kill()
     process.wait()

@@ -8,11 +8,11 @@ import pytest
 import torch
 from course_lib import verbs
 from course_lib.errors import CourseError, UsageError
-from course_lib.prefix.base import digest
+from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix, read, write
 
+from tests.generation.test_prefix_cache import prefix
 from tests.prefix import bases
-from tests.prefix.test_cache import prefix
 
 GREEDY = ["--set", "strategy=greedy", "--set", "max_new_tokens=4"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
 from course_lib.prefix.encoder import PrefixEncoder
 
 SMALL = Shape(12, 12, 64)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
-from course_lib.prefix import base as bases
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
+from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
 from course_lib.prefix.files import Prefix, read, write
 from peft import PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from tests.generation.test_prefix_cache import ids, prefix, run
 from tests.prefix.bases import FAMILIES, base
-from tests.prefix.test_cache import ids, prefix, run
 
 SHAPE = Shape(3, 4, 8)
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
@@ -67,7 +67,7 @@ def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
     torch.testing.assert_close(run(base(family), [mine.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
     assert (run(base(family), [None] * 2, text) - expected).abs().max() > 0.1
     found = read(tmp_path / "adapter")
-    assert (found.task, found.base, found.shape) == ("task", bases.digest(tmp_path / "base"), SHAPE)
+    assert (found.task, found.base, found.shape) == ("task", frozen_base.digest(tmp_path / "base"), SHAPE)
     write(mine, tmp_path / "adapter", "peft", tmp_path / "base")  # over its own product
     assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "adapter").iterdir())
 
@@ -98,10 +98,10 @@ def test_conversion_fills_in_the_base_and_checks_it(tmp_path: Path) -> None:
         base("gpt2", seed=seed).save_pretrained(tmp_path / name)
     write(Prefix(prefix(5), "task"), tmp_path / "a.safetensors", base_folder=tmp_path / "base")
     found = read(tmp_path / "a.safetensors")
-    digest = bases.digest(tmp_path / "base")
+    digest = frozen_base.digest(tmp_path / "base")
     assert (found.base, found.shape) == (digest, SHAPE)
     with pytest.raises(
-        CourseError, match=f"weights {digest[:12]}, the model's are {bases.digest(tmp_path / 'other')[:12]}"
+        CourseError, match=f"weights {digest[:12]}, the model's are {frozen_base.digest(tmp_path / 'other')[:12]}"
     ):
         write(found, tmp_path / "b.safetensors", base_folder=tmp_path / "other")
     with pytest.raises(CourseError, match=r"144 numbers per position, the model takes 192 \(3 layers × 4 heads × 8\)"):

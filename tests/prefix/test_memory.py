@@ -9,9 +9,9 @@ import yaml
 from course_lib.cli import main
 from course_lib.config import build
 from course_lib.errors import CourseError
+from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
 from course_lib.prefix import memory
-from course_lib.prefix.cache import Shape
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import DTYPES, PrefixModel, new_encoder, recompute

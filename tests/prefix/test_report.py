@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib.prefix.cache import Shape
+from course_lib.generation.prefix_cache import Shape
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.report import base_parameters, count
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM

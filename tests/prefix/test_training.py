@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,7 @@ from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.freeze import digests
-from course_lib.prefix import base as bases_of
+from course_lib.models import frozen_base
 from course_lib.prefix import single_process_trainer
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
@@ -30,6 +29,7 @@ from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases
+from tests.waiting import until
 
 STEPS = 8
 TEXTS = (
@@ -83,7 +83,7 @@ def same_as_loop(run, given, tolerance=1e-5):
 @pytest.fixture(scope="module")
 def whole(place, tmp_path_factory):
     """A run without ZeRO, and the digest of its base before it."""
-    before = bases_of.digest(place / "tokenizer")
+    before = frozen_base.digest(place / "tokenizer")
     return launch.train(PrefixTask(settings(place, tmp_path_factory.mktemp("runs") / "whole"))), before
 
 
@@ -96,7 +96,7 @@ def test_it_is_the_training_of_plain_pytorch(place, whole):
     assert losses(run)[-1] < losses(run)[0] - 0.02 and losses(run, "eval")[-1] == exported.loss
     assert (prefix.task, prefix.base, prefix.shape) == ("smile", before, model.shape)
     assert prefix.settings["step"] == STEPS and prefix.settings["model"]["length"] == 5
-    assert bases_of.digest(place / "tokenizer") == before
+    assert frozen_base.digest(place / "tokenizer") == before
 
 
 def test_the_rate_is_that_of_the_schedule_at_every_step(place, whole):
@@ -143,10 +143,7 @@ def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run", *overrides)))
     command = [sys.executable, "-m", "course_lib.cli", "prefix", "train", "-c", str(tmp_path / "c.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 400
-    while not ((tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: (tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4, process)
     for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         member.kill()
     process.wait()

@@ -13,12 +13,13 @@ import torch
 from course_lib import config
 from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model, model_config
 from course_lib.models.config import ModelConfig
 from course_lib.models.memory import parameters
+from course_lib.pretrain import text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
-from course_lib.pretrain.generate import Generator
 from course_lib.training import log
 from course_lib.training.checkpoint import mark_complete
 from huggingface_hub import ModelCard
@@ -187,20 +188,21 @@ def test_pipeline_and_course_generate_work_on_the_folder(run: Path, tmp_path: Pa
     model = GPT2LMHeadModel.from_pretrained(target)
     defaults = model.generation_config
     assert (defaults.do_sample, defaults.top_k, defaults.top_p, defaults.max_new_tokens) == (True, 50, 0.75, 8)
-    generator = Generator(target)
-    assert generator.codec.codec
-    prompt = generator.codec.codec.prepare("早稲田")
+    generator = Generator(target, text_codec.load)
+    codec = text_codec.load(target).codec
+    assert codec
+    prompt = codec.prepare("早稲田")
     torch.manual_seed(0)
     (found,) = pipeline("text-generation", model=str(target))(prompt)
     assert found["generated_text"].startswith(prompt) and found["generated_text"] != prompt
     (found,) = pipeline("text-generation", model=str(target))("", do_sample=False)
-    assert found["generated_text"] == generator.generate("", greedy(8))[0].text
+    assert found["generated_text"] == generator.generate([""], greedy(8))[0][0].text
     (found,) = pipeline("text-generation", model=str(target))(prompt, do_sample=False, return_full_text=False)
-    assert found["generated_text"] == generator.generate("早稲田", greedy(8))[0].continuation
+    assert found["generated_text"] == generator.generate(["早稲田"], greedy(8))[0][0].continuation
 
 
 def greedy(tokens: int) -> Any:
-    from course_lib.pretrain.generation import GenerateConfig
+    from course_lib.generation.config import GenerateConfig
 
     return GenerateConfig(strategy="greedy", max_new_tokens=tokens, min_new_tokens=0)
 

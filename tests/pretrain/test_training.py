@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,13 +13,13 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model
 from course_lib.models.memory import parameters
-from course_lib.pretrain import data
+from course_lib.pretrain import data, text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
-from course_lib.pretrain.generate import Generator
-from course_lib.pretrain.generation import GenerateConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
@@ -31,6 +30,8 @@ from course_lib.training.settings import ResolvedBatch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
+
+from tests.waiting import LIMIT, until
 
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
 
@@ -116,7 +117,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     (tmp_path / "config.yaml").write_text(config.to_yaml(killed))
     command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _wait(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
+    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
     for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         member.kill()
     process.wait()
@@ -137,15 +138,6 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
         e["loss"] for e in resumed.log if e["kind"] == "train"
     ]
-
-
-def _wait(condition, process, seconds=120):
-    for _ in range(seconds * 20):
-        assert process.poll() is None, "the run ended before it could be killed"
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing happened")
 
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
@@ -202,11 +194,11 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     run = tmp_path / "run"
-    _wait(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
+    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
     children = psutil.Process(process.pid).children(recursive=True)
     ranks = {child.environ().get("RANK"): child for child in children if "worker.py" in " ".join(child.cmdline()[2:3])}
     ranks["1"].kill()
-    message = process.communicate(timeout=60)[1].decode()
+    message = process.communicate(timeout=LIMIT)[1].decode()
     assert process.returncode == 1
     assert message.count("\n") == 1
     assert "rank 1 ended without an error message" in message and "--resume continues from checkpoint-" in message
@@ -353,7 +345,7 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
         )
     (measured,) = (entry["loss"] for entry in again.log if entry["kind"] == "test")
     assert loss.item() == pytest.approx(measured, abs=1e-5)
-    (written,) = Generator(run.folder / "model").generate(
-        "w5 w12", GenerateConfig("greedy", min_new_tokens=0, max_new_tokens=6)
+    ((written,),) = Generator(run.folder / "model", text_codec.load).generate(
+        ["w5 w12"], GenerateConfig("greedy", min_new_tokens=0, max_new_tokens=6)
     )
     assert len(written.continuation.split()) == 6

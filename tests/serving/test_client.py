@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
 from course_lib.serving import client, in_process_client, serve_cli
 from course_lib.serving.ask_config import AskConfig
@@ -24,7 +25,7 @@ def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> N
     one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))
     rows = [Row(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in ("あいう", "か")]
     written = [answer.ids[len(row.ids) :] for answer, row in zip(place.engine.run(rows), rows)]
-    assert [reply.continuations for reply in one] == [
+    assert [[text.continuation for text in texts] for texts in one] == [
         [codec.continuation(list(row.ids), new)] for row, new in zip(rows, written)
     ]
     assert one != other
@@ -47,9 +48,9 @@ class Echo:
 def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
     server, codec = Echo(), text_codec.load(folder / "tokenizer")
     settings = AskConfig(output_length=4, seed=2**63, stop_words=["いう", "え"])
-    replies = client.ask(server, codec, ["あいう", "か"], settings, task=1)
-    assert [(reply.prompt, reply.continuations) for reply in replies] == [("あいう", ["あいう"]), ("か", ["か"])]
-    assert replies[0].text == "あいうあいう"
+    answers = client.ask(server, codec, ["あいう", "か"], settings, task=1)
+    assert answers == [[Generated("あいう", "あいう")], [Generated("か", "か")]]
+    assert answers[0][0].text == "あいうあいう"
     assert server.sent["input_ids"][1][1:] == [0, 0] and server.sent["input_lengths"] == [[3], [1]]
     assert server.sent["prompt_learning_task_name_ids"] == 1 and server.sent["random_seed"] == 2**63
     assert server.sent["stop_words_list"].shape == (2, 2, 3) and "bad_words_list" not in server.sent

@@ -12,8 +12,9 @@ import pytest
 import torch
 from course_lib import cli
 from course_lib.errors import CourseError, UsageError
-from course_lib.pretrain.generate import Generator
-from course_lib.pretrain.generation import GenerateConfig
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator
+from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
 from tokenizers.pre_tokenizers import ByteLevel
@@ -91,7 +92,7 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     report = ct2.export(source, tmp_path / "ct2")
     assert report.unused == models.PADDING
     assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "ct2").iterdir())
-    hugging_face, ours = Generator(source), Ct2Generator(tmp_path / "ct2", threads=1)
+    hugging_face, ours = Generator(source, text_codec.load), Ct2Generator(tmp_path / "ct2", threads=1)
 
     rows = [[5, 9, 260, 7, 30], [11, 12, 13, 14, 15]]
     with torch.inference_mode():
@@ -108,7 +109,7 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     assert len({tuple(text) for text in texts}) > 3
     assert [new for (new,) in ours.continue_ids(rows, GREEDY)] == texts
     assert [ours.continue_ids([row], GREEDY)[0][0] for row in rows] == texts
-    assert ours.generate([PROMPT], GREEDY) == [hugging_face.generate(PROMPT, GREEDY)]
+    assert ours.generate([PROMPT], GREEDY) == hugging_face.generate([PROMPT], GREEDY)
 
 
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int8", "int8_float32", "int16"])
@@ -186,7 +187,9 @@ def test_a_tokenizer_without_a_class_of_its_own(tmp_path: Path) -> None:
     (source / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
     (source / "merges.txt").write_text("#version: 0.2\n")
     assert ct2.export(source, tmp_path / "out").unused == 0
-    assert Ct2Generator(tmp_path / "out").generate(["猫"], GREEDY) == [Generator(source).generate("猫", GREEDY)]
+    assert Ct2Generator(tmp_path / "out").generate(["猫"], GREEDY) == Generator(source, text_codec.load).generate(
+        ["猫"], GREEDY
+    )
 
 
 @pytest.fixture(scope="module")
@@ -249,10 +252,10 @@ def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:
     ((long,),) = ours.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=30, min_new_tokens=30))
     assert len(long.text) > len(SENTENCE)
     with pytest.raises(
-        UsageError, match=r"^prompt: 39 tokens and 2 new ones are not allowed: the model has 40 positions$"
+        UsageError, match=r"^max_new_tokens: 2 is not allowed: 40 positions less the prompt's 39 tokens leave 1$"
     ):
         ours.continue_ids([[2] * 39], GenerateConfig(max_new_tokens=2))
-    with pytest.raises(UsageError, match="40 tokens and 1 new"):
+    with pytest.raises(UsageError, match="^prompt: 40 tokens are not allowed: the model has 40 positions"):
         ours.continue_ids([[2] * 40])
     unset = flat.continue_ids([[5], [5] * 30, [5] * 39], GenerateConfig(strategy="greedy"))
     assert [len(new) for (new,) in unset] == [39, 10, 1]

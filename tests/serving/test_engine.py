@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from course_lib.errors import UsageError
-from course_lib.prefix.cache import Shape, past
+from course_lib.generation.prefix_cache import Shape, past
 from course_lib.serving import engine as engine_module
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family

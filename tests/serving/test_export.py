@@ -10,7 +10,7 @@ import torch
 from course_lib import cli
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
-from course_lib.prefix.base import digest
+from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
 from course_lib.serving import layout

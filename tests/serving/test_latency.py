@@ -3,7 +3,7 @@
 import pytest
 import torch
 from course_lib.errors import CourseError
-from course_lib.prefix import base
+from course_lib.models import frozen_base
 from course_lib.serving import ct2, export, figures, latency, reader
 from course_lib.serving.latency import Speed
 
@@ -19,7 +19,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, latency.Write
     ct2.export(source, place / "ct2")
     export.export(source, place / "ft")
     return {
-        "Hugging Face": latency.hugging_face(base.load(source)),
+        "Hugging Face": latency.hugging_face(frozen_base.load(source)),
         "our reader": latency.reader(reader.load(place / "ft")),
         "CTranslate2": latency.ct2(place / "ct2"),
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib.errors import CourseError
-from course_lib.prefix.cache import Shape, past, positions
+from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.serving import layout, reader, weight_map
 from course_lib.serving.export import export
 from course_lib.serving.ft_source import Corrections

@@ -24,6 +24,7 @@ from course_lib.serving.engine import Engine
 from course_lib.serving.request import Row
 
 from tests.serving import tiny
+from tests.waiting import LIMIT
 
 try:
     server.find()
@@ -213,7 +214,7 @@ def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, ending: si
     family = tree(serving.pid)[1:]
     assert len(family) >= 2 and left_by(serving.pid)
     serving.send_signal(ending)
-    said = serving.communicate(timeout=30)[0]
+    said = serving.communicate(timeout=LIMIT)[0]
     assert gone(family) and not left_by(serving.pid)
     if ending == signal.SIGTERM:
         assert (serving.returncode, said) == (0, "stopped\n")
@@ -237,7 +238,7 @@ def tree(process: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=20)[1]
+    return not psutil.wait_procs(processes, timeout=LIMIT)[1]
 
 
 def test_a_folder_that_cannot_be_loaded_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:

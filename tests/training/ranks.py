@@ -9,8 +9,10 @@ from pathlib import Path
 
 from course_lib.training import stale_locks
 
+from tests.waiting import LIMIT
 
-def launch(script: Path, *arguments: str, seconds: float = 300) -> str:
+
+def launch(script: Path, *arguments: str, seconds: float = LIMIT) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

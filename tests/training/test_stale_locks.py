@@ -1,11 +1,12 @@
 """What killed runs leave behind does not stop the next one."""
 
 import os
-from time import monotonic, sleep
 
 import pytest
 from course_lib.training import stale_locks
 from torch.utils.file_baton import FileBaton
+
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -36,7 +37,4 @@ def test_a_lock_that_is_held_stays(lock):
 def test_a_lock_that_is_abandoned_meanwhile_is_removed_too(lock):
     with stale_locks.no_stale_locks(every=0.01):
         lock.touch()  # nobody has it open
-        deadline = monotonic() + 10
-        while lock.exists():
-            assert monotonic() < deadline
-            sleep(0.01)
+        until(lambda: not lock.exists())

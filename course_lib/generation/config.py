@@ -1,4 +1,4 @@
-"""Settings of `course generate`; generate.py does the work.
+"""Settings of text generation; generator.py does the work.
 
 This module does not import torch, so that `--help` stays fast.
 """
@@ -9,6 +9,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
+from course_lib.errors import UsageError
 
 MAX_NEW_TOKENS = 200  # default length of a continuation; less if the model has fewer positions left
 
@@ -75,3 +76,31 @@ class GenerateConfig:
     def beams(self) -> int:
         """Number of texts that beam search keeps at each step; 1 for the other strategies."""
         return self.num_beams or (4 if self.strategy == "beam" else 1)
+
+    def room(self, prompt: int, positions: int | None) -> int:
+        """The longest continuation [tokens] of a prompt.
+
+        Args:
+            prompt: length of the prompt [tokens], prefix included.
+            positions: longest sequence of the model [tokens]; None if there is no limit.
+
+        Raises:
+            UsageError: prompt and continuation exceed the model's positions.
+        """
+        unset = max(MAX_NEW_TOKENS, self.min_new_tokens)
+        if positions is None:
+            return self.max_new_tokens or unset
+        left = positions - prompt
+        if left < 1:
+            raise UsageError(
+                f"prompt: {prompt} tokens are not allowed: the model has {positions} positions, "
+                "and at least one must be left for the continuation"
+            )
+        for name in ("max_new_tokens", "min_new_tokens"):
+            value = getattr(self, name)
+            if value and value > left:
+                raise UsageError(
+                    f"{name}: {value} is not allowed: {positions} positions less the prompt's {prompt} tokens "
+                    f"leave {left}"
+                )
+        return self.max_new_tokens or min(unset, left)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib.errors import CourseError
-from course_lib.prefix.base import digest, load, read_config
+from course_lib.models.frozen_base import digest, load, read_config
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5ForConditionalGeneration
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from course_lib.errors import UsageError
-from course_lib.prefix.cache import Shape, past, positions, require_room
+from course_lib.generation.prefix_cache import Shape, past, positions, require_room
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 from torch import Tensor

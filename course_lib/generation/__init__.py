@@ -1,0 +1,1 @@
+"""Text generation with causal language models; codec and prefixes are arguments."""

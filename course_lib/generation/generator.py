@@ -1,0 +1,226 @@
+"""Generates texts with one causal language model and any number of prefixes: each row of a batch has its own or none.
+
+`generate` of transformers does the generation itself. It receives the prefixes as its key/value cache, the attention
+mask of prefixes and texts, and the position ids of the texts. The server of chapter 7 works in the same way.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from course_lib.checkpoints import model_folder
+from course_lib.checkpoints.quiet import quiet
+from course_lib.errors import CourseError, UsageError
+from course_lib.generation.codec import Codec, Generated, decode
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.prefix_cache import Shape, learned_positions, past, positions
+from course_lib.models import frozen_base
+
+
+class Prefix(Protocol):
+    """What generation needs of a prefix, such as `Prefix` of prefix/files.py."""
+
+    @property
+    def values(self) -> Tensor:
+        """Keys and values of all layers, [P, width]."""
+
+    @property
+    def base(self) -> str:
+        """Digest of the weights that the prefix was trained on; empty if unknown."""
+
+    def require(self, shape: Shape, base: str = "") -> None:
+        """Raise CourseError if the prefix does not fit a model of this shape and, if known, with these weights."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A prompt in a batch: its index in the result, its ids, and its longest continuation [tokens]."""
+
+    index: int
+    prompt: str
+    ids: list[int]
+    prefix: Tensor | None
+    room: int
+
+
+class Generator:
+    """A loaded model for text generation, in its stored number format, on the GPU if there is one.
+
+    The model itself is not changed by prefixes.
+    """
+
+    def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
+        """Load a model folder.
+
+        Args:
+            folder: Hugging Face folder of a causal language model; prefixes need a GPT-2 or GPT-NeoX.
+            load_codec: loads the codec of the folder.
+            any_base: whether prefixes of the same shape that were trained on other weights are accepted.
+
+        Raises:
+            CourseError: the folder lacks a causal language model or its tokenizer.
+        """
+        model_folder.read_config(folder)
+        # The tokenizer is loaded first, so that a bad one fails early: loading the model can take minutes.
+        self.codec = load_codec(folder)
+        model = model_folder.load_model(folder)
+        self.folder, self.any_base = folder, any_base
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device)
+        end = model_folder.end_id(folder, model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
+        if end is None:
+            raise CourseError(f"{folder}: names no end-of-text token (eos_token_id)")
+        self.end = end
+        self.begin = end if self.codec.begin is None else self.codec.begin
+        # Drops the folder's own generation defaults, which would fill in what GenerateConfig leaves unset.
+        self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
+
+    @property
+    def positions(self) -> int | None:
+        """The model's longest sequence [tokens]; None if there is no limit."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The shape of the model's prefixes. Raises CourseError for a model that takes no prefix."""
+        return Shape.of(frozen_base.read_config(self.folder))
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the model's weights, computed once and only if a prefix names its base."""
+        return frozen_base.digest(self.folder)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        settings: GenerateConfig | None = None,
+        prefixes: Sequence[Prefix | None] | None = None,
+    ) -> list[list[Generated]]:
+        """Return `num_return_sequences` texts for each prompt; beam search returns the best one first.
+
+        With greedy and beam search, a row gets the same text as if it were alone. A sampled text depends on the other
+        rows of the batch, because all rows draw from the same random generator.
+
+        Args:
+            prompts: raw texts; an empty prompt starts a new document.
+            settings: generation settings; None: the defaults.
+            prefixes: one for each prompt, None for a prompt without a prefix; None: no prompt has one.
+
+        Raises:
+            CourseError: a prefix belongs to another model.
+            UsageError: a row exceeds the model's positions. A prefix takes up positions of a GPT-2, but none of a
+                GPT-NeoX.
+        """
+        settings = settings or GenerateConfig()
+        prefixes = [None] * len(prompts) if prefixes is None else prefixes
+        if len(prompts) != len(prefixes):
+            raise UsageError(
+                f"prefixes: {len(prefixes)} for {len(prompts)} prompts; each prompt needs one (None for none)"
+            )
+        for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
+            prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
+        rows = [
+            self._row(index, prompt, prefix.values if prefix else None, settings)
+            for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True))
+        ]
+        # Rows are grouped by room, because a row that ends early takes up positions until the last one ends. They are
+        # also grouped by length if a setting examines earlier tokens, because it would examine the padding too.
+        looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
+        batches: dict[tuple[int, int], list[_Row]] = {}
+        for row in rows:
+            batches.setdefault((row.room, len(row.ids) if looks_back else 0), []).append(row)
+        answers: list[list[Generated]] = [[] for _ in rows]
+        with torch.inference_mode(), quiet(), seeded(settings.seed, self.device):
+            for batch in batches.values():
+                for row, answer in zip(batch, self._run(batch, settings), strict=True):
+                    answers[row.index] = answer
+        return answers
+
+    def _row(self, index: int, prompt: str, prefix: Tensor | None, settings: GenerateConfig) -> _Row:
+        ids = self.codec.encode(prompt)
+        taken = 0 if prefix is None or learned_positions(self.model.config) is None else len(prefix)
+        try:
+            room = settings.room((len(ids) or 1) + taken, self.positions)
+        except UsageError as error:
+            raise UsageError(f"{error}; the prefix takes {taken} of them" if taken else str(error)) from error
+        return _Row(index, prompt, ids, prefix, room)
+
+    def _run(self, rows: list[_Row], settings: GenerateConfig) -> list[list[Generated]]:
+        """Return the texts of one batch, which is padded on the left."""
+        count = settings.num_return_sequences
+        prompts = [row.ids or [self.begin] for row in rows]
+        width = max(map(len, prompts))
+        inputs = torch.tensor([[self.end] * (width - len(ids)) + ids for ids in prompts], device=self.device)
+        mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=self.device)
+        outputs = self.model.generate(
+            inputs,
+            generation_config=self._arguments(settings, rows[0].room),
+            **self._after_prefixes([row.prefix for row in rows], mask, max(settings.beams, count)),
+        )
+        new = outputs[:, width:].unflatten(0, (-1, count)).tolist()
+        return [decode(self.codec, row.prompt, row.ids, ids, self.end) for row, ids in zip(rows, new, strict=True)]
+
+    def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
+        """Return the arguments of `generate` that place each row after its prefix.
+
+        `generate` repeats each row for beams and samples, but not the cache. The cache is therefore made with the
+        copies.
+
+        Args:
+            prefixes: prefix of each row of the batch.
+            mask: attention mask of the texts, [batch, seq].
+            copies: number of times that `generate` repeats each row.
+        """
+        if all(prefix is None for prefix in prefixes):
+            return {"attention_mask": mask}
+        repeated = [prefix for prefix in prefixes for _ in range(copies)]
+        cache, front = past(repeated, self.shape, self.model.dtype, self.device)
+        front = front[::copies]
+        return {
+            "past_key_values": cache,
+            "attention_mask": torch.cat([front, mask], 1),
+            "position_ids": positions(front.sum(1), mask),
+        }
+
+    def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
+        """The settings as arguments of transformers; `room` is the longest continuation [tokens]."""
+        chosen: dict[str, Any] = {}
+        if settings.strategy == "sampling":
+            chosen = {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature}
+        elif settings.strategy == "beam":
+            chosen = {"length_penalty": settings.length_penalty, "early_stopping": settings.early_stopping}
+        return GenerationConfig(
+            do_sample=settings.strategy == "sampling",
+            num_beams=settings.beams,
+            num_return_sequences=settings.num_return_sequences,
+            max_new_tokens=room,
+            min_new_tokens=settings.min_new_tokens,
+            repetition_penalty=settings.repetition_penalty,
+            no_repeat_ngram_size=settings.no_repeat_ngram_size,
+            eos_token_id=self.end,
+            pad_token_id=self.end,
+            # Rows of a padded vocabulary that are not tokens.
+            suppress_tokens=list(range(len(self.codec), self.model.config.vocab_size)) or None,
+            **chosen,
+        )
+
+
+@contextmanager
+def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
+    """A context with torch's random generators seeded by `seed`, or randomly if it is None.
+
+    Afterwards the generators of the CPU and of the current GPU continue from their earlier state.
+    """
+    with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
+        if seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(seed)
+        yield
