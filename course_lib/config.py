@@ -34,12 +34,9 @@ Settings = TypeVar("Settings")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A field of a settings dataclass.
+    """Make a field of a settings dataclass, with one line of help text that names the unit.
 
-    Args:
-        default: the default value; lists and mappings are copied for each instance.
-        help: one line of help text, with the unit.
-        **limits: limits that pydantic checks, such as gt=0.
+    A list or mapping as default is copied for each instance. `limits` are checked by pydantic, such as gt=0.
     """
     if isinstance(default, list | dict):
         return Field(default_factory=default.copy, description=help, **limits)
@@ -47,7 +44,7 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
 
 
 def profile() -> str:
-    """The name of the current profile: COURSE_PROFILE, or `tiny` if it is unset.
+    """Return the name of the current profile: COURSE_PROFILE, or `tiny` if it is unset.
 
     Raises UsageError if there is no such profile.
     """
@@ -58,25 +55,19 @@ def profile() -> str:
 
 
 def named_profile(file: Path | None) -> str | None:
-    """The profile that `-c` names (`xl` or `xl.yaml`).
+    """Return the profile that `-c` names (`xl` or `xl.yaml`).
 
-    Returns None for every other value, and if the current folder has a file of that name.
+    None for every other value, and if the current folder has a file of that name.
     """
     name = str(file).removesuffix(".yaml")
     return name if file is not None and name in PROFILES and not file.is_file() else None
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """Reads and checks one section of a profile, such as 'corpus.wikipedia'.
+    """Read and check one section of a profile (None: the current one), such as 'corpus.wikipedia'.
 
-    Args:
-        name: dotted name of the section.
-        cls: the settings dataclass of the section.
-        overrides: `key=value` strings, applied last.
-        of: the profile; None: the current one.
-
-    Raises:
-        UsageError: if a value is wrong, or the profile has a section that no code reads.
+    Overrides are `key=value` strings, applied last. Raises UsageError if a value is wrong, or the profile has a section
+    that no code reads.
     """
     path = CONFIGS / f"{of or profile()}.yaml"
     return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
@@ -84,7 +75,7 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
 
 @cache
 def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
-    """The sections of a profile by dotted name. Raises UsageError for an unknown section or one that is not a mapping.
+    """Return the sections of a profile by dotted name. Raises UsageError for an unknown one or one that is no mapping.
 
     The result is cached until the file changes, because listing the products reads many sections.
     """
@@ -103,21 +94,16 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Reads settings from a YAML file.
+    """Read settings from a YAML file; `file` is a path or name, as for `find`.
 
-    Args:
-        cls: the settings dataclass.
-        file: a path or name, as for `find`.
-        overrides: `key=value` strings, applied last.
-
-    Raises:
-        UsageError: if there is no such file, or a key or value in it is wrong.
+    Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or a key or value in it
+    is wrong.
     """
     return build(cls, read_yaml(find(file)), overrides, where=str(file))
 
 
 def find(file: str | Path) -> Path:
-    """The path of a settings file, given as a path, or as a name in course_lib/configs with or without `.yaml`.
+    """Find a settings file, given as a path, or as a name in course_lib/configs with or without `.yaml`.
 
     Raises UsageError if there is no such file.
     """
@@ -128,12 +114,12 @@ def find(file: str | Path) -> Path:
 
 
 def bundled() -> list[str]:
-    """Names of the config files that come with the library, without the profiles."""
+    """Return the names of the config files that come with the library, without the profiles."""
     return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in PROFILES)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML mapping as plain Python values. `${key}` is replaced by the value of another key of the file.
+    """Read a YAML mapping as plain Python values. `${key}` is replaced by the value of another key of the file.
 
     Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
     """
@@ -146,16 +132,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
-    """Builds checked settings from a mapping and overrides.
+    """Build checked settings from nested mappings and `key=value` overrides, which are applied last.
 
-    Args:
-        cls: the settings dataclass.
-        values: the settings as nested mappings.
-        overrides: `key=value` strings, applied last.
-        where: the file or section, named at the start of error messages.
-
-    Raises:
-        UsageError: naming the key, the value and what is allowed.
+    Raises UsageError naming the file or section `where`, the key, the value and what is allowed.
     """
     try:
         if overrides:
@@ -171,7 +150,7 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
 
 
 def _explain(cls: type, error: ValidationError) -> str:
-    """The first problem of a pydantic error as one line: the key, the value and what is allowed."""
+    """Return the first problem of a pydantic error as one line: the key, the value and what is allowed."""
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path) or "settings"
@@ -195,19 +174,19 @@ def _fields_at(cls: type, path: list[str]) -> list[str]:
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
-    """Settings as plain JSON values, for manifests and YAML."""
+    """Return settings as plain JSON values, for manifests and YAML."""
     return typing.cast(dict[str, Any], TypeAdapter(type(settings)).dump_python(settings, mode="json"))
 
 
 def to_yaml(settings: Any) -> str:
-    """Settings as YAML text that `load` reads back as an equal object."""
+    """Return settings as YAML text that `load` reads back as an equal object."""
     from course_lib import yaml_values
 
     return yaml_values.dump(to_dict(settings))
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens nested mappings to dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
+    """Flatten nested mappings to dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
     flattened: dict[str, Any] = {}
     for key, value in values.items():
         flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -215,13 +194,13 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def changed(settings: Any) -> dict[str, Any]:
-    """The settings that differ from the defaults of their class, by dotted key."""
+    """Return the settings that differ from the defaults of their class, by dotted key."""
     own, default = flat(to_dict(settings)), flat(to_dict(type(settings)()))
     return {key: value for key, value in own.items() if key not in default or default[key] != value}
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Rows (dotted key, type, default, help), one per setting, for `--help`."""
+    """Return rows (dotted key, type, default, help), one per setting, for `--help`."""
     rows = []
     # The fields that a class adds come before those that it inherits.
     own = inspect.get_annotations(cls)
@@ -232,14 +211,13 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
             continue
         info: Any = field.default
         default = info.default_factory() if info.default_factory else info.default
-        rows.append(
-            (key, _type_name(field.type), json.dumps(default, ensure_ascii=False, default=str), info.description)
-        )
+        shown = json.dumps(default, ensure_ascii=False, default=str)
+        rows.append((key, _type_name(field.type), shown, info.description))
     return rows
 
 
 def _type_name(kind: Any) -> str:
-    """A type as help text: `int`, `a | b` for choices, `list of str`."""
+    """Write a type as help text: `int`, `a | b` for choices, `list of str`."""
     origin = get_origin(kind)
     if origin is typing.Literal:
         return " | ".join(map(str, get_args(kind)))

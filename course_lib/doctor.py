@@ -1,9 +1,8 @@
-"""Checks what the course needs on this machine: each part, what fails without it, and how to get it.
+"""Check of what the course needs on this machine: each part, what fails without it, and how to get it.
 
 This module installs nothing.
 """
 
-import os
 import platform
 import re
 import shutil
@@ -18,6 +17,7 @@ import psutil
 from course_lib import __version__
 from course_lib.errors import CourseError
 from course_lib.files import human_size
+from course_lib.parallel import default_workers
 from course_lib.paths import root
 
 
@@ -33,50 +33,30 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Runs every check. Takes a few seconds, mostly for importing torch."""
-    return [
-        _python(),
-        _torch(),
-        _deepspeed(),
-        _compiler(),
-        _mecab(),
-        _jumanpp(),
-        _triton(),
-        _font(),
-        _disk(),
-        _memory(),
-    ]
+    """Run every check. Takes a few seconds, mostly for importing torch."""
+    parts = (_python, _torch, _deepspeed, _compiler, _mecab, _jumanpp, _triton, _font, _disk, _memory)
+    return [part() for part in parts]
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
-    """The checks and library versions as JSON values for a bug report, without paths and user names."""
-    names = (
-        "torch",
-        "transformers",
-        "tokenizers",
-        "sentencepiece",
-        "deepspeed",
-        "fugashi",
-        "jumandic",
-        "neologdn",
-        "numpy",
-    )
+    """Return the checks and library versions as JSON values for a bug report, without paths and user names."""
+    names = "torch transformers tokenizers sentencepiece deepspeed fugashi jumandic neologdn numpy"
     return {
         "course_lib": __version__,
         "platform": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "versions": {name: _version(name) for name in names},
+        "cores": default_workers(),
+        "versions": {name: _version(name) for name in names.split()},
         "checks": [asdict(check) | {"found": _without_paths(check.found)} for check in checks],
     }
 
 
 def _without_paths(text: str) -> str:
-    """The text with each absolute path shortened to its last name, as in `…/mecabrc`."""
+    """Shorten each absolute path in a text to its last name, as in `…/mecabrc`."""
     return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
-    """The checks as text, one line each.
+    """Return the checks as text, one line each.
 
     Two more lines follow a missing part: what fails without it, and how to get it.
     """
@@ -108,25 +88,16 @@ def _torch() -> Check:
 
 
 def _deepspeed() -> Check:
-    version = _version("deepspeed")
-    return Check(
-        "DeepSpeed",
-        version is not None,
-        version or "",
-        "ZeRO training in chapters 4–6",
-        "pip install deepspeed==0.19.8",
-    )
+    version, remedy = _version("deepspeed"), "pip install deepspeed==0.19.8"
+    return Check("DeepSpeed", version is not None, version or "", "ZeRO training in chapters 4–6", remedy)
 
 
 def _compiler() -> Check:
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
     ninja = _version("ninja") or shutil.which("ninja")
     found = f"{Path(compiler).name}, ninja {'yes' if ninja else 'no'}" if compiler else ""
-    return Check(
-        "C++ compiler", bool(compiler and ninja), found,
-        "training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)",
-        "apt-get install g++; pip install ninja",
-    )  # fmt: skip
+    cost = "training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)"
+    return Check("C++ compiler", bool(compiler and ninja), found, cost, "apt-get install g++; pip install ninja")
 
 
 def _mecab() -> Check:
@@ -136,14 +107,10 @@ def _mecab() -> Check:
 
         words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
     except (ImportError, RuntimeError) as error:
-        return Check(
-            "MeCab + jumandic",
-            False,
-            # MeCab gives its reason in the last line.
-            next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), ""),
-            "segmentation, and so everything after chapter 1",
-            "pip install fugashi jumandic",
-        )
+        # MeCab gives its reason in the last line.
+        reason = next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), "")
+        cost = "segmentation, and so everything after chapter 1"
+        return Check("MeCab + jumandic", False, reason, cost, "pip install fugashi jumandic")
     return Check("MeCab + jumandic", True, f"fugashi {_version('fugashi')}, jumandic {_version('jumandic')}: {words}")
 
 
@@ -182,26 +149,16 @@ def _font() -> Check:
         family = rcParams["font.family"][0]
         font_manager.findfont(family, fallback_to_default=False)
     except (ImportError, ValueError):
-        return Check(
-            "Japanese font",
-            False,
-            "",
-            "figures show boxes instead of Japanese characters",
-            "pip install matplotlib-fontja",
-        )
+        cost = "figures show boxes instead of Japanese characters"
+        return Check("Japanese font", False, "", cost, "pip install matplotlib-fontja")
     return Check("Japanese font", True, str(family))
 
 
 def _disk() -> Check:
     existing = next(p for p in (root(), *root().parents) if p.exists())
     free = shutil.disk_usage(existing).free
-    return Check(
-        "Disk",
-        free > 2e9,
-        f"{human_size(free)} free for the workspace",
-        "tiny needs 1 GB, xl 500 GB",
-        "free some space",
-    )
+    found = f"{human_size(free)} free for the workspace"
+    return Check("Disk", free > 2e9, found, "tiny needs 1 GB, xl 500 GB", "free some space")
 
 
 def _memory() -> Check:

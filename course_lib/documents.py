@@ -42,7 +42,7 @@ class Batch:
     size: int  # bytes of this batch
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """Yields (line number, line) for each item of `lines`."""
+        """Yield (line number, line) for each item of `lines`."""
         number = self.first
         for line in self.lines:
             yield number, line
@@ -50,7 +50,7 @@ class Batch:
 
 
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
-    """Yields the lines of a file in batches of about `size` bytes.
+    """Yield the lines of a file in batches of about `size` bytes.
 
     Plain text is divided only between documents, except for a document longer than LONGEST batches.
 
@@ -79,7 +79,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
 
 
 def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file with their line ends. Raises CourseError for a line longer than LONGEST_LINE."""
+    """Yield the lines of a file with their line ends. Raises CourseError for a line longer than LONGEST_LINE."""
     count = held = 0
     # the parts read so far of a line that has not ended; `held` is their length
     parts: list[bytes] = []
@@ -110,18 +110,18 @@ def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 
 
 def _line_ends(line: bytes) -> int:
-    """Number of lines of the file that an item of Batch.lines stands for."""
+    """Return how many lines of the file an item of Batch.lines stands for."""
     return len(line) if line[:1] == b"\n" else 1
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Yields the texts of a file, one document at a time. Raises CourseError as `texts` does."""
+    """Yield the texts of a file, one document at a time. Raises CourseError as `texts` does."""
     for batch in read_batches(path):
         yield from texts(batch)
 
 
 def texts(batch: Batch) -> Iterator[str]:
-    """Yields the texts of a batch: one per JSON line, or one per block of lines in a plain .txt file.
+    """Yield the texts of a batch: one per JSON line, or one per block of lines in a plain .txt file.
 
     Raises CourseError with the file and line number if a line is not UTF-8, or not a JSON object with a string "text".
     """

@@ -2,7 +2,7 @@
 
 
 class CourseError(Exception):
-    """Bad data or a missing part. The message is one line, the exit code 1; earlier products are unchanged."""
+    """Bad data or a missing part. The message is one line, the exit code 1; earlier outputs are unchanged."""
 
     exit_code = 1
 

@@ -10,15 +10,9 @@ BEFORE, AFTER = COLOURS[5], COLOURS[0]
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes in the style of the course.
+    """Make a figure and its axes (a row of `columns`) in the style of the course; sizes are in inches.
 
     matplotlib is imported inside the function, because the import takes a second.
-
-    Args:
-        columns: number of axes, side by side.
-        height: of the figure [inches].
-        width: of the figure [inches].
-        **options: passed on to `plt.subplots`.
     """
     import matplotlib.pyplot as plt
 

@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 A file or folder is written under a hidden temporary name beside its path and renamed when it is complete. So a killed
-run leaves the earlier product unchanged. Manifests are not handled here but in workspace.py.
+run leaves the earlier file or folder unchanged. Manifests are not handled here but in workspace.py.
 """
 
 import bz2
@@ -39,7 +39,7 @@ MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
 class TrailingBytes(OSError):
-    """A compressed file has bytes after its last stream that begin no other stream."""
+    """The error for bytes after the last stream of a compressed file that begin no other stream."""
 
 
 class _Streams(io.RawIOBase):
@@ -79,7 +79,7 @@ class _Streams(io.RawIOBase):
         return 0
 
     def _next(self) -> bool:
-        """Begins the next stream; returns False at the end of the file."""
+        """Begin the next stream; return False at the end of the file."""
         padding = 0
         while block := self._left or self._file.read(CHUNK):
             self._left = block.lstrip(b"\0") if self._begun and self._kind == "xz" else block
@@ -98,7 +98,7 @@ class _Streams(io.RawIOBase):
         return True
 
     def _starts_stream(self) -> bool:
-        """Whether a stream or the end of the file comes next."""
+        """Return whether a stream or the end of the file comes next."""
         magic = MAGIC[f".{self._kind}"]
         if self._left and len(self._left) < len(magic):
             self._left += self._file.read(len(magic))
@@ -119,7 +119,7 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def require_file(path: Path) -> Path:
-    """Returns `path` if it exists, is not a folder and is not an empty file.
+    """Return `path` if it exists, is not a folder and is not an empty file.
 
     Raises CourseError saying which of these is wrong.
     """
@@ -133,7 +133,7 @@ def require_file(path: Path) -> Path:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Opens a file for reading bytes; .bz2, .xz and .gz files are decompressed."""
+    """Open a file for reading bytes; .bz2, .xz and .gz files are decompressed."""
     require_file(path)
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
@@ -142,7 +142,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object from a file. Raises CourseError naming the file for any other content."""
+    """Read a JSON object from a file. Raises CourseError naming the file for any other content."""
     try:
         content = json.loads(require_file(path).read_text(encoding="utf8"))
     # not JSON, not UTF-8, or brackets nested too deeply
@@ -154,8 +154,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Writes indented JSON with a newline at the end; paths in it become strings."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")
+
+
 def sha256(path: Path) -> str:
-    """The SHA-256 digest of a file, in hexadecimal."""
+    """Return the SHA-256 digest of a file, in hexadecimal."""
     # hashlib loads OpenSSL (3.5 MB), which the other functions of this module do not need.
     import hashlib
 
@@ -165,7 +170,7 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def naming(path: Path, place: Path | None = None) -> Iterator[None]:
-    """Adds a file name to errors inside the block that have none, such as those of a full disk or a failed read.
+    """Add a file name to errors inside the block that have none, such as those of a full disk or a failed read.
 
     Args:
         path: the name to add.
@@ -194,12 +199,12 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `path` is a device, pipe or socket, or a link to one, which must not be replaced by a rename."""
+    """Return whether `path` is a device, pipe or socket, or a link to one, which must not be replaced by a rename."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def behind_links(path: Path) -> Path:
-    """The target of `path` if it is a symbolic link, else `path`. Raises CourseError if the links form a loop."""
+    """Return the target of `path` if it is a symbolic link, else `path`. Raises CourseError for a loop of links."""
     resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
     if resolved.is_symlink():
         raise CourseError(f"{path}: symbolic links form a loop")
@@ -207,21 +212,21 @@ def behind_links(path: Path) -> Path:
 
 
 def _hidden(target: Path) -> Path:
-    """A new hidden name in the folder of `target`, so that a rename to `target` stays on one file system."""
+    """Make up a hidden name in the folder of `target`, so that a rename to `target` stays on one file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _temporary_names(target: Path) -> str:
-    """A regular expression for the temporary names of `target`.
+    """Return a regular expression for the temporary names of `target`.
 
-    It also matches temporary names of these temporary names, as a product may be written inside another one.
+    It also matches temporary names of these temporary names, as a folder may be written inside another one.
     """
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
 
 
 @contextmanager
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yields a new locked temporary file or folder beside `target`, and removes it at the end.
+    """Yield a new locked temporary file or folder beside `target`, and remove it at the end.
 
     First removes the temporary files of killed runs. The operating system releases a lock when its process ends for any
     reason, so an unlocked temporary file belongs to a killed run.
@@ -237,7 +242,7 @@ def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
-    """Makes a hidden file or folder beside `target`; returns its path and the descriptor that holds its lock."""
+    """Make a hidden file or folder beside `target`; return its path and the descriptor that holds its lock."""
     while True:
         temporary = _hidden(target)
         make(temporary)
@@ -250,7 +255,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int:
-    """Locks a file or folder; returns the descriptor that holds the lock."""
+    """Lock a file or folder; return the descriptor that holds the lock."""
     descriptor = os.open(path, os.O_RDONLY)
     # On a file system without locks, remove_leftovers cannot lock either, and so removes nothing.
     with suppress(OSError):
@@ -267,7 +272,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Removes the temporary files and folders of killed runs beside `target`.
+    """Remove the temporary files and folders of killed runs beside `target`.
 
     Those of running processes stay, because their processes hold locks on them.
     """
@@ -287,7 +292,7 @@ def remove_leftovers(target: Path) -> None:
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Yields an empty folder in the system's folder for temporary files, and removes it at the end.
+    """Yield an empty folder in the system's folder for temporary files, and remove it at the end.
 
     First removes the folders of killed runs with the same `name`.
     """
@@ -297,14 +302,11 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
-    """Yields a binary file that replaces `target` when the block ends without an error.
+    """Yield a binary file that replaces `target` when the block ends without an error.
 
     After an error `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
-    device or pipe cannot be replaced; it is written directly.
-
-    Args:
-        target: the path of the file.
-        keep_partial: keep what was written before a CourseError as `<target>.partial`, and say so in the error message.
+    device or pipe cannot be replaced; it is written directly. With `keep_partial`, what was written before a
+    CourseError is kept as `<target>.partial`, and the error message says so.
     """
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
@@ -330,7 +332,7 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
 
 @contextmanager
 def _stream(target: Path) -> Iterator[IO[bytes]]:
-    """Yields a device or pipe, opened for writing.
+    """Yield a device or pipe, opened for writing.
 
     Raises CourseError for a disk, and if the reader of a pipe closes it before the end.
     """
@@ -344,13 +346,13 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
 
 
 def require_regular(path: Path) -> None:
-    """Raises CourseError if `path` is a device or pipe, for a product that is read again after writing."""
+    """Raise CourseError if `path` is a device or pipe, for a file that is read again after writing."""
     if is_stream(path):
         raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
 
 def require_other(source: Path, target: Path) -> None:
-    """Raises UsageError if writing `target` would destroy or change the input `source`.
+    """Raise UsageError if writing `target` would destroy or change the input `source`.
 
     That is the case if they are the same, if `target` contains `source`, or if `target` is inside the folder `source`.
     """
@@ -366,19 +368,16 @@ def require_other(source: Path, target: Path) -> None:
 
 
 def inner_suffix(path: Path) -> str:
-    """The suffix of a file name without its compression suffix: '.txt' for a.txt and for a.txt.xz."""
+    """Return the suffix of a file name without its compression suffix: '.txt' for a.txt and for a.txt.xz."""
     return Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
 
 
 @contextmanager
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target` when the block ends without an error.
+    """Yield an empty folder that replaces `target` when the block ends without an error.
 
-    If `target` is a symbolic link, the folder that it points to is replaced.
-
-    Args:
-        target: the path of the folder.
-        ours: replace `target` whatever it contains, because its path belongs to the course.
+    If `target` is a symbolic link, the folder that it points to is replaced. With `ours`, `target` is replaced whatever
+    it contains, because its path belongs to the course.
 
     Raises:
         UsageError: before the block runs, if `target` has files but is not an earlier product (see PRODUCT_MARKS).
@@ -410,7 +409,7 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
 
 
 def human_size(size: float) -> str:
-    """A size in bytes as text with a decimal unit: 1234567 → '1.2 MB'."""
+    """Write a size in bytes with a decimal unit: 1234567 → '1.2 MB'."""
     for unit in ("B", "kB", "MB", "GB"):
         if round(abs(size), 1) < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

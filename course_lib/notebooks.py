@@ -1,4 +1,4 @@
-"""Runs notebooks, and updates their common cells (badge, set-up) from pyproject.toml.
+"""Execution of notebooks, and update of their common cells (badge, set-up) from pyproject.toml.
 
 Outputs are not compared here; tests/notebooks does that with nbval.
 """
@@ -32,7 +32,7 @@ except ImportError:  # on Colab: the course without its pins, so that torch and 
 
 
 def execute(source: Path, target: Path) -> int:
-    """Runs every cell of a notebook, in the notebook's folder, and writes the notebook with its outputs.
+    """Run every cell of a notebook, in the notebook's folder, and write the notebook with its outputs.
 
     Returns the number of code cells. Raises CourseError naming the failed cell and the exception; then `target` is not
     written.
@@ -53,19 +53,19 @@ def execute(source: Path, target: Path) -> int:
         try:
             client.execute()
         except CellExecutionError as error:
-            number = next((i for i, cell in enumerate(cells, 1) if _failed(cell)), 0)
+            failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
+            number = failed.index(True) + 1 if True in failed else 0
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            raise CourseError(
-                f"{source.name}: code cell {bar.n + 1}: the kernel died (out of memory?) or hung"
-            ) from error
+            problem = "the kernel died (out of memory?) or hung"
+            raise CourseError(f"{source.name}: code cell {bar.n + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Removes metadata that changes between runs and is of no use to readers.
+    """Remove metadata that changes between runs and is of no use to readers.
 
     These are timings, the Python version, and the state and output of widgets.
     """
@@ -78,20 +78,20 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def address() -> str:
-    """The repository's address: `Repository` under [project.urls] in pyproject.toml, the only place that has it."""
+    """Return the repository's address: `Repository` under [project.urls] in pyproject.toml, its only place."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
     return str(project["urls"]["Repository"]).rstrip("/")
 
 
 def badge(name: str) -> str:
-    """The Colab badge of one notebook, as Markdown."""
+    """Return the Colab badge of one notebook, as Markdown."""
     slug = re.sub(r"^https://github\.com/", "", address())
     link = f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({link})"
 
 
 def refresh(path: Path) -> bool:
-    """Updates a notebook's badge and set-up cell from pyproject.toml and tidies it; returns whether it changed."""
+    """Update a notebook's badge and set-up cell from pyproject.toml and tidy it; return whether it changed."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     wanted = {BADGE_TAG: badge(path.name), SETUP_TAG: SETUP.format(address=address()).strip()}
     before = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
@@ -107,7 +107,7 @@ def refresh(path: Path) -> bool:
 
 
 def export_images(path: Path) -> None:
-    """Writes the figure of the executed cell tagged `readme`, if there is one, for the README.
+    """Write the figure of the executed cell tagged `readme`, if there is one, for the README.
 
     The path is images/<notebook>.png beside the notebook.
     """
@@ -118,7 +118,3 @@ def export_images(path: Path) -> None:
             if "image/png" in output.get("data", {}):
                 with atomic_write(path.parent / "images" / f"{path.stem}.png") as file:
                     file.write(b64decode(output.data["image/png"]))
-
-
-def _failed(cell: nbformat.NotebookNode) -> bool:
-    return any(output.output_type == "error" for output in cell.outputs)

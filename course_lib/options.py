@@ -1,4 +1,4 @@
-"""Command-line options shared by all verbs, the settings that result from them, and the help text for settings."""
+"""Command-line options shared by all commands, the settings that result from them, and the help text for settings."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ WORKERS = default_workers()
 
 
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
-    """The settings of a verb that has a section in the profiles.
+    """Return the settings of a command that has a section in the profiles.
 
     They come from the YAML file or profile that -c names, else from the defaults; then each --set is applied. The
     current profile has no effect without -c: it is for the products of the course, not for a user's own files. Settings
@@ -63,7 +63,7 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
 
 
 def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **named: Any) -> Settings:
-    """The settings of a verb that has no section in the profiles.
+    """Return the settings of a command that has no section in the profiles.
 
     They come from the YAML file that -c names, else from the defaults; then each --set is applied, then each keyword
     argument that is not None. Raises UsageError if -c names a profile.
@@ -76,7 +76,7 @@ def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, *
 
 
 def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path:
-    """The path of a run's settings file: the one that -c names, or the one of a profile.
+    """Return the path of a run's settings file: the one that -c names, or the one of a profile.
 
     A path that comes from a profile is printed on one line of standard error.
 
@@ -93,7 +93,7 @@ def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path
 
 
 def epilog(*classes: type[Any]) -> str:
-    """The settings of a verb with type, default and unit, as text for the end of its --help."""
+    """Describe the settings of a command with type, default and unit, as text for the end of its --help."""
     lines = ["Settings (in the YAML of -c, or by --set):"]
     for cls in classes:
         lines += [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in config.describe(cls)]

@@ -27,12 +27,12 @@ Result = TypeVar("Result")
 
 
 def default_workers() -> int:
-    """The number of cores that this process may run on, which may be fewer than the machine has."""
+    """Return the number of cores that this process may run on, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Yields function(item) for every item, in order, computed by `workers` processes.
+    """Yield function(item) for every item, in order, computed by `workers` processes.
 
     At most 2·workers items are in progress, so memory does not grow with the input. The results do not depend on the
     number of workers. With one worker everything runs in this process. `function` and the items must be picklable.
@@ -79,7 +79,7 @@ def _module(function: Callable[..., Any]) -> str:
 
 
 def _context(function: Callable[..., Any]) -> Any:
-    """The multiprocessing start method: fork if this process has one thread, else forkserver or spawn.
+    """Choose the multiprocessing start method: fork if this process has one thread, else forkserver or spawn.
 
     A fork takes milliseconds. But in a process with threads (a notebook's kernel, a numeric library's thread pool), the
     copy may inherit a lock that is never released.
@@ -95,13 +95,13 @@ def _context(function: Callable[..., Any]) -> Any:
 
 
 def _single_threaded() -> bool:
-    """Whether this process has exactly one thread, native libraries' threads included. Only Linux can return True."""
+    """Return whether this process has exactly one thread, those of native libraries included; False if not on Linux."""
     tasks = Path("/proc/self/task")
     return tasks.is_dir() and len(list(tasks.iterdir())) == 1
 
 
 def _end_with_parent() -> None:
-    """Runs at the start of a worker: makes it end on a signal, and when its parent process was killed."""
+    """Make a worker end on a signal, and when its parent process was killed; runs at the worker's start."""
     for number in TERMINATIONS:
         # `nohup` makes a process ignore SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -119,7 +119,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
-    """Protects worker processes that are started inside the block.
+    """Protect worker processes that are started inside the block.
 
     Workers ignore Ctrl-C, which the parent process handles. Other signals are blocked until the worker has installed
     its own handlers, so that it does not run those of the parent.

@@ -12,7 +12,7 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 
 
 def root() -> Path:
-    """The workspace folder of the current profile.
+    """Return the workspace folder of the current profile.
 
     Its parent is $COURSE_WORKSPACE, or else workspace/ in the checkout, or in the current folder if there is no
     checkout.
@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 def data(name: str) -> Path:
-    """The path of a file in the bundled data/ folder, of a checkout or an installed wheel.
+    """Return the path of a file in the bundled data/ folder, of a checkout or an installed wheel.
 
     Raises UsageError if there is no such file.
     """

@@ -7,19 +7,17 @@ import sys
 from typing import Any
 
 
-def progress(total: int | None, unit: str, label: str) -> Any:
-    """A tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
+def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
+    """Return a tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
 
-    Args:
-        total: the number of units; None if it is unknown.
-        unit: the name of a unit; with 'B', bytes are shown as k/M/G.
-        label: text in front of the bar.
+    `total` is None if it is unknown. With the unit 'B', bytes are shown as k/M/G. The displayed rate does not count the
+    first `start` units, which were done earlier.
     """
     from tqdm.auto import tqdm
 
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    # a terminal or a notebook
-    watched = sys.stderr.isatty() or hasattr(shell, "kernel")
+    hidden = not (sys.stderr.isatty() or hasattr(shell, "kernel"))
     # No monitor thread: parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
-    return tqdm(total=total, unit=unit, desc=label, unit_scale=True, leave=False, disable=not watched, mininterval=0.2)
+    style = {"unit": unit, "unit_scale": True, "leave": False, "mininterval": 0.2}
+    return tqdm(desc=label, total=total, initial=start, disable=hidden, **style)

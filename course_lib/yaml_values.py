@@ -28,7 +28,7 @@ OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
 
 def read(path: Path) -> Any:
-    """Reads a YAML file as plain Python values. `${key}` is replaced by the value of another key of the file.
+    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key of the file.
 
     Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
     """
@@ -39,7 +39,7 @@ def read(path: Path) -> Any:
 
 
 def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The values with `section.key=value` overrides applied in order.
+    """Apply `section.key=value` overrides to the values, in order.
 
     Raises:
         UsageError: for text that is not an override.
@@ -54,12 +54,12 @@ def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def dump(values: dict[str, Any]) -> str:
-    """The values as YAML that `read` reads back to the same values."""
+    """Write the values as YAML that `read` reads back to the same values."""
     return str(OmegaConf.to_yaml(OmegaConf.create(_escape(values))))
 
 
 def _parse(override: str) -> Any:
-    """Parses one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
+    """Parse one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
 
     Raises UsageError naming the override.
     """
@@ -74,7 +74,7 @@ def _parse(override: str) -> Any:
 
 
 def _unmarked(value: Any) -> Any:
-    """The values of an override, with PLAIN replaced by `${` again."""
+    """Replace PLAIN by `${` again in the values of an override."""
     if isinstance(value, dict):
         return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -83,14 +83,14 @@ def _unmarked(value: Any) -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """The message of an OmegaConf or YAML error as one line, with the key if the error has one."""
+    """Return the message of an OmegaConf or YAML error as one line, with the key if the error has one."""
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}: {str(error).splitlines()[0]}"
     return " ".join(str(error).split())
 
 
 def _escape(value: Any) -> Any:
-    """The same values with every `${` escaped, so that OmegaConf reads it back as text."""
+    """Escape every `${` in the values, so that OmegaConf reads it back as text."""
     if isinstance(value, dict):
         return {key: _escape(inner) for key, inner in value.items()}
     if isinstance(value, list):

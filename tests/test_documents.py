@@ -1,7 +1,9 @@
 """Documents in batches of lines, and what is said of lines that are none."""
 
 import bz2
+import errno
 import gzip
+import io
 import json
 import lzma
 import re
@@ -170,3 +172,17 @@ def test_bytes_behind_the_end_of_an_archive_are_refused(tmp_path: Path, ending: 
     path = write(tmp_path / f"x.jsonl{ending}", PACK[ending](b'{"text": "a"}\n') + b"garbage")
     wanted = "Not a gzipped file" if ending == ".gz" else "but the file goes on"
     assert re.search(f"broken or truncated after line [01]: .*{wanted}", refusal(path))
+
+
+def test_a_disk_error_names_the_file_and_is_not_called_bad_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    path = write(tmp_path / "x.jsonl", "{}")
+    monkeypatch.setattr(documents, "open_binary", lambda path: Broken())
+    with pytest.raises(OSError) as caught:
+        list(documents.read_batches(path))
+    assert str(caught.value) == f"[Errno {errno.EIO}] Input/output error: '{path}'"

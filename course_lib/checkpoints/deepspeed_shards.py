@@ -1,4 +1,4 @@
-"""Reads the weights of a training checkpoint: DeepSpeed shards of any ZeRO stage, or safetensors files.
+"""Reads the weights of a training checkpoint: DeepSpeed shards of any ZeRO stage, or the weight files of a folder.
 
 DeepSpeed's own `deepspeed.utils.zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file
 could run code. This module makes torch rebuild tensors only. One DeepSpeed enum is allowed; other classes become Inert.
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
+from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
@@ -28,11 +28,12 @@ STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
 @dataclass(frozen=True)
 class Weights:
-    """The tensors of a checkpoint by name, and their number formats."""
+    """The tensors of a checkpoint by name, without constants of old versions, and their number formats."""
 
-    tensors: dict[str, Any]  # from ZeRO shards: DeepSpeed's lazy tensors, which `.contiguous()` merges
+    # Tensors, weights of weight_files.py or DeepSpeed's lazy tensors; `.contiguous()` reads or merges them.
+    tensors: dict[str, Any]
     kind: str  # "fp32 master weights", or the stored number format, such as "bf16 weights"
-    trained_as: str  # number format of the training: fp32, bf16 or fp16
+    trained_as: NumberFormat  # of the training
 
 
 def step_folder(checkpoint: Path) -> Path | None:
@@ -62,7 +63,7 @@ def read_weights(checkpoint: Path) -> Weights:
     """
     folder = step_folder(checkpoint)
     if folder is None:
-        return _from_safetensors(checkpoint)
+        return _from_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt"))
     if not states:
         raise CourseError(f"{folder}: no *_model_states.pt, not a checkpoint of DeepSpeed")
@@ -73,11 +74,15 @@ def read_weights(checkpoint: Path) -> Weights:
     state = safe_load(states[0])
     trained_as = _format(state)
     if any(folder.glob("*_optim_states.pt")):
-        return Weights(_from_shards(folder), "fp32 master weights", trained_as)
+        return Weights(_kept(_from_shards(folder)), "fp32 master weights", trained_as)
     module = state.get("module")
     if not isinstance(module, dict):
         raise CourseError(f"{states[0]}: holds no weights (`module`)")
-    return Weights(module, f"{trained_as} weights", trained_as)
+    return Weights(_kept(module), f"{trained_as} weights", trained_as)
+
+
+def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor for name, tensor in tensors.items() if not weight_files.is_leftover(name)}
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
@@ -90,10 +95,11 @@ def read_module(checkpoint: Path) -> dict[str, Any]:
     return dict(safe_load(states[0]).get("module") or {}) if states else {}
 
 
-def _format(state: dict[str, Any]) -> str:
+def _format(state: dict[str, Any]) -> NumberFormat:
     """The number format of the training, from the DeepSpeed settings in a state file."""
     settings = state.get("ds_config") or {}
-    return next((name for name in ("bf16", "fp16") if (settings.get(name) or {}).get("enabled") is True), "fp32")
+    formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
+    return next((name for name in formats if (settings.get(name) or {}).get("enabled") is True), "fp32")
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:
@@ -138,21 +144,12 @@ def _tensors_only(files: list[Path]) -> Iterator[None]:
             os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
 
 
-def _from_safetensors(folder: Path) -> Weights:
-    """The weights in the model*.safetensors files of a folder."""
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
+def _from_folder(folder: Path) -> Weights:
+    """The weights in the weight files of a model folder, read on demand."""
+    if not weight_files.has_weights(folder):
         raise CourseError(
             f"{folder}: no checkpoint: it has neither a global_step folder of DeepSpeed nor model.safetensors"
         )
-    tensors: dict[str, Any] = {}
-    for file in files:
-        try:
-            tensors |= load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise CourseError(f"{file}: not readable, or cut short: {error}") from error
-    names = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    # Masks and rotary frequencies that old versions stored can have another number format than the weights.
-    weights = (tensor.dtype for name, tensor in tensors.items() if not weight_files.is_leftover(name))
-    stored = names.get(next(weights, torch.float32), "fp32")
-    return Weights(tensors, f"{stored} weights", stored)
+    weights = weight_files.by_name(folder)
+    stored = NAMES.get(next((weight.dtype for weight in weights.values()), torch.float32), "fp32")
+    return Weights(weights, f"{stored} weights", stored)

@@ -1,11 +1,12 @@
-"""Reads the weights of a Hugging Face folder file by file, in chunks, on demand.
+"""Reads and writes the weights of a Hugging Face folder, one tensor or one chunk of a tensor at a time.
 
-Safetensors files are read, not memory-mapped, because pages of a mapped file count as used memory until it is closed.
+A folder with several of the files in WEIGHTS is read from the first of them. Safetensors files are read, not
+memory-mapped, because pages of a mapped file count as used memory until it is closed.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,21 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from course_lib.checkpoints.safe_load import safe_load
+from course_lib.checkpoints.torch_dtypes import FLOATS, SAFETENSORS, torch_name
 from course_lib.errors import CourseError
-from course_lib.files import read_json, require_file
+from course_lib.files import read_json, require_file, write_json
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+NAME = "model.safetensors"
+INDEX = f"{NAME}.index.json"
+WEIGHTS = (NAME, INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
 CHUNK = 1 << 22  # elements
-DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool, "U8": torch.uint8,
-    "I8": torch.int8, "I16": torch.int16, "I32": torch.int32, "I64": torch.int64,
-}  # fmt: skip
-# The number formats in which a weight may be stored.
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# Bytes of weights in one file of a new folder; writing holds up to this many bytes in memory.
+SHARD = 2_000_000_000
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
 INSTEAD = (
     "get the model as model.safetensors, a format that holds tensors only "
@@ -49,6 +49,10 @@ class Weight:
     dtype: torch.dtype
     chunks: Callable[[Sequence[int]], Iterator[Tensor]]
 
+    def contiguous(self) -> Tensor:
+        """The whole tensor in new memory; the name is that of the same method of DeepSpeed's lazy tensors."""
+        return next(self.chunks([prod(self.shape)])).view(self.shape)
+
     def in_turn(self, most: int = CHUNK) -> Iterator[Tensor]:
         """Yields all elements in order as flat tensors of at most `most` elements."""
         whole, rest = divmod(prod(self.shape), most)
@@ -57,7 +61,7 @@ class Weight:
 
 def files(folder: Path) -> list[Path]:
     """The weight files of a folder, sorted by name. Raises CourseError if there are none."""
-    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    path = _entry(folder)
     if path is None:
         raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
     if path.suffix != ".json":
@@ -72,6 +76,16 @@ def files(folder: Path) -> list[Path]:
     return [require_file(folder / Path(name).name) for name in sorted(set(weight_map.values()))]
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds one of the files in WEIGHTS."""
+    return _entry(folder) is not None
+
+
+def _entry(folder: Path) -> Path | None:
+    """The weight file or index from which a folder is read."""
+    return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+
+
 def is_leftover(name: str) -> bool:
     """Whether a tensor is a constant that old versions of transformers stored with the weights.
 
@@ -83,7 +97,7 @@ def is_leftover(name: str) -> bool:
 def require_float(path: Path, weight: Weight) -> None:
     """Raises CourseError if the number format of a weight is not in FLOATS."""
     if weight.dtype not in FLOATS:
-        stored, *allowed = (str(dtype).removeprefix("torch.") for dtype in (weight.dtype, *FLOATS))
+        stored, *allowed = map(torch_name, (weight.dtype, *FLOATS))
         raise CourseError(f"{path}: {weight.name} is stored as {stored}; allowed: {', '.join(allowed)}")
 
 
@@ -107,6 +121,57 @@ def weights(path: Path) -> list[Weight]:
     return [_in_file(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
 
 
+def by_name(folder: Path) -> dict[str, Weight]:
+    """The weights of a folder by name, without constants of old versions.
+
+    Raises CourseError if a file is missing or damaged.
+    """
+    every = (weight for path in files(folder) for weight in weights(path))
+    return {weight.name: weight for weight in every if not is_leftover(weight.name)}
+
+
+def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> int:
+    """Writes tensors in the given order as safetensors files, and an index if there are several files.
+
+    Args:
+        tensors: pairs of name and tensor, taken one at a time.
+        folder: an existing folder.
+        shard: the most bytes of weights in one file, such as SHARD; a single tensor may be larger.
+
+    Returns the number of elements of all tensors together.
+    """
+    parts: list[list[str]] = []
+    waiting: dict[str, Tensor] = {}
+    held = size = elements = 0
+
+    def flush() -> None:
+        parts.append(list(waiting))
+        path = folder / f"{len(parts)}.part"
+        save_file(waiting, path, metadata={"format": "pt"})
+        # safetensors creates files that only their owner can read.
+        path.chmod(0o644)
+        waiting.clear()
+
+    for name, value in tensors:
+        if waiting and held + value.nbytes > shard:
+            flush()
+            held = 0
+        # safetensors refuses tensors that share memory, so each one is copied.
+        waiting[name] = value.detach().clone(memory_format=torch.contiguous_format)
+        held, size, elements = held + value.nbytes, size + value.nbytes, elements + value.numel()
+    flush()
+    if len(parts) == 1:
+        (folder / "1.part").rename(folder / NAME)
+        return elements
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(parts, start=1):
+        file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
+        (folder / f"{number}.part").rename(folder / file)
+        weight_map |= dict.fromkeys(names, file)
+    write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
+    return elements
+
+
 def _given(name: str, tensor: Tensor) -> Weight:
     """A Weight whose elements are already in memory."""
     return Weight(
@@ -119,18 +184,20 @@ def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight
 
     `entry` is its entry in the file's header; `start` is the offset of the data section [bytes].
     """
-    dtype = DTYPES.get(entry["dtype"])
+    dtype = SAFETENSORS.get(entry["dtype"])
     if dtype is None:
-        raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(DTYPES)}")
+        raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(SAFETENSORS)}")
 
     def chunks(counts: Sequence[int]) -> Iterator[Tensor]:
-        memory = np.empty(max(counts) * dtype.itemsize, np.uint8)
+        # At least one element: torch cannot view an empty array of bytes as another dtype.
+        memory = np.empty(max(1, max(counts, default=0)) * dtype.itemsize, np.uint8)
+        elements = torch.from_numpy(memory).view(dtype)
         with open(path, "rb", buffering=0) as file:
             file.seek(start + entry["data_offsets"][0])
             for count in counts:
                 chunk = memory[: count * dtype.itemsize]
                 if file.readinto(chunk.data) != len(chunk):
                     raise CourseError(f"{path}: cut short at {name}")
-                yield torch.from_numpy(chunk).view(dtype)
+                yield elements[:count]
 
     return Weight(name, tuple(entry["shape"]), dtype, chunks)

@@ -1,4 +1,4 @@
-"""The `course` verbs of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
+"""The commands of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,16 +56,15 @@ def webtext(
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
-    report = clean_webtext(
-        source, output, options.settings(WebtextConfig, "corpus.webtext", config, overrides), workers
-    )
+    settings = options.settings(WebtextConfig, "corpus.webtext", config, overrides)
+    report = clean_webtext(source, output, settings, workers)
     print(f"{report.summary()} → {output}{_reported(report, output)}")
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Writes the report beside the product and returns its name for the printed line, "" if no report is written.
+    """Write the report beside the output and return its name for the printed line, "" if no report is written.
 
-    A product written to a device or pipe gets no report, because the folder there is not the user's.
+    An output written to a device or pipe gets no report, because the folder there is not the user's.
     """
     from course_lib.corpus.report import write_report
     from course_lib.files import is_stream

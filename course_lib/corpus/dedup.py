@@ -35,13 +35,13 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def text_hash(text: str) -> int:
-    """A 64-bit BLAKE2b hash of the text without white space: equal for duplicates, and the same on every machine."""
+    """Return a 64-bit BLAKE2b hash of the text without white space, equal for duplicates and on every machine."""
     digest = hashlib.blake2b("".join(text.split()).encode("utf8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def signatures(texts: Iterable[str], settings: DedupConfig) -> Signatures:
-    """The MinHash signature of each text, [texts, num_perm]."""
+    """Return the MinHash signature of each text, [texts, num_perm]."""
     grams = [gram_hashes(folded(text), settings.ngram) for text in texts]
     if not grams:
         return np.empty((0, settings.num_perm), dtype=np.uint32)
@@ -60,7 +60,7 @@ class SortedRuns:
         self.runs: list[Hashes] = []
 
     def add(self, numbers: Hashes) -> None:
-        """Adds numbers, which must be sorted."""
+        """Add numbers, which must be sorted."""
         if len(numbers):
             self.runs.append(numbers)
         while len(self.runs) > 1 and 2 * len(self.runs[-1]) > len(self.runs[-2]):
@@ -77,11 +77,7 @@ class Seen:
         self._known = SortedRuns()
 
     def first_time(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Adds the hashes and returns a flag for each: true if it occurs for the first time.
-
-        Args:
-            hashes: [n]; a hash that occurs twice in this array is new only at its first position.
-        """
+        """Add the hashes, [n], and return a flag for each: true where it occurs for the first time."""
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=np.bool_)
         for run in self._known.runs:
@@ -110,13 +106,10 @@ class NearDuplicates:
         self._length = 0
 
     def add(self, rows: Signatures, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """For each document: the number of the kept document that it duplicates, or -1.
+        """For each document, return the number of the kept document that it duplicates, or -1.
 
-        A document with -1 is kept: later documents are compared with it.
-
-        Args:
-            rows: signatures, [documents, num_perm].
-            numbers: the running number of each document, [documents].
+        A document with -1 is kept: later documents are compared with it. `rows` are signatures, [documents, num_perm],
+        and `numbers` the running numbers, [documents].
         """
         parts = [self._add_slice(rows[at : at + SLICE], numbers[at : at + SLICE]) for at in range(0, len(rows), SLICE)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -136,7 +129,7 @@ class NearDuplicates:
         return repeats
 
     def _look_up(self, rows: Bytes, bands: Hashes) -> npt.NDArray[np.int64]:
-        """For each row: the number of the earliest stored document that it duplicates, or -1."""
+        """For each row, return the number of the earliest stored document that it duplicates, or -1."""
         repeats = np.full(len(rows), -1, dtype=np.int64)
         wanted = _entries(bands, 0)
         pairs = np.unique(np.concatenate([wanted[:0], *(_pairs(run, wanted) for run in self._index.runs)]))
@@ -155,7 +148,7 @@ class NearDuplicates:
         return agreeing >= needed
 
     def _bands(self, rows: Signatures) -> Hashes:
-        """The hash of every band, in the upper 36 of 64 bits, [documents, num_bands]."""
+        """Return the hash of every band, in the upper 36 of 64 bits, [documents, num_bands]."""
         bands = rows.reshape(len(rows), self._settings.num_bands, -1)
         hashes = np.broadcast_to(np.arange(1, bands.shape[1] + 1, dtype=np.uint64), bands.shape[:2]).copy()
         for column in range(bands.shape[2]):
@@ -181,17 +174,15 @@ class NearDuplicates:
 
 
 def _entries(bands: Hashes, first: int) -> Hashes:
-    """The sorted index entries (band hash | row) of every band; the rows are numbered from `first`."""
+    """Return the sorted index entries (band hash | row) of every band; the rows are numbered from `first`."""
     rows = np.arange(first, first + len(bands), dtype=np.uint64)
     return np.sort((bands | rows[:, None]).ravel())
 
 
 def _pairs(run: Hashes, wanted: Hashes) -> Hashes:
-    """The pairs (new row | stored row) of documents that share a band.
+    """Return the pairs (new row | stored row) of documents that share a band.
 
-    Args:
-        run: sorted index entries (band hash | stored row).
-        wanted: sorted entries (band hash | new row).
+    `run` and `wanted` are sorted entries: (band hash | stored row) and (band hash | new row).
     """
     hashes = wanted & ~NUMBERS
     low = np.searchsorted(run, hashes)

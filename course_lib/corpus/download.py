@@ -10,27 +10,24 @@ known checksums).
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass as plain
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import orjson
 from filelock import FileLock, Timeout
 
 from course_lib.corpus.config import Dataset, DownloadConfig
-from course_lib.corpus.integrity import Checksum, container_flaw, digest, read_checksum
+from course_lib.corpus.integrity import Checksum, Record, container_flaw, digest, load_record, read_checksum
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, behind_links, human_size, require_regular
+from course_lib.files import behind_links, human_size, require_regular
 
 DUMP = "pages-articles-multistream.xml.bz2"
 DEFAULTS = DownloadConfig()
 
 
-@plain(frozen=True)
+@dataclass(frozen=True)
 class Source:
     """A file to download: its local name, its address and the addresses of its checksum lists."""
 
@@ -41,18 +38,18 @@ class Source:
     moving: bool  # whether the content at the address changes from time to time, as it does for `latest`
     hint: str = ""  # advice at the end of the "not found" message
 
+    @property
+    def kind(self) -> str:
+        """The container: `xz` or `bz2`."""
+        return Path(self.name).suffix[1:]
+
 
 def download(dataset: Dataset, target_folder: Path, date: str = "latest", settings: DownloadConfig = DEFAULTS) -> Path:
-    """Downloads a corpus, or resumes an interrupted download, and returns the path of the complete, verified file.
+    """Download a corpus, or resume an interrupted download, and return the path of the complete, verified file.
 
     Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
-    its checksum is compared with the published one, because a new dump appears under `latest` from time to time.
-
-    Args:
-        dataset: `jawiki` or `cc100`.
-        target_folder: where the file goes.
-        date: the Wikipedia dump: `latest`, or a day such as 20261101.
-        settings: addresses, retries and waiting times.
+    its checksum is compared with the published one, because a new dump appears under `latest` from time to time. `date`
+    is `latest` or the day of a Wikipedia dump, such as 20261101.
 
     Raises:
         UsageError: for a wrong data set or date, before any request.
@@ -62,16 +59,16 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
     target = target_folder / source.name
     record = _record(target, source)
     if record and not source.moving:
-        return _done(target, f"already complete ({record['verified']})")
+        return _done(target, f"already complete ({record.verified})")
     with (
         disk_errors(target),
         _alone(target),
         Transfer(settings.timeout, settings.retries, settings.backoff) as transfer,
     ):
         published = _published(transfer, source)
-        if how := _standing(transfer, target, source, published, record):
-            return _done(target, f"already complete ({how})")
-        return _done(target, _fetch(transfer, target, source, published))
+        if record := _standing(transfer, target, source, published, record):
+            return _done(target, f"already complete ({record.verified})")
+        return _done(target, _fetch(transfer, target, source, published).verified)
 
 
 def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
@@ -99,37 +96,28 @@ def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
 
 
 def _is_day(text: str) -> bool:
-    if not re.fullmatch(r"[0-9]{8}", text):
-        return False
     try:
-        datetime.strptime(text, "%Y%m%d")
+        return f"{datetime.strptime(text, '%Y%m%d'):%Y%m%d}" == text
     except ValueError:
         return False
-    return True
 
 
-@contextmanager
-def _alone(target: Path) -> Iterator[None]:
-    """Creates the folder and holds a lock, so that no second process downloads the same file."""
+def _alone(target: Path) -> AbstractContextManager[object]:
+    """Create the folder and return a held lock, so that no second process downloads the same file."""
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a file or nothing")
     require_regular(target)
     if target.parent.exists() and not target.parent.is_dir():
         raise CourseError(f"{target.parent}: is a file, expected a folder")
     target.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
-        lock.acquire(timeout=0)
+        return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0)
     except Timeout:
         raise CourseError(f"{target}: another process is downloading it") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _published(transfer: Transfer, source: Source) -> Checksum | None:
-    """The published checksum, in the preferred algorithm if there are several; None if none is published."""
+    """Return the published checksum, in the preferred algorithm if there are several; None if none is published."""
     for algorithm, url in source.sums:
         try:
             listing = transfer.text(url)
@@ -141,25 +129,23 @@ def _published(transfer: Transfer, source: Source) -> Checksum | None:
 
 
 def _standing(
-    transfer: Transfer, target: Path, source: Source, published: Checksum | None, record: dict[str, Any] | None
-) -> str:
-    """How the existing file was verified; "" if there is no file or it must be downloaded again."""
-    if not target.exists() or not target.stat().st_size:
-        return ""
+    transfer: Transfer, target: Path, source: Source, published: Checksum | None, record: Record | None
+) -> Record | None:
+    """Return the record of the existing file; None if there is no file or it must be downloaded again."""
+    if not target.exists() or not (size := target.stat().st_size):
+        return None
     if published:
-        known = record and record.get(published.algorithm)
-        if (known or digest(target, published.algorithm)) != published.digest:
-            return ""
-        return _remember(target, target, source, _how(target, published), published)
-    if record:
-        return str(record["verified"])
-    if transfer.size(source.url) != target.stat().st_size or container_flaw(target, target.suffix[1:]):
-        return ""
-    return _remember(target, target, source, _how(target, None), None)
+        known = record and record.sums.get(published.algorithm)
+        sound = (known or digest(target, published.algorithm)) == published.digest
+    elif record:
+        return record
+    else:
+        sound = transfer.size(source.url) == size and not container_flaw(target, source.kind)
+    return _remember(target, target, source, Record(source.url, size=size), published) if sound else None
 
 
-def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> str:
-    """Downloads the file, verifies it and returns how it was verified.
+def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> Record:
+    """Download the file, verify it and return the record.
 
     A file that fails the verification is removed, because resuming it would not help.
     """
@@ -170,14 +156,14 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
         version = transfer.file(source.url, part)
     except Missing as error:
         raise CourseError(f"{error}{source.hint}") from None
-    if flaw := _checksum_flaw(part, source, published) if published else container_flaw(part, target.suffix[1:]):
+    if flaw := _checksum_flaw(part, source, published) if published else container_flaw(part, source.kind):
         forget(part)
-        what = "wrong checksum" if published else f"not a sound {target.suffix[1:]} container"
+        what = "wrong checksum" if published else f"not a sound {source.kind} container"
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
-    how = _remember(part, target, source, _how(target, published, version.size is not None), published)
+    record = _remember(part, target, source, version, published)
     os.replace(part, destination)
     forget(part)
-    return how
+    return record
 
 
 def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
@@ -188,42 +174,29 @@ def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
     return f"expected {published.algorithm} {published.digest}{moved}, computed {computed}"
 
 
-def _how(target: Path, published: Checksum | None, sized: bool = True) -> str:
-    if published:
-        return f"{published.algorithm} verified"
-    size = "its size and the" if sized else "the"
-    container = f"{target.suffix[1:]} container's own integrity check"
-    return f"no checksum is published for it: only {size} {container} were verified"
-
-
 def _notes(target: Path) -> Path:
     return target.with_name(f"{target.name}.verified.json")
 
 
-def _facts(path: Path, source: Source) -> dict[str, Any]:
-    stat = path.stat()
-    return {"url": source.url, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-
-
-def _record(target: Path, source: Source) -> dict[str, Any] | None:
-    """What was recorded when `target` was verified; None if it was never verified or has changed since."""
-    try:
-        record = orjson.loads(_notes(target).read_bytes())
-        facts = _facts(target, source)
-    except (OSError, ValueError):
+def _record(target: Path, source: Source) -> Record | None:
+    """Return the record of `target`; None if it was never verified or has changed since."""
+    record = load_record(_notes(target), source.url)
+    if not record or not target.exists():
         return None
-    return record if isinstance(record, dict) and facts.items() <= record.items() and "verified" in record else None
+    stat = target.stat()
+    unchanged = (record.size, record.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    return record if record.verified and unchanged else None
 
 
-def _remember(path: Path, target: Path, source: Source, how: str, published: Checksum | None) -> str:
-    """Writes the record of the verification beside `target` and returns `how`.
-
-    `path` is the verified file: `target` itself, or the file that becomes `target`.
-    """
-    sums = {published.algorithm: published.digest} if published else {}
-    with atomic_write(_notes(target)) as file:
-        file.write(orjson.dumps(_facts(path, source) | sums | {"verified": how}, option=orjson.OPT_INDENT_2))
-    return how
+def _remember(path: Path, target: Path, source: Source, version: Record, published: Checksum | None) -> Record:
+    """Save and return the record of `path`, which was just verified: `target` itself, or the file that becomes it."""
+    size = "" if version.size is None else "its size and "
+    container = f"only {size}the {source.kind} container's own integrity check were verified"
+    how = f"{published.algorithm} verified" if published else f"no checksum is published for it: {container}"
+    stat, sums = path.stat(), {published.algorithm: published.digest} if published else {}
+    record = replace(version, size=stat.st_size, mtime_ns=stat.st_mtime_ns, sums=sums, verified=how)
+    record.save(_notes(target))
+    return record
 
 
 def _done(target: Path, how: str) -> Path:

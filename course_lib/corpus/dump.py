@@ -1,4 +1,4 @@
-"""Splits a MediaWiki dump into independent pieces of bytes, so that several processes can decompress and parse it.
+"""Division of a MediaWiki dump into independent pieces of bytes, which several processes can decompress and parse.
 
 A multistream .bz2 file consists of many bz2 streams, whose borders can be found without decompressing. Other forms
 (.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut at arbitrary positions. `split_pages`
@@ -9,24 +9,29 @@ import bz2
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, require_file
+from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+# Suffix → the name of the form, and the pattern of its first bytes.
+STARTS = {
+    ".xml": ("an XML", re.compile(b"")),
+    ".gz": ("a gzip", re.compile(MAGIC[".gz"])),
+    ".bz2": ("a bz2", STREAM),
+    ".xz": ("an xz", re.compile(MAGIC[".xz"])),
+}
 # Compressed bytes; the least that goes to a worker at once.
 GROUP = 1 << 18
 # Compressed bytes; a longer stream is not part of a multistream file and is decompressed here.
 LONG_STREAM = 8 << 20
 # Compressed bytes; a smaller file has so few streams that the work is balanced better by pages than by streams.
 SMALL_FILE = 8 << 20
-# Compressed bytes decompressed at once: the most that a damaged spot costs.
-STEP = 1 << 14
 PAGE, PAGE_END = b"<page>", b"</page>"
 
 
@@ -41,7 +46,7 @@ class Piece:
 
 
 class Damaged(CourseError):
-    """Raised for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
+    """A truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
 
     def __init__(self, message: str, rescued: bytes = b"") -> None:
         super().__init__(message)
@@ -53,41 +58,27 @@ class Damaged(CourseError):
 
 
 def read_pieces(path: Path) -> Iterator[Piece]:
-    """The pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
+    """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
 
     Raises CourseError for any other suffix, for content that does not match the suffix, and for damaged data that is
     decompressed here.
     """
     require_file(path)
-    if path.suffix not in (".xml", ".gz", ".bz2", ".xz"):
+    if path.suffix not in STARTS:
         raise CourseError(f"{path}: unknown ending {path.suffix!r}; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz")
+    name, start = STARTS[path.suffix]
     with open(path, "rb") as file:
-        start = file.read(10)
-        file.seek(0)
-        if path.suffix == ".bz2":
-            if not STREAM.match(start):
-                raise CourseError(f"{path}: not a bz2 file (it begins with {start[:4]!r})")
-            if path.stat().st_size <= SMALL_FILE:
-                yield from _stream_pieces(file, path, 0, b"", bz2.BZ2Decompressor)
-            else:
-                yield from _bz2_pieces(file, path)
-        elif path.suffix == ".gz":
-            if start[:2] != b"\x1f\x8b":
-                raise CourseError(f"{path}: not a gzip file (it begins with {start[:4]!r})")
-            yield from _stream_pieces(file, path, 0, b"", lambda: zlib.decompressobj(wbits=31))
-        elif path.suffix == ".xz":
-            if start[:6] != b"\xfd7zXZ\0":
-                raise CourseError(f"{path}: not an xz file (it begins with {start[:4]!r})")
-            yield from _stream_pieces(file, path, 0, b"", lzma.LZMADecompressor)
+        found = file.read(10)
+        if not start.match(found):
+            raise CourseError(f"{path}: not {name} file (it begins with {found[:4]!r})")
+        if path.suffix == ".bz2" and path.stat().st_size > SMALL_FILE:
+            yield from _bz2_pieces(file, path)
         else:
-            offset = 0
-            while block := file.read(CHUNK):
-                yield Piece(block, False, offset, len(block))
-                offset += len(block)
+            yield from _stream_pieces(file, path, 0)
 
 
 def decompress(piece: Piece, path: Path) -> bytes:
-    """The XML bytes of a piece.
+    """Return the XML bytes of a piece.
 
     Raises Damaged for a truncated or broken stream, with the stream's offset and the bytes decompressed so far.
     """
@@ -115,7 +106,7 @@ def decompress(piece: Piece, path: Path) -> bytes:
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
-    """(bytes before the first page, whole pages, bytes after the last whole page).
+    """Divide a block into the bytes before the first page, the whole pages, and the bytes after the last whole page.
 
     The tag `<page>` always begins a page, because the text of a page can contain the tag only in escaped form.
     """
@@ -130,10 +121,12 @@ def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
     buffer, offset = b"", 0
+    file.seek(0)
     while True:
         block = file.read(CHUNK)
         buffer += block
-        border = _last_border(buffer)
+        # the last stream that begins after byte 0
+        border = max((match.start() for match in STREAM.finditer(buffer, 1)), default=0)
         if border >= GROUP or (not block and buffer):
             end = border if block else len(buffer)
             yield Piece(buffer[:end], True, offset, end)
@@ -141,54 +134,30 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
         if not block:
             return
         if len(buffer) > LONG_STREAM:
-            yield from _stream_pieces(file, path, offset, buffer, bz2.BZ2Decompressor)
+            yield from _stream_pieces(file, path, offset)
             return
 
 
-def _last_border(buffer: bytes) -> int:
-    """The position of the last stream that begins in the buffer; 0 if no stream begins after byte 0."""
-    borders = [match.start() for match in STREAM.finditer(buffer, 1)]
-    return borders[-1] if borders else 0
-
-
-def _stream_pieces(
-    file: BinaryIO, path: Path, offset: int, first: bytes, new_decompressor: Callable[[], Any]
-) -> Iterator[Piece]:
-    """Decompresses a file in this process, all its streams in a row, and yields pieces of about 1 MB of XML.
-
-    Args:
-        file: the open dump.
-        path: its path, for messages.
-        offset: where `first` starts in the file [bytes].
-        first: bytes that were read from the file already.
-        new_decompressor: makes the decompressor of one stream.
-    """
-    kind = path.suffix[1:]
-    stream, ready, at, read = new_decompressor(), bytearray(), offset, 0
-    for block in _blocks(file, first):
-        read += len(block)
-        try:
-            while block:
-                if stream.eof:
-                    stream = new_decompressor()
-                ready += stream.decompress(block)
-                block = stream.unused_data if stream.eof else b""
-        except (OSError, EOFError, zlib.error, lzma.LZMAError):
-            yield Piece(bytes(ready), False, at, read)
-            raise CourseError(f"{path}: broken {kind} data within {STEP >> 10} kB before byte {at + read}") from None
-        if len(ready) >= CHUNK:
-            yield Piece(bytes(ready), False, at, read)
-            at, read = at + read, 0
-            ready.clear()
-    yield Piece(bytes(ready), False, at, read)
-    if not stream.eof:
-        raise CourseError(
-            f"{path}: truncated: the {kind} data stops at byte {at + read}, before its end-of-stream marker"
-        )
-
-
-def _blocks(file: BinaryIO, first: bytes) -> Iterator[bytes]:
-    for start in range(0, len(first), STEP):
-        yield first[start : start + STEP]
-    while block := file.read(STEP):
-        yield block
+def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:
+    """Decompress the file from `offset` on in this process, and yield pieces of about 1 MB of XML."""
+    file.seek(offset)
+    kind, problem, ready = path.suffix[1:], "", bytearray()
+    stream: Any = OPENERS[path.suffix](file) if path.suffix in OPENERS else file
+    try:
+        while block := stream.read1(CHUNK):
+            ready += block
+            if len(ready) >= CHUNK:
+                end = file.tell()
+                yield Piece(bytes(ready), False, offset, end - offset)
+                offset = end
+                ready.clear()
+    except EOFError:
+        problem = f"truncated: the {kind} data stops at byte {file.tell()}, before its end-of-stream marker"
+    except (OSError, zlib.error, lzma.LZMAError) as error:
+        # An error number means an error of the disk or the system, not of the file's content.
+        if isinstance(error, OSError) and error.errno:
+            raise
+        problem = f"broken {kind} data within {STEP >> 10} kB before byte {file.tell()}"
+    yield Piece(bytes(ready), False, offset, file.tell() - offset)
+    if problem:
+        raise CourseError(f"{path}: {problem}")

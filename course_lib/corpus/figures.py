@@ -10,11 +10,9 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """A bar chart of what the articles of a dump consist of [thousands of characters].
+    """Draw a bar chart of what the articles of a dump consist of [thousands of characters].
 
-    Args:
-        counts: kind of markup → characters removed (Report.counts).
-        kept: characters of plain text that were kept.
+    `counts` maps a kind of markup to the characters removed (Report.counts); `kept` are the characters of plain text.
     """
     kinds = {"plain text": kept} | {name.removeprefix("characters of "): n for name, n in counts.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
@@ -25,11 +23,9 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Histograms of document lengths [characters] before and after cleaning, one panel per corpus, logarithmic axis.
+    """Draw histograms of document lengths [characters] before and after cleaning, one panel per corpus, log axis.
 
-    Args:
-        before: corpus → lengths of its documents before cleaning.
-        after: corpus → lengths of its documents after cleaning.
+    Both arguments map a corpus to the lengths of its documents.
     """
     figure, axes = subplots(len(before))
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
@@ -44,7 +40,7 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
 
 
 def removed_documents(report: Report) -> Any:
-    """A bar chart of the removed documents by reason."""
+    """Draw a bar chart of the removed documents by reason."""
     removed = {reason: taken.count for reason, taken in report.removed.items() if taken.count}
     names = sorted(removed, key=lambda name: removed[name])
     figure, axis = subplots()
@@ -55,12 +51,9 @@ def removed_documents(report: Report) -> Any:
 
 
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
-    """A stacked histogram of one filter's values, with the filter's limit as a dashed line.
+    """Draw a stacked histogram of the measure `name`, with the filter's limit as a dashed line.
 
-    Args:
-        values: group of documents → value of each document, from 0 to 1.
-        limit: the filter's limit.
-        name: the label of the axis.
+    `values` maps a group of documents to the value of each document, from 0 to 1.
     """
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)

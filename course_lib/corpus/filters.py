@@ -85,17 +85,13 @@ class Filter(NamedTuple):
     measure: Callable[[Document], float]
 
     def removes(self, value: float, settings: FilterConfig) -> bool:
-        """Whether the filter removes a document with this value."""
+        """Return whether the filter removes a document with this value."""
         limit: float = getattr(settings, self.setting)
         return value < limit if self.setting.startswith("min_") else value > limit
 
     def limit(self, settings: FilterConfig) -> str:
-        """The condition under which a document is removed, such as '< 80', for reports."""
+        """Return the condition under which a document is removed, such as '< 80', for reports."""
         return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
-
-
-def _length(document: Document) -> float:
-    return len(document.text)
 
 
 def _japanese(document: Document) -> float:
@@ -129,7 +125,7 @@ def _kind_share(kind: Kind) -> Callable[[Document], float]:
 
 # In the order in which they run; the first filter that removes a document gives the reason.
 FILTERS = (
-    Filter("too_short", "min_chars", _length),
+    Filter("too_short", "min_chars", lambda document: len(document.text)),
     Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
     Filter("not_japanese", "min_japanese", _japanese),
     Filter("links", "max_links", _links),
@@ -148,7 +144,7 @@ def measures(text: str) -> dict[str, float]:
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
-    """The name of the first filter that removes the text, with the measured value; None if the text is kept."""
+    """Return the name of the first filter that removes the text, with the measured value; None if the text is kept."""
     document = _document(text)
     for test in FILTERS:
         value = test.measure(document)
@@ -158,7 +154,7 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line reads like prose and not like a menu, a row of links, a footer or a list of keywords."""
+    """Return whether a line reads like prose and not like a menu, a row of links, a footer or a list of keywords."""
     line = line.strip()
     if len(line) <= FRAME_LENGTH and FRAME.search(line):
         return False
@@ -178,7 +174,7 @@ def _document(text: str) -> Document:
 
 @cache
 def _table() -> npt.NDArray[np.uint8]:
-    """The lookup table from code point to Kind: 1.1 MB, made once in each process."""
+    """Return the lookup table from code point to Kind: 1.1 MB, made once in each process."""
     table = np.zeros(0x110000, dtype=np.uint8)
     for code in range(0x3000):
         if chr(code).isalpha():

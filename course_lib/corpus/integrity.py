@@ -1,17 +1,19 @@
 """Verification of downloaded files by a published checksum, or by the checks inside the .xz or .bz2 container.
 
-This module reads files and checksum lists; it downloads nothing and removes nothing.
+Record holds the result. This module downloads nothing and removes nothing.
 """
 
 import hashlib
 import lzma
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.files import CHUNK, OPENERS
+import orjson
+from pydantic import TypeAdapter
+
+from course_lib.files import CHUNK, OPENERS, atomic_write
 from course_lib.progress import progress
 
 HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
@@ -26,13 +28,48 @@ class Checksum:
     name: str
 
 
-def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """The first checksum in a list whose file name matches; None if no name does.
+@dataclass(frozen=True)
+class Record:
+    """What is known about a downloaded file and how it was verified; stored as JSON beside the file.
 
-    Args:
-        listing: the text of the list, in the format that `sha1sum` writes.
-        algorithm: a key of HEX_DIGITS.
-        name: a regular expression for the file name.
+    The record of a partial download has only the first four fields: the version of the remote file as its server states
+    it. They tell whether later bytes belong to the same content.
+    """
+
+    url: str
+    etag: str = ""
+    modified: str = ""  # the Last-Modified header
+    size: int | None = None  # bytes; None if the server does not say
+    mtime_ns: int = 0  # modification time of the verified file
+    sums: dict[str, str] = field(default_factory=dict)  # algorithm → verified digest
+    verified: str = ""  # what was verified, in words
+
+    @property
+    def validator(self) -> str:
+        """The If-Range value: a strong ETag, else the date, else "" for a file that cannot be resumed safely."""
+        strong = self.etag.startswith('"') and self.etag.isascii() and self.etag.isprintable()
+        dated = self.modified.isascii() and self.modified.isprintable()
+        return self.etag if strong else self.modified if dated else ""
+
+    def save(self, path: Path) -> None:
+        """Write the record to a JSON file."""
+        with atomic_write(path) as file:
+            file.write(orjson.dumps(self, option=orjson.OPT_INDENT_2))
+
+
+def load_record(path: Path, url: str) -> Record | None:
+    """Return the record in a JSON file; None if there is none, it cannot be read, or it is for another address."""
+    try:
+        record = TypeAdapter(Record).validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record if record.url == url else None
+
+
+def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
+    """Return the first checksum in a list, as `sha1sum` writes it, whose file name matches; None if no name does.
+
+    `algorithm` is a key of HEX_DIGITS, `name` a regular expression for the file name.
     """
     line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
     for text in listing.splitlines():
@@ -42,15 +79,17 @@ def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """The checksum of a file in hexadecimal; a progress bar shows the reading."""
+    """Return the checksum of a file in hexadecimal, with a progress bar."""
     state = hashlib.new(algorithm, usedforsecurity=False)
-    for chunk in _chunks(path):
-        state.update(chunk)
+    with path.open("rb") as file, _bar(path) as bar:
+        while chunk := file.read(CHUNK):
+            state.update(chunk)
+            bar.update(len(chunk))
     return state.hexdigest()
 
 
 def container_flaw(path: Path, kind: str) -> str:
-    """What is wrong with an `xz` or `bz2` container, with the byte position; "" if the container is intact.
+    """Return what is wrong with an `xz` or `bz2` container, with the byte position; "" if the container is intact.
 
     The whole file is decompressed in constant memory and the result is discarded. Every block has its own checksum, the
     last stream must be complete, and only the padding of xz may follow it.
@@ -64,13 +103,6 @@ def container_flaw(path: Path, kind: str) -> str:
         except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
             return f"{error}; read up to byte {file.tell()} of {path.stat().st_size}"
     return ""
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file, _bar(path) as bar:
-        while chunk := file.read(CHUNK):
-            yield chunk
-            bar.update(len(chunk))
 
 
 def _bar(path: Path) -> Any:

@@ -87,5 +87,5 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _file(source: Path) -> Path:
-    """`source` itself if it is a file, else the one downloaded file in the folder `source`."""
+    """Return `source` itself if it is a file, else the one downloaded file in the folder `source`."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

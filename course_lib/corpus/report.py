@@ -1,6 +1,6 @@
 """The report of a corpus run: documents and characters read, written, and removed by reason, with a few examples.
 
-Every verb that reads a source and writes documents (web text, Wikipedia) uses it. The report only counts. It holds no
+Web text and Wikipedia use it. The report only counts. It holds no
 times and no machine names, so that the same input gives the same report. Characters are Unicode code points without
 line breaks.
 """
@@ -18,7 +18,7 @@ EXAMPLE = 80
 
 
 def characters(text: str) -> int:
-    """The number of code points of a text without its line breaks."""
+    """Return the number of code points of a text without its line breaks."""
     return len(text) - text.count("\n")
 
 
@@ -31,7 +31,7 @@ class Removed:
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
     def add(self, other: "Removed", examples: int) -> None:
-        """Adds the removals of a later part of the same run; keeps the first `examples` examples."""
+        """Add the removals of a later part of the same run; keep the first `examples` examples."""
         self.count += other.count
         self.characters += other.characters
         self.examples = (self.examples + other.examples)[:examples]
@@ -61,40 +61,36 @@ class Report:
     examples: int = 3  # examples kept for each reason
 
     def enter(self, text: str) -> None:
-        """Counts one document of the input."""
+        """Count one document of the input."""
         self.documents_in += 1
         self.characters_in += characters(text)
 
     def keep(self, text: str) -> None:
-        """Counts one document of the output."""
+        """Count one document of the output."""
         self.documents_out += 1
         self.characters_out += characters(text)
 
     def remove(self, reason: str, id: str, text: str, note: str = "") -> None:
-        """Counts one removed document.
+        """Count one removed document.
 
-        Args:
-            reason: why it was removed.
-            id: the document's id, for the example.
-            text: the document.
-            note: a remark for the example, such as the measured value or the number of the earlier duplicate.
+        `note` is a remark for the example, such as the measured value or the number of the earlier duplicate.
         """
         self._add(self.removed, reason, id, text, note)
 
     def remove_line(self, reason: str, id: str = "", line: str = "") -> None:
-        """Counts one line removed from a document that may be kept.
+        """Count one line removed from a document that may be kept.
 
         `line` is "" for a line that could not be read as text; such a line counts no characters.
         """
         self._add(self.lines, reason, id, line, "")
 
     def count(self, name: str, number: int = 1) -> None:
-        """Adds `number` to the entry `name` of `counts`; a number of zero makes no entry."""
+        """Add `number` to the entry `name` of `counts`; a number of zero makes no entry."""
         if number:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "Report") -> None:
-        """Adds the counts of a later part of the same run."""
+        """Add the counts of a later part of the same run."""
         self.documents_in += other.documents_in
         self.characters_in += other.characters_in
         self.documents_out += other.documents_out
@@ -106,14 +102,14 @@ class Report:
             self.count(name, number)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values, with the reasons in the order of `limits`."""
+        """Return the report as JSON values, with the reasons in the order of `limits`."""
         plain = asdict(self)
         plain["removed"] = {reason: plain["removed"][reason] for reason in self._ordered(self.removed)}
         plain["lines"] = {reason: plain["lines"][reason] for reason in self._ordered(self.lines)}
         return plain
 
     def summary(self) -> str:
-        """One line with the counts read and kept, and the three reasons that removed the most documents."""
+        """Return one line with the counts read and kept, and the three reasons that removed the most documents."""
         if not self.documents_in:
             return f"{self.name} {self.source}: no document in the input".lstrip()
         most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
@@ -127,7 +123,7 @@ class Report:
         ).lstrip()
 
     def table(self) -> str:
-        """The whole report as text with aligned columns."""
+        """Return the whole report as text with aligned columns."""
         rows: list[tuple[str, ...]] = [("", "", "documents", "share", "characters", "share")]
         rows += [self._row("in", "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
@@ -137,25 +133,12 @@ class Report:
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            rows += [
-                (
-                    f"lines: {reason}",
-                    self.limits.get(reason, ""),
-                    f"{taken.count:,}",
-                    "",
-                    f"{taken.characters:,}",
-                    share,
-                )
-            ]
+            limit = self.limits.get(reason, "")
+            rows += [(f"lines: {reason}", limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
         rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if at < 2 else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        )
+        line = "  ".join(f"{{:{'<' if at < 2 else '>'}{width}}}" for at, width in enumerate(widths))
+        return "\n".join(line.format(*row).rstrip() for row in rows)
 
     def _add(self, to: dict[str, Removed], reason: str, id: str, text: str, note: str) -> None:
         removed = to.setdefault(reason, Removed())
@@ -174,14 +157,14 @@ class Report:
 
 
 def load_report(target: Path) -> Report:
-    """Reads the report that `write_report` wrote beside the product `target`."""
+    """Read the report that `write_report` wrote beside the file `target`."""
     plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)
 
 
 def write_report(report: Report, target: Path) -> Path:
-    """Writes the report as JSON to `<target>.report.json`, beside the product `target`, and returns that path."""
+    """Write the report as JSON to `<target>.report.json` and return that path."""
     path = _place(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

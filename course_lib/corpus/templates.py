@@ -1,4 +1,4 @@
-"""Replaces templates of the Japanese Wikipedia that are part of a sentence by the words that a reader sees.
+"""The words that a reader sees in place of the Japanese Wikipedia's templates that are part of a sentence.
 
 Names and displayed arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
 template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark after a name). Names are
@@ -98,17 +98,8 @@ COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
 # The word between two numbers of {{convert}} → the text it shows.
-RANGES = {
-    "to": "–",
-    "-": "–",
-    "–": "–",
-    "to(-)": "–",
-    "and": " and ",
-    "or": " or ",
-    "x": " × ",
-    "by": " × ",
-    "*": " × ",
-}
+RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*"), " × ")
+RANGES |= {"and": " and ", "or": " or "}
 # Labels of {{audio}} that are a button and not words of the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
 
@@ -118,11 +109,9 @@ Shown = Callable[[Positional, Named], str]
 
 
 def shown(content: str, title: str = "") -> str:
-    """The words that a reader sees in place of {{content}}; "" for a template that shows none.
+    """Return the words that a reader sees in place of {{content}}; "" for a template that shows none.
 
-    Args:
-        content: the text between the braces; it contains no other template.
-        title: the title of the article, for {{PAGENAME}}.
+    `content` contains no other template. `title` is the title of the article, for {{PAGENAME}}.
     """
     name, *arguments = content.split("|")
     name = name.strip()
@@ -151,7 +140,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """The rule for a name that contains a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}), else None."""
+    """Return the rule for a name with a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}), else None."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
@@ -175,32 +164,32 @@ def _last(positional: Positional, _named: Named) -> str:
 
 
 def _foreign(positional: Positional, named: Named) -> str:
-    """The words of a foreign-language template: {{en|Grenada}} → Grenada; {{zh|t=臺北|p=Táiběi}} → 臺北、Táiběi."""
+    """Return foreign-language words: {{en|Grenada}} → Grenada; {{zh|t=臺北|p=Táiběi}} → 臺北、Táiběi."""
     if positional:
         return positional[0]
     return "、".join(named[key] for key in ("c", "t", "s", "hangul", "hanja", "p", "rr") if named.get(key))
 
 
 def _labelled(code: str, words: str) -> str:
-    """The words with a label for their language, as Wikipedia shows it: {{lang-en|Mount Fuji}} → 英: Mount Fuji."""
+    """Label words with their language, as Wikipedia shows them: {{lang-en|Mount Fuji}} → 英: Mount Fuji."""
     label = LANGUAGES.get(code, "")
     return f"{label}: {words}" if label and words else words
 
 
 def _coded(positional: Positional, _named: Named) -> str:
-    """The labelled words of a template whose first argument is a language: {{langx|en|Mount Fuji}} → 英: Mount Fuji."""
+    """Label words whose language is the first argument: {{langx|en|Mount Fuji}} → 英: Mount Fuji."""
     return _labelled(positional[0][:2].lower(), positional[1]) if len(positional) > 1 else ""
 
 
 def _reading(positional: Positional, _named: Named) -> str:
-    """A word with its reading in brackets: {{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
+    """Put a word's reading in brackets: {{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
     word, *rest = [*positional, ""]
     readings = "、".join(filter(None, rest))
     return f"{word}（{readings}）" if word and readings else word or readings
 
 
 def _fraction(positional: Positional, _named: Named) -> str:
-    """A fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
+    """Write a fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
     parts = [part for part in positional if part]
     if len(parts) > 2:
         return f"{parts[0]} {parts[1]}/{parts[2]}"
@@ -208,7 +197,7 @@ def _fraction(positional: Positional, _named: Named) -> str:
 
 
 def _quantity(positional: Positional, _named: Named) -> str:
-    """A quantity in its first unit only: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
+    """Write a quantity in its first unit only: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
     number, *rest = positional or [""]
     if len(rest) > 1 and rest[0] in RANGES:
         number, rest = f"{number}{RANGES[rest[0]]}{rest[1]}", rest[2:]
@@ -217,7 +206,7 @@ def _quantity(positional: Positional, _named: Named) -> str:
 
 
 def _value(positional: Positional, named: Named) -> str:
-    """A number with its power of ten and unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
+    """Write a number with its power of ten and unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
     number = positional[0] if positional else ""
     power = f"×10{named['e'].translate(RAISED)}" if named.get("e") else ""
     return f"{number}{power} {named.get('u') or named.get('ul') or ''}".strip()
@@ -228,7 +217,7 @@ def _power(positional: Positional, _named: Named) -> str:
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
-    """The label of a link to another Wikipedia, else its target.
+    """Return the label of a link to another Wikipedia, else its target.
 
     {{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva.
     """
@@ -236,13 +225,13 @@ def _interlanguage(positional: Positional, _named: Named) -> str:
 
 
 def _sound(positional: Positional, _named: Named) -> str:
-    """The label of a sound file: {{audio|a.ogg|Konungariket}} → Konungariket; "" for a button label such as 発音."""
+    """Return the label of a sound file: {{audio|a.ogg|Konungariket}} → Konungariket; "" for a button such as 発音."""
     label = next((words for words in positional[1:4:2] if words), "")
     return "" if label.strip("'").lower() in BUTTONS else label
 
 
 def _flag(positional: Positional, _named: Named) -> str:
-    """The name of a country: {{flag|FIN}} → フィンランド."""
+    """Return the name of a country: {{flag|FIN}} → フィンランド."""
     return COUNTRIES.get(positional[0], positional[0]) if positional else ""
 
 
@@ -251,12 +240,12 @@ def _joined(separator: str) -> Shown:
 
 
 def _date(positional: Positional, _named: Named) -> str:
-    """A date: {{生年月日と年齢|1990|4|1}} → 1990年4月1日."""
+    """Write a date: {{生年月日と年齢|1990|4|1}} → 1990年4月1日."""
     return "".join(f"{part}{unit}" for part, unit in zip(positional, "年月日", strict=False) if part)
 
 
 def _death(positional: Positional, named: Named) -> str:
-    """The date of death: {{死亡年月日と没年齢|1910|3|23|1998|9|6}} → 1998年9月6日."""
+    """Return the date of death: {{死亡年月日と没年齢|1910|3|23|1998|9|6}} → 1998年9月6日."""
     return _date(positional[3:], named)
 
 

@@ -3,28 +3,26 @@
 The bytes received so far are in a `.part` file. A `.part.json` file beside it records the version of the remote file
 (ETag or Last-Modified) to which they belong. The If-Range header sends this version to the server. A server whose file
 has changed then answers with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
-15.5.17). Data sets and checksums are in download.py. The caller chooses the names of local files, never the server.
+15.5.17). tenacity repeats failed requests. The caller chooses the names of local files, never the server.
 """
 
 import errno
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
-import orjson
-from pydantic import TypeAdapter
+from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_exponential
+from tenacity.retry import retry_if_exception_type, retry_if_not_exception_type
 
 from course_lib import __version__
+from course_lib.corpus.integrity import Record, load_record
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, human_size
+from course_lib.files import human_size
 from course_lib.progress import progress
 
 Result = TypeVar("Result")
@@ -39,62 +37,42 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
-    """Raised if the server does not have the file (status 404 or 410)."""
+    """The error for a file that the server does not have (status 404 or 410)."""
 
 
 class Again(Exception):
-    """Raised for a failed attempt if another one may succeed; `wait` is the delay that the server asked for [s]."""
+    """A failed attempt after which another one may succeed; `wait` is the delay that the server asked for [s]."""
 
     def __init__(self, reason: str, wait: float = 0) -> None:
         super().__init__(reason)
         self.wait = wait
 
 
-@dataclass(frozen=True)
-class Version:
-    """The version of a remote file as its server states it: tells whether later bytes belong to the same content."""
-
-    url: str
-    etag: str = ""
-    modified: str = ""
-    size: int | None = None  # bytes
-
-    @property
-    def validator(self) -> str:
-        """The If-Range value: a strong ETag, else the date, else "" for a file that cannot be resumed safely."""
-        strong = self.etag.startswith('"') and self.etag.isascii() and self.etag.isprintable()
-        dated = self.modified.isascii() and self.modified.isprintable()
-        return self.etag if strong else self.modified if dated else ""
-
-
-class Transfer:
+class Transfer(httpx.Client):
     """An HTTP client that retries failed requests; use it as a context manager.
 
     Args:
-        timeout: the longest time without data from the server [s].
+        patience: the longest time without data from the server [s].
         retries: retries in a row without new data before the transfer fails. A retry that brings new data resets the
             count, so the connection may break any number of times during a long file.
         backoff: the wait before the first retry [s]; it doubles with each further one, up to LONGEST_WAIT.
     """
 
-    def __init__(self, timeout: float, retries: int, backoff: float) -> None:
-        self.timeout, self.retries, self.backoff = timeout, retries, backoff
-
-    def __enter__(self) -> "Transfer":
+    def __init__(self, patience: float, retries: int, backoff: float) -> None:
         # identity: the server sends the bytes as published, without another compression
         headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
-        self.client = httpx.Client(timeout=self.timeout, headers=headers, follow_redirects=True)
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.client.close()
+        super().__init__(timeout=patience, headers=headers, follow_redirects=True)
+        self.patience, self.retries, self.backoff = patience, retries, backoff
 
     def text(self, url: str) -> str:
-        """The text of a small file. Raises Missing if the server does not have it, CourseError for other failures."""
+        """Return the text of a small file.
+
+        Raises Missing if the server does not have it, CourseError for other failures.
+        """
 
         def attempt() -> str:
             content = bytearray()
-            with self.client.stream("GET", url) as response:
+            with self.stream("GET", url) as response:
                 _refuse(response, url, (200,))
                 for chunk in response.iter_raw():
                     content += chunk
@@ -102,66 +80,69 @@ class Transfer:
                         raise CourseError(f"{url}: expected a short list, got more than {human_size(TEXT_LIMIT)}")
             return content.decode("utf8", "replace")
 
-        return self._persist(url, attempt, lambda: 0, AGAIN)
+        return self._persist(url, attempt)
 
     def size(self, url: str) -> int | None:
-        """The size of the file at `url` [bytes], without downloading it; None if the server does not say."""
+        """Return the size of the file at `url` [bytes], without downloading it; None if the server does not say."""
 
         def attempt() -> int | None:
-            response = self.client.head(url)
+            response = self.head(url)
             # another request may succeed; None would make the caller download the whole file again
             if response.status_code >= 500:
                 _refuse(response, url, (200,))
-            length = response.headers.get("Content-Length", "")
-            return int(length) if response.status_code == 200 and length.isdecimal() else None
+            return _length(response) if response.status_code == 200 else None
 
-        return self._persist(url, attempt, lambda: 0, AGAIN)
+        return self._persist(url, attempt)
 
-    def file(self, url: str, part: Path) -> Version:
-        """Downloads the file at `url` into `part`, resuming what `part` already holds, and returns its version.
+    def file(self, url: str, part: Path) -> Record:
+        """Download the file at `url` into `part`, resuming what `part` already holds, and return its version.
 
         Raises Missing, or CourseError with the URL and the cause. `part` is then kept for the next call.
         """
-        version = self._persist(
-            url,
-            lambda: self._continue(url, part),
-            lambda: _size(part),
-            f"what arrived is kept in {part}; {AGAIN}",
-        )
+        record = self._persist(url, lambda: self._continue(url, part), part)
         if not _size(part):
             raise CourseError(f"{url}: the file on the server is empty (0 bytes)")
-        return version
+        return record
 
-    def _persist(self, url: str, attempt: Callable[[], Result], reached: Callable[[], int], advice: str) -> Result:
-        failures, best = 0, reached()
-        while True:
-            try:
-                return attempt()
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-                raise UsageError(f"{url}: not a usable address ({error})") from None
-            except (httpx.RequestError, Again) as error:
-                failures = 1 if reached() > best else failures + 1
-                best = max(best, reached())
-                if failures > self.retries:
-                    times = f" ({failures} attempts in a row without progress)" if failures > 1 else ""
-                    raise CourseError(f"{url}: {self._reason(error)}{times}; {advice}") from None
-                asked = error.wait if isinstance(error, Again) else 0
-                time.sleep(min(max(self.backoff * 2 ** min(failures - 1, 30), asked), LONGEST_WAIT))
+    def _persist(self, url: str, attempt: Callable[[], Result], part: Path | None = None) -> Result:
+        """Call `attempt` until it succeeds; growth of `part` resets the count of retries."""
+        best = _size(part)
 
-    def _reason(self, error: Exception) -> str:
+        def count(state: RetryCallState) -> None:
+            nonlocal best
+            if _size(part) > best:
+                state.attempt_number, best = 1, _size(part)
+
+        def wait(state: RetryCallState) -> float:
+            asked = getattr(state.outcome and state.outcome.exception(), "wait", 0.0)
+            return min(max(wait_exponential(self.backoff, LONGEST_WAIT)(state), asked), LONGEST_WAIT)
+
+        passing = retry_if_exception_type((httpx.RequestError, Again))
+        retry = passing & retry_if_not_exception_type(httpx.UnsupportedProtocol)
+        try:
+            return Retrying(retry=retry, stop=stop_after_attempt(self.retries + 1), wait=wait, after=count)(attempt)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise UsageError(f"{url}: not a usable address ({error})") from None
+        except RetryError as error:
+            last = error.last_attempt
+            times = f" ({last.attempt_number} attempts in a row without progress)" if last.attempt_number > 1 else ""
+            kept = f"what arrived is kept in {part}; " if part else ""
+            raise CourseError(f"{url}: {self._reason(last.exception())}{times}; {kept}{AGAIN}") from None
+
+    def _reason(self, error: BaseException | None) -> str:
         if isinstance(error, Again):
             return str(error)
         if isinstance(error, httpx.TimeoutException):
-            return f"no answer within {self.timeout:g} s"
+            return f"no answer within {self.patience:g} s"
         what = "the server cannot be reached" if isinstance(error, httpx.ConnectError) else "the connection broke"
         return f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
 
-    def _continue(self, url: str, part: Path) -> Version:
-        """Sends one request: resumes `part` if it holds the same version of the file, else starts again."""
-        known = _remembered(part, url)
-        start = _size(part) if known else 0
+    def _continue(self, url: str, part: Path) -> Record:
+        """Send one request: resume `part` if it holds the same version of the file, else start again."""
+        known = load_record(_notes(part), url)
+        start = _size(part) if known and known.validator else 0
         headers = {"Range": f"bytes={start}-", "If-Range": known.validator} if known and start else {}
-        with self.client.stream("GET", url, headers=headers) as response:
+        with self.stream("GET", url, headers=headers) as response:
             if response.status_code == 416 and known and start == (_content_range(response)[1] or known.size):
                 # the remote file ends where `part` ends: the download is complete
                 return known
@@ -178,7 +159,7 @@ class Transfer:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError raised while `path` is written into a CourseError of one line."""
+    """Turn an OSError raised while `path` is written into a CourseError of one line."""
     try:
         yield
     except OSError as error:
@@ -187,7 +168,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def forget(part: Path) -> None:
-    """Removes a partial download and its recorded version."""
+    """Remove a partial download and its record."""
     part.unlink(missing_ok=True)
     _notes(part).unlink(missing_ok=True)
 
@@ -196,41 +177,36 @@ def _notes(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
-def _size(part: Path) -> int:
-    return part.stat().st_size if part.exists() else 0
+def _size(part: Path | None) -> int:
+    return part.stat().st_size if part and part.exists() else 0
 
 
-def _remembered(part: Path, url: str) -> Version | None:
-    """The version to which the bytes in `part` belong; None if it is unknown, for another URL, or has no validator."""
-    try:
-        version = TypeAdapter(Version).validate_json(_notes(part).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return version if version.url == url and version.validator else None
-
-
-def _begin(part: Path, response: httpx.Response, url: str) -> Version:
-    """Empties `part`, then records the new version: in this order old bytes never carry the new version."""
+def _length(response: httpx.Response) -> int | None:
     length = response.headers.get("Content-Length", "")
-    etag, modified = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
-    version = Version(url, etag, modified, int(length) if length.isdecimal() else None)
+    return int(length) if length.isdecimal() else None
+
+
+def _begin(part: Path, response: httpx.Response, url: str) -> Record:
+    """Empty `part`, then record the new version: in this order old bytes never carry the new version."""
+    header = response.headers.get
+    record = Record(url, header("ETag", ""), header("Last-Modified", ""), _length(response))
     part.open("wb").close()
-    with atomic_write(_notes(part)) as file:
-        file.write(orjson.dumps(asdict(version)))
-    return version
+    record.save(_notes(part))
+    return record
 
 
 def _receive(response: httpx.Response, part: Path, start: int, size: int | None) -> None:
-    """Appends the body of the response to `part`. Raises Again if `part` does not have `size` bytes afterwards.
+    """Append the body of the response to `part`, which holds `start` bytes of `size` (None: unknown).
 
-    Args:
-        response: the open response.
-        part: the partial download.
-        start: bytes that `part` holds already.
-        size: bytes of the whole file; None if the server did not say.
+    Raises Again if `part` does not have `size` bytes afterwards.
     """
-    _require_room(part, (size or 0) - start)
-    with part.open("ab") as file, _bar(part, start, size) as bar:
+    needed, free = (size or 0) - start, shutil.disk_usage(part.parent).free
+    if needed > free:
+        raise CourseError(
+            f"{part}: the disk is too full: {human_size(needed)} still needed, {human_size(free)} free; "
+            f"make room, then {AGAIN}"
+        )
+    with part.open("ab") as file, progress(size, "B", part.name.removesuffix(".part"), start) as bar:
         # each chunk is written on arrival, so that a broken connection loses no received bytes
         for chunk in response.iter_raw():
             file.write(chunk)
@@ -241,25 +217,8 @@ def _receive(response: httpx.Response, part: Path, start: int, size: int | None)
         raise Again(f"got {_size(part)} bytes of {size}")
 
 
-def _bar(part: Path, start: int, size: int | None) -> Any:
-    bar = progress(size, "B", part.name.removesuffix(".part"))
-    # the displayed rate counts only the bytes received from now on
-    bar.initial = bar.n = bar.last_print_n = start
-    bar.refresh()
-    return bar
-
-
-def _require_room(part: Path, needed: int) -> None:
-    free = shutil.disk_usage(part.parent).free
-    if needed > free:
-        raise CourseError(
-            f"{part}: the disk is too full: {human_size(needed)} still needed, {human_size(free)} free; "
-            f"make room, then {AGAIN}"
-        )
-
-
 def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> None:
-    """Raises an error if the status code is not one of `expected`.
+    """Raise an error if the status code is not one of `expected`.
 
     The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError for the rest.
     """
@@ -275,8 +234,8 @@ def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> No
     raise CourseError(f"{url}: {answer}")
 
 
-def _continues(response: httpx.Response, start: int, known: Version | None) -> bool:
-    """Whether a partial response starts at byte `start` and, as far as its headers tell, has the known version."""
+def _continues(response: httpx.Response, start: int, known: Record | None) -> bool:
+    """Return whether a partial response starts at byte `start` and its headers do not contradict the known version."""
     if response.status_code != 206 or known is None:
         return False
     first, total = _content_range(response)
@@ -287,7 +246,7 @@ def _continues(response: httpx.Response, start: int, known: Version | None) -> b
 
 
 def _content_range(response: httpx.Response) -> tuple[int | None, int | None]:
-    """(first byte, total bytes) of a Content-Range header such as `bytes 5-9/10` or `bytes */10`; None if unknown."""
+    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes), or None."""
     match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
     first, total = match.groups() if match else (None, None)
     return int(first) if first else None, int(total) if total else None

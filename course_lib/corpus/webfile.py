@@ -1,4 +1,4 @@
-"""Reads a file of web text as documents: blocks of lines between empty lines, as bytes, in bounded memory.
+"""A file of web text read as documents: blocks of lines between empty lines, as bytes, in bounded memory.
 
 This module handles compression, line ends and damaged files. It does not decode or judge the content of a line.
 """
@@ -77,7 +77,7 @@ class Documents:
         return batch
 
     def _documents(self, lines: Iterator[bytes | None]) -> Iterator[bytes]:
-        """The blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
+        """Yield the blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
         block: list[bytes] = []
         size, begun = 0, False
         for line in lines:
@@ -95,7 +95,7 @@ class Documents:
             yield b"".join(block)
 
     def _lines(self, stream: "_Squeezed", raw: BinaryIO) -> Iterator[bytes | None]:
-        """The lines of the file; None for a line that is too long, which is never in memory as a whole."""
+        """Yield the lines of the file; None for a line that is too long, which is never in memory as a whole."""
         lines = io.BufferedReader(stream, CHUNK)
         try:
             while line := lines.readline(self._max_line + 1):
@@ -142,7 +142,7 @@ class _Squeezed(io.RawIOBase):
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:
-    """Raises CourseError if the first bytes of a file do not match its suffix."""
+    """Raise CourseError if the first bytes of a file do not match its suffix."""
     start = raw.read(6)
     raw.seek(0)
     expected = MAGIC.get(path.suffix)

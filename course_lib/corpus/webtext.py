@@ -1,4 +1,4 @@
-"""Cleans web text in the format of CC-100 and writes the documents as JSON lines.
+"""Cleaning of web text in the format of CC-100; the documents are written as JSON lines.
 
 CC-100 has one line per paragraph and an empty line between documents. One pass does three steps: it reads whole
 documents (webfile.py), filters them in worker processes, and removes duplicates in this process, in order. First come
@@ -43,16 +43,10 @@ class _Filtered:
 
 
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
-    """Filters and deduplicates `source`, writes {"id", "text"} lines to `target` and returns the report.
+    """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
 
-    The id is the running number of the document in the input, from 1. If no document passes, the product is an empty
-    file and the report says so; this is not an error.
-
-    Args:
-        source: .txt, .txt.xz, .txt.gz or .txt.bz2.
-        target: the product, JSON lines.
-        settings: the defaults if None.
-        workers: number of processes.
+    The source is .txt, .txt.xz, .txt.gz or .txt.bz2. The id is the running number of the document in the input, from 1.
+    If no document passes, the output is an empty file and the report says so; this is not an error.
 
     Raises:
         CourseError: for a source that is not a text file (a directory, an empty file, UTF-16, content that does not
@@ -80,7 +74,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
 
 
 def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
-    """Cleans and filters one batch in a worker; returns (bytes of the file that the batch covers, the result)."""
+    """Clean and filter one batch in a worker; return (bytes of the file that the batch covers, the result)."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
     for number, raw in enumerate(batch.documents, batch.first):
@@ -100,7 +94,7 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """The lines of a document, without control characters, white space at the ends, and lines that are not UTF-8."""
+    """Return the lines of a document, without control characters, outer white space and lines that are not UTF-8."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -116,7 +110,7 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
 
 
 class _Repeats:
-    """The deduplication of one run: remembers all earlier documents and long lines."""
+    """The deduplication of one run, with all earlier documents and long lines."""
 
     def __init__(self, settings: WebtextConfig, report: Report) -> None:
         self._settings = settings
@@ -125,7 +119,7 @@ class _Repeats:
         self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
 
     def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """The new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
+        """Yield the new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
         new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
         for at in np.flatnonzero(~new):
             self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])
@@ -135,9 +129,8 @@ class _Repeats:
             alike = self._near.add(filtered.signatures[left], numbers)
             for at, other in zip(left, alike, strict=True):
                 if other >= 0:
-                    self._report.remove(
-                        "near_duplicate", str(filtered.numbers[at]), filtered.texts[at], f"like {other}"
-                    )
+                    number, text = str(filtered.numbers[at]), filtered.texts[at]
+                    self._report.remove("near_duplicate", number, text, f"like {other}")
             left = left[alike < 0]
         yield from self._without_lines([(filtered.numbers[at], filtered.texts[at]) for at in left])
 

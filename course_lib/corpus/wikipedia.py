@@ -1,4 +1,4 @@
-"""Extracts the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
+"""Extraction of the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
 
 Workers decompress, parse and extract pieces of the dump independently. This process joins the pages that were cut
 between two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects,
@@ -34,12 +34,8 @@ WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
-LIMITS = {
-    "other_namespace": "ns is not 0",
-    "redirect": "",
-    "too_long": f"> {LONGEST_TEXT}",
-    "disambiguation": "by its template",
-}
+LIMITS = {"other_namespace": "ns is not 0", "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
+LIMITS |= {"disambiguation": "by its template"}
 
 
 @dataclass
@@ -56,13 +52,9 @@ class _Extracted:
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extracts the articles of a dump into `target` in constant memory and returns the report.
+    """Extract the articles of a dump (.xml, .xml.gz, .xml.bz2 or .xml.xz) into `target` and return the report.
 
-    Args:
-        source: a .xml, .xml.gz, .xml.bz2 or .xml.xz dump.
-        target: the product, JSON lines.
-        settings: the defaults if None.
-        workers: number of processes.
+    Takes constant memory.
 
     Raises:
         CourseError: for a truncated or broken dump, with the position of the damage. The complete articles before it
@@ -95,13 +87,12 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
 
 
 def _unended(source: Path, carry: bytes) -> str:
-    """The error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
+    """Return the error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)
-    return (
-        f"{source}: broken or truncated: the page {title[1].decode(errors='replace') if title else ''!r} has no </page>"
-    )
+    name = title[1].decode(errors="replace") if title else ""
+    return f"{source}: broken or truncated: the page {name!r} has no </page>"
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
@@ -125,7 +116,7 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
 
 
 def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
-    """The parsed XML elements of some whole pages.
+    """Yield the parsed XML elements of some whole pages.
 
     The text of lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError for broken XML.
     """
@@ -165,7 +156,7 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
 
 
 def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
-    """One page as a JSON line; b"" if it is not kept as an article. The report counts both."""
+    """Return one page as a JSON line; b"" if it is not kept as an article. The report counts both."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)

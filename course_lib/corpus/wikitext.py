@@ -1,4 +1,4 @@
-"""Converts the wiki markup of one article to plain text: its headings and paragraphs.
+"""Conversion of the wiki markup of one article to plain text: its headings and paragraphs.
 
 Links and templates are resolved from the innermost outwards. Templates are not expanded: a template that shows words is
 replaced by them (templates.py), any other is removed. Unbalanced markup costs its own line, never the whole article.
@@ -79,13 +79,10 @@ Remover = Callable[[str], str]
 def to_text(
     wikitext: str, title: str = "", drop_sections: frozenset[str] = frozenset(), removed: Counter[str] | None = None
 ) -> str:
-    """The plain text of one article: one line per paragraph or list item, an empty line before each heading.
+    """Return the plain text of one article: one line per paragraph or list item, an empty line before each heading.
 
-    Args:
-        wikitext: the markup of the article.
-        title: the title of the article, for {{PAGENAME}}.
-        drop_sections: headings whose sections are left out.
-        removed: if given, the number of removed characters is added to it for each kind of markup.
+    `title` is for {{PAGENAME}}; the sections whose headings are in `drop_sections` are left out. The number of
+    characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
         ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
@@ -118,7 +115,7 @@ def to_text(
 
 
 def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
-    """Replaces each <tag>…</tag> by replace(opening tag, content).
+    """Replace each <tag>…</tag> by replace(opening tag, content).
 
     The time is linear in the length of the text, because a missing closing tag is searched for only once per tag name.
     """
@@ -142,13 +139,13 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
 
 
 def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
-    """Replaces pairs of doubled brackets by replace(content), innermost first.
+    """Replace pairs of doubled brackets by replace(content), innermost first; a bracket without a partner stays.
 
     Args:
         innermost: matches a pair that contains no other pair; group 1 is the content.
         brackets: matches a run of two or more of the same bracket.
         replace: maps the content, whose inner pairs are replaced already, to its text.
-        text: any text; a bracket without a partner stays.
+        text: any text.
     """
     for _ in range(SHALLOW):
         text, number = innermost.subn(lambda pair: replace(pair[1]), text)
@@ -195,7 +192,7 @@ def _nothing(_tag: re.Match[str], _content: str) -> str:
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
-    """The formula itself if it is readable as text (E = mc^2), FORMULA if it needs TeX."""
+    """Return a formula that is readable as text (E = mc^2) unchanged, and FORMULA for one that needs TeX."""
     body = " ".join(content.split())
     return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
 
@@ -205,7 +202,7 @@ def _code(tag: re.Match[str], content: str) -> str:
 
 
 def _characters(text: str) -> str:
-    """Replaces character references by characters, twice, because `&amp;nbsp;` is common and always means a space."""
+    """Replace character references, twice, because `&amp;nbsp;` is common and always means a space."""
     for _ in range(2):
         if "&" in text:
             text = unescape(NO_CHARACTER.sub("", text))
@@ -213,7 +210,7 @@ def _characters(text: str) -> str:
 
 
 def _link(content: str) -> str:
-    """The text shown for a link: [[target|label]] → label; a file, category or link to another language → ""."""
+    """Return the text of a link: [[target|label]] → label; "" for a file, category or link to another language."""
     target, bar, label = content.partition("|")
     if "{{" in target and "}}" not in target:
         # the bar belongs to a template in the target: the link is resolved after that template
@@ -233,7 +230,7 @@ def _link(content: str) -> str:
 
 
 def _drop_tables(text: str) -> str:
-    """Removes the tables {| … |} and <table> … </table>, also nested ones.
+    """Remove the tables {| … |} and <table> … </table>, also nested ones.
 
     A table without an end is removed up to the next heading.
     """
@@ -266,7 +263,7 @@ def _drop_tables(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Removes the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
+    """Remove the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
     # removing an empty pair may leave the pair around it empty
     for _ in range(LAYERS):
         text, number = EMPTY.subn("", text)
@@ -277,14 +274,14 @@ def _tidy(text: str) -> str:
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    """(level, words) of a heading, such as (2, "words") for == words ==; None for any other line."""
+    """Parse a heading: == words == → (2, "words"); None for any other line."""
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
     level = min(left, right, len(line) // 2, 6)
     return (level, line[level:-level].strip()) if level else None
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Joins the lines; leaves out list marks, headings without text under them, and the sections `drop_sections`."""
+    """Join the lines without list marks, headings without text under them, and the sections `drop_sections`."""
     lines: list[str] = []
     # headings above the next line of text, outermost first
     waiting: list[tuple[int, str]] = []

@@ -14,13 +14,17 @@ from typing import Any
 
 from course_lib.errors import UsageError
 
+# The arguments of a call, the expected result, and advice for a learner whose result is different.
+Case = tuple[tuple[Any, ...], Any, str]
+
 
 @dataclass(frozen=True)
 class Exercise:
     """One exercise: its task, check, hints and solution."""
 
     task: str
-    check: Callable[[Any], str | None]  # returns None if the answer is right, else what is wrong with it
+    # The test cases of a function, or a check that returns None for a right answer, else what is wrong with it.
+    check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
     solution: Any  # a right answer: a value, or a function whose source is printed
     explanation: str  # printed after the solution
@@ -39,48 +43,44 @@ class Chapter:
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
-        """Prints whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
+        """Print whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
             print(f"Exercise {number} waits for your answer: {exercise.task}")
             return
         try:
-            problem = exercise.check(answer)
+            problem = exercise.check(answer) if callable(exercise.check) else run_cases(answer, exercise.check)
         # The learner's function may raise any exception.
         except Exception as error:
             problem = f"your answer raised {type(error).__name__}: {error}"
         print(f"Exercise {number}: " + ("right." if problem is None else f"not yet. {problem}"))
 
     def hint(self, number: int) -> None:
-        """Prints the next hint; after the last hint, prints it again."""
+        """Print the next hint; after the last hint, print it again."""
         exercise = self._get(number)
         index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
         self._hints_given[number] = index + 1
         print(f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}")
 
     def solution(self, number: int) -> None:
-        """Prints the solution and its explanation."""
+        """Print the solution and its explanation."""
         exercise = self._get(number)
         shown = dedent(inspect.getsource(exercise.solution)) if callable(exercise.solution) else repr(exercise.solution)
         print(f"{shown.rstrip()}\n# {exercise.explanation}")
 
 
-def run_cases(function: Any, cases: Sequence[tuple[tuple[Any, ...], Any, str]]) -> str | None:
-    """Calls a learner's function on test cases and describes the first one that fails.
+def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
+    """Call a learner's function on test cases and describe the first one that fails; return None if all pass.
 
-    Where a float is expected, an error of less than 1e-9 is accepted.
-
-    Args:
-        function: the learner's function.
-        cases: (arguments, expected result, advice for a learner whose result is different).
-
-    Returns:
-        A message for the learner, or None if all cases pass.
+    Where a float is expected, an error of less than 1e-9 is accepted. Tuples, lists, NumPy arrays and torch tensors of
+    the same content are equal.
     """
     if not callable(function):
         return f"expected a function, got {type(function).__name__}: write its name without parentheses."
     for arguments, wanted, reason in cases:
-        result = function(*arguments)
+        result = _lists(function(*arguments))
+        if isinstance(wanted, tuple) and isinstance(result, list):
+            result = tuple(result)
         close = isinstance(wanted, float) and isinstance(result, float | int) and abs(result - wanted) < 1e-9
         if result != wanted and not close:
             shown = ", ".join(map(repr, arguments))
@@ -89,16 +89,8 @@ def run_cases(function: Any, cases: Sequence[tuple[tuple[Any, ...], Any, str]]) 
     return None
 
 
-def plain(answer: Any) -> Any:
-    """Wraps a function so that returned tuples, NumPy arrays and torch tensors become lists.
-
-    Returns `answer` itself if it is not callable.
-    """
-
-    def lists(result: Any) -> Any:
-        # NumPy arrays and torch tensors.
-        if hasattr(result, "tolist"):
-            return result.tolist()
-        return [lists(each) for each in result] if isinstance(result, list | tuple) else result
-
-    return (lambda *arguments: lists(answer(*arguments))) if callable(answer) else answer
+def _lists(result: Any) -> Any:
+    """Convert tuples, ranges, NumPy arrays and torch tensors to lists."""
+    if hasattr(result, "tolist"):
+        return result.tolist()
+    return [_lists(each) for each in result] if isinstance(result, list | tuple | range) else result

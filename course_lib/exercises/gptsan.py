@@ -1,12 +1,10 @@
 """Exercises of chapter 5: the subword encoding, the capacity of experts, and the prefix-LM mask."""
 
-from typing import Any
-
-from course_lib.exercises import Chapter, Exercise, plain, run_cases
+from course_lib.exercises import Chapter, Exercise
 
 
 def encode(text: str, ids: dict[str, int]) -> list[int]:
-    """Encodes a text; at each position the smallest id wins, and a character without a matching entry gives -1."""
+    """Encode a text; at each position the smallest id wins, and a character without a matching entry gives -1."""
     result = []
     while text:
         pieces = [text[:length] for length in (1, 2, 3) if text[:length] in ids]
@@ -16,10 +14,24 @@ def encode(text: str, ids: dict[str, int]) -> list[int]:
     return result
 
 
-def _check_encode(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+def kept(choices: list[int], experts: int, factor: float) -> list[bool]:
+    """For each token, return whether the expert it chose has room for it."""
+    capacity = max(4, int(len(choices) * factor / experts))
+    return [choices[:position].count(expert) < capacity for position, expert in enumerate(choices)]
+
+
+def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
+    """Return the prefix-LM attention mask: a row for each token, a column for each slot, 1 where the token sees it."""
+    first = int(spout)
+    slots = range(first + tokens)
+    return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]
+
+
+CHAPTER = Chapter(
+    Exercise(
+        "write a function encode(text, ids) that gives the ids of a text where the smallest id wins, "
+        "-1 for what is in no entry",
+        (
             (
                 ("学生", {"学": 0, "学生": 1, "生": 2}),
                 [0, 2],
@@ -40,54 +52,48 @@ def _check_encode(answer: Any) -> str | None:
                 [0, -1, 0, -1],
                 "no entry begins with 犬: return -1 for it and continue with the next character",
             ),
-        ],
-    )
-
-
-def kept(choices: list[int], experts: int, factor: float) -> list[bool]:
-    """For each token, whether the expert it chose has room for it."""
-    capacity = max(4, int(len(choices) * factor / experts))
-    return [choices[:position].count(expert) < capacity for position, expert in enumerate(choices)]
-
-
-def _check_kept(answer: Any) -> str | None:
-    def room(taken: list[int]) -> list[bool]:
-        return [bool(each) for each in taken]
-
-    return run_cases(
-        plain(answer),
-        [
+        ),
+        (
+            "At each position, look up the pieces of 1, 2 and 3 characters. Of the pieces that are in `ids`, "
+            "take the one with the smallest id.",
+            "min(pieces, key=ids.get) finds the piece; continue after it. If there is none, append -1 and continue "
+            "with the next character.",
+        ),
+        encode,
+        "Ids are ranks: a more frequent piece wins over a longer one. The library looks up the winner in a table "
+        "that it builds once.",
+    ),
+    Exercise(
+        "write a function kept(choices, experts, factor): for each token whether the expert it chose has room for it",
+        (
             (
                 ([0, 0, 0, 0, 0, 0, 1, 1], 2, 1.25),
-                room([1, 1, 1, 1, 1, 0, 1, 1]),
+                [True, True, True, True, True, False, True, True],
                 "8·1.25/2 = 5 tokens for each expert, first come, first served: "
                 "the sixth token of expert 0 has no room",
             ),
             (
                 ([0, 1, 0, 1, 0, 1, 0, 0, 0], 2, 1.25),
-                room([1, 1, 1, 1, 1, 1, 1, 1, 0]),
+                [True] * 8 + [False],
                 "the capacity is int(5.625) = 5, and each expert has its own count",
             ),
             (
                 ([2, 2, 2, 2, 2, 0], 4, 1.0),
-                room([1, 1, 1, 1, 0, 1]),
+                [True, True, True, True, False, True],
                 "an even share would be 1 here, but no capacity is below 4",
             ),
-        ],
-    )
-
-
-def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
-    """The prefix-LM attention mask: a row for each token, a column for each slot, 1 where the token sees the slot."""
-    first = int(spout)
-    slots = range(first + tokens)
-    return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]
-
-
-def _check_sees(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+        ),
+        (
+            "The capacity is an even share of the tokens times the factor, rounded down, but at least 4.",
+            "A token is kept if fewer than that many tokens before it chose the same expert: "
+            "choices[:position].count(expert).",
+        ),
+        kept,
+        "Tokens without room get no output from an expert; only the residual stream and the soft bypass carry them on.",
+    ),
+    Exercise(
+        "write a function sees(tokens, prefix, spout): a row of 0 and 1 for each token, a column for each slot",
+        (
             ((3, 0, False), [[1, 0, 0], [1, 1, 0], [1, 1, 1]], "row i is what token i sees: all tokens up to itself"),
             (
                 (3, 2, False),
@@ -104,39 +110,7 @@ def _check_sees(answer: Any) -> str | None:
                 [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
                 "the prefix is counted in slots, and the spout is the first of them",
             ),
-        ],
-    )
-
-
-CHAPTER = Chapter(
-    Exercise(
-        "write a function encode(text, ids) that gives the ids of a text where the smallest id wins, "
-        "-1 for what is in no entry",
-        _check_encode,
-        (
-            "At each position, look up the pieces of 1, 2 and 3 characters. Of the pieces that are in `ids`, "
-            "take the one with the smallest id.",
-            "min(pieces, key=ids.get) finds the piece; continue after it. If there is none, append -1 and continue "
-            "with the next character.",
         ),
-        encode,
-        "Ids are ranks: a more frequent piece wins over a longer one. The library looks up the winner in a table "
-        "that it builds once.",
-    ),
-    Exercise(
-        "write a function kept(choices, experts, factor): for each token whether the expert it chose has room for it",
-        _check_kept,
-        (
-            "The capacity is an even share of the tokens times the factor, rounded down, but at least 4.",
-            "A token is kept if fewer than that many tokens before it chose the same expert: "
-            "choices[:position].count(expert).",
-        ),
-        kept,
-        "Tokens without room get no output from an expert; only the residual stream and the soft bypass carry them on.",
-    ),
-    Exercise(
-        "write a function sees(tokens, prefix, spout): a row of 0 and 1 for each token, a column for each slot",
-        _check_sees,
         (
             "With a spout there is one slot more than there are tokens, and token i has slot i + 1.",
             "A token sees a slot if the slot is not after its own, or if the slot is one of the first `prefix` slots.",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib.exercises import Chapter, Exercise
 
 TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
 NORMAL = "LLMの学習スーパー①"
@@ -32,27 +32,13 @@ def _check_normal(answer: Any) -> str | None:
 
 
 def to_plain(marked: str) -> str:
-    """Converts a segmented line to its plain form: without marks, with single spaces between words."""
+    """Convert a segmented line to its plain form: without marks, with single spaces between words."""
     words = (word.lstrip("␣").replace("␛s", "␣").replace("␛e", "␛") for word in marked.split(" "))
     return " ".join(word for word in words if word)
 
 
-def _check_plain(answer: Any) -> str | None:
-    words = "remove only the marks; the words keep their spaces"
-    return run_cases(
-        answer,
-        [
-            (("早稲田 大学",), "早稲田 大学", words),
-            (("Visual ␣Studio を 使う",), "Visual Studio を 使う", words),
-            (("a ␣␣b",), "a b", "a word can carry several marks"),
-            (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
-            (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
-        ],
-    )
-
-
 def boundary_f1(gold: str, guess: str) -> float:
-    """The F1 (0 to 1) of the word boundaries inside two segmentations of the same text."""
+    """Return the F1 (0 to 1) of the word boundaries inside two segmentations of the same text."""
 
     def boundaries(line: str) -> set[int]:
         positions, length = set(), 0
@@ -63,23 +49,6 @@ def boundary_f1(gold: str, guess: str) -> float:
 
     right, made = boundaries(gold), boundaries(guess)
     return 2 * len(right & made) / (len(right) + len(made)) if right or made else 1.0
-
-
-def _check_f1(answer: Any) -> str | None:
-    positions = (
-        "the boundaries are after characters 2, 3 and 5 in the first line and after 2 and 4 in the second: "
-        "one is shared, so F1 is 2·1/(3+2)"
-    )
-    return run_cases(
-        answer,
-        [
-            (("外国 人 参政 権", "外国 人 参政 権"), 1.0, "identical lines share every boundary"),
-            (("外国 人 参政 権", "外国 人参 政権"), 0.4, positions),
-            (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
-            (("雨 が", "雨が"), 0.0, "the end of the line is not a boundary"),
-            (("雨", "雨"), 1.0, "two segmentations without a boundary agree: 1.0"),
-        ],
-    )
 
 
 CHAPTER = Chapter(
@@ -96,7 +65,17 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
-        _check_plain,
+        (
+            (("早稲田 大学",), "早稲田 大学", "remove only the marks; the words keep their spaces"),
+            (
+                ("Visual ␣Studio を 使う",),
+                "Visual Studio を 使う",
+                "remove only the marks; the words keep their spaces",
+            ),
+            (("a ␣␣b",), "a b", "a word can carry several marks"),
+            (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
+            (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
+        ),
         (
             "Work word by word: marked.split(' ').",
             "Strip ␣ from the left of each word, then turn ␛s into ␣ and ␛e into ␛, and drop empty words.",
@@ -106,7 +85,18 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write a function boundary_f1(gold, guess) of two segmented lines of the same text",
-        _check_f1,
+        (
+            (("外国 人 参政 権", "外国 人 参政 権"), 1.0, "identical lines share every boundary"),
+            (
+                ("外国 人 参政 権", "外国 人参 政権"),
+                0.4,
+                "the boundaries are after characters 2, 3 and 5 in the first line and after 2 and 4 in the second: "
+                "one is shared, so F1 is 2·1/(3+2)",
+            ),
+            (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
+            (("雨 が", "雨が"), 0.0, "the end of the line is not a boundary"),
+            (("雨", "雨"), 1.0, "two segmentations without a boundary agree: 1.0"),
+        ),
         (
             "A boundary is a position in the text without spaces.",
             "Add up the lengths of the words, without the last word; F1 is 2·shared / (gold + guess).",

@@ -1,12 +1,10 @@
 """Exercises of chapter 6: parameters of a prefix, labels of an example, and mask and positions in a batch."""
 
-from typing import Any
-
-from course_lib.exercises import Chapter, Exercise, plain, run_cases
+from course_lib.exercises import Chapter, Exercise
 
 
 def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
-    """The number of trained parameters and the number of deployed parameters of prefix tuning with an MLP.
+    """Return the numbers of trained and of deployed parameters of prefix tuning with an MLP.
 
     Source: Prefix-Tuning, Li and Liang 2021, arXiv:2101.00190.
     """
@@ -16,10 +14,23 @@ def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim:
     return embedding + mlp, length * row
 
 
-def _check_parameters(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
+    """Return the input ids of the model and the label at each position, -100 where nothing is learned."""
+    ids = [*prompt, *target, end]
+    return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
+
+
+def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
+    """Return the attention mask of a row in a batch, and the positions of the row's tokens."""
+    mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
+    return mask, [prefix + index for index in range(tokens)]
+
+
+CHAPTER = Chapter(
+    Exercise(
+        "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, "
+        "and how many deployed",
+        (
             (
                 (10, 12, 768, 10, 10),
                 [202_962, 184_320],
@@ -32,20 +43,21 @@ def _check_parameters(answer: Any) -> str | None:
                 "the published run has 20 rows of 2·36·2816 numbers; its MLP has 64·64 + 64 and 64·202 752 + 202 752",
             ),
             ((1, 1, 1, 1, 1), [7, 2], "1 for the embedding, 1 + 1 for the first layer, 2 + 2 for the second layer"),
-        ],
-    )
-
-
-def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
-    """The input ids of the model and the label at each position, -100 where nothing is learned."""
-    ids = [*prompt, *target, end]
-    return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
-
-
-def _check_example(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+        ),
+        (
+            "One position of the prefix is a key and a value in each layer, each of the model's width. "
+            "That is a row; `length` rows are deployed.",
+            "The trained parameters are the embedding (length × input_dim) and two linear layers with biases: "
+            "input_dim → hidden_dim → a row.",
+        ),
+        parameters,
+        "The MLP only stabilizes training and is not deployed. Neither count includes the base model's 3.6 billion "
+        "parameters.",
+    ),
+    Exercise(
+        "write a function example(prompt, target, end): what the model reads, and the labels, "
+        "with -100 where nothing is learned",
+        (
             (
                 ([5, 6, 7], [8, 9], 2),
                 [[5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]],
@@ -58,20 +70,21 @@ def _check_example(answer: Any) -> str | None:
                 [[5, 6, 8, 9, 10, 11], [-100, 8, 9, 10, 11, 0]],
                 "both lists have the same length, and the last label is the end",
             ),
-        ],
-    )
-
-
-def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
-    """The attention mask of a row in a batch, and the positions of the row's tokens."""
-    mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
-    return mask, [prefix + index for index in range(tokens)]
-
-
-def _check_slots(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+        ),
+        (
+            "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
+            "the label at a position is the next token.",
+            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come "
+            "before it.",
+        ),
+        example,
+        "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
+        "published training script.",
+    ),
+    Exercise(
+        "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
+        "and its tokens' positions",
+        (
             (
                 (2, 3, 2, 3),
                 [[1, 1, 1, 1, 1], [2, 3, 4]],
@@ -87,43 +100,7 @@ def _check_slots(answer: Any) -> str | None:
                 [[0, 0, 0, 0, 0, 1, 1], [0, 1]],
                 "a row without a prefix also has columns for the other rows' prefixes, and they are 0",
             ),
-        ],
-    )
-
-
-CHAPTER = Chapter(
-    Exercise(
-        "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, "
-        "and how many deployed",
-        _check_parameters,
-        (
-            "One position of the prefix is a key and a value in each layer, each of the model's width. "
-            "That is a row; `length` rows are deployed.",
-            "The trained parameters are the embedding (length × input_dim) and two linear layers with biases: "
-            "input_dim → hidden_dim → a row.",
         ),
-        parameters,
-        "The MLP only stabilizes training and is not deployed. Neither count includes the base model's 3.6 billion "
-        "parameters.",
-    ),
-    Exercise(
-        "write a function example(prompt, target, end): what the model reads, and the labels, "
-        "with -100 where nothing is learned",
-        _check_example,
-        (
-            "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
-            "the label at a position is the next token.",
-            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come "
-            "before it.",
-        ),
-        example,
-        "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
-        "published training script.",
-    ),
-    Exercise(
-        "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
-        "and its tokens' positions",
-        _check_slots,
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "
             "both parts are padded on the left with 0.",

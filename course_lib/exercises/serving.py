@@ -1,22 +1,33 @@
 """Exercises of chapter 7: weight order and files of FasterTransformer, and Triton's bad_words_list."""
 
-from typing import Any
-
-from course_lib.exercises import Chapter, Exercise, plain, run_cases
+from course_lib.exercises import Chapter, Exercise
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
-    """Reorders the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
+    """Reorder the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
     size = len(rows) // (3 * heads)
     return [
         rows[(head * 3 + part) * size + index] for part in range(3) for head in range(heads) for index in range(size)
     ]
 
 
-def _check_reorder(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
+def files(layers: int, ranks: int, parallel_residual: bool) -> int:
+    """Return the number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
+    layer = 6 + 6 * ranks + parallel_residual
+    return layers * layer + 4 + 1
+
+
+def word_list(words: list[list[int]]) -> list[list[int]]:
+    """Convert words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
+    ids = [number for word in words for number in word]
+    ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
+    return [ids, ends + [-1] * (len(ids) - len(ends))]
+
+
+CHAPTER = Chapter(
+    Exercise(
+        "write a function reorder(rows, heads): the rows of a GPT-NeoX query_key_value in FasterTransformer's order",
+        (
             (
                 (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
                 ["q0", "q1", "k0", "k1", "v0", "v1"],
@@ -32,58 +43,7 @@ def _check_reorder(answer: Any) -> str | None:
                 ["q0", "q1", "k0", "k1", "v0", "v1"],
                 "with one head the order does not change",
             ),
-        ],
-    )
-
-
-def files(layers: int, ranks: int, parallel_residual: bool) -> int:
-    """The number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
-    layer = 6 + 6 * ranks + parallel_residual
-    return layers * layer + 4 + 1
-
-
-def _check_files(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
-            ((12, 1, False), 149, "12 files per layer, 4 for the whole model, and config.ini"),
-            (
-                (12, 2, False),
-                221,
-                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not "
-                "split; the other 6 are split into one file for each rank",
-            ),
-            ((1, 4, True), 36, "with parallel residual a layer has one file more: the sum of two biases"),
-        ],
-    )
-
-
-def word_list(words: list[list[int]]) -> list[list[int]]:
-    """Converts words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
-    ids = [number for word in words for number in word]
-    ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
-    return [ids, ends + [-1] * (len(ids) - len(ends))]
-
-
-def _check_word_list(answer: Any) -> str | None:
-    return run_cases(
-        plain(answer),
-        [
-            (([[5, 6]],), [[5, 6], [2, -1]], "one word of two tokens ends at 2; the row of ends is padded with -1"),
-            (
-                ([[5, 6], [7], [8, 9, 10]],),
-                [[5, 6, 7, 8, 9, 10], [2, 3, 6, -1, -1, -1]],
-                "ends are counted from the start of the list: 2, 2 + 1, 2 + 1 + 3",
-            ),
-            (([[5], [6]],), [[5, 6], [1, 2]], "with words of one token, neither row needs padding"),
-        ],
-    )
-
-
-CHAPTER = Chapter(
-    Exercise(
-        "write a function reorder(rows, heads): the rows of a GPT-NeoX query_key_value in FasterTransformer's order",
-        _check_reorder,
+        ),
         (
             "In the Hugging Face order, row (head·3 + part)·size + index is row `index` of a head's query (part 0), "
             "key (1) or value (2).",
@@ -95,7 +55,16 @@ CHAPTER = Chapter(
     Exercise(
         "write a function files(layers, ranks, parallel_residual): how many files a GPT-NeoX folder holds, "
         "config.ini included",
-        _check_files,
+        (
+            ((12, 1, False), 149, "12 files per layer, 4 for the whole model, and config.ini"),
+            (
+                (12, 2, False),
+                221,
+                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not "
+                "split; the other 6 are split into one file for each rank",
+            ),
+            ((1, 4, True), 36, "with parallel residual a layer has one file more: the sum of two biases"),
+        ),
         (
             "A layer has 12 tensors: 6 that are not split (four of the norms, two biases) and 6 that are split into "
             "one file per rank. Parallel residual adds one file.",
@@ -109,7 +78,15 @@ CHAPTER = Chapter(
     Exercise(
         "write a function word_list(words): words to avoid, each a list of ids, "
         "as Triton's bad_words_list of one request",
-        _check_word_list,
+        (
+            (([[5, 6]],), [[5, 6], [2, -1]], "one word of two tokens ends at 2; the row of ends is padded with -1"),
+            (
+                ([[5, 6], [7], [8, 9, 10]],),
+                [[5, 6, 7, 8, 9, 10], [2, 3, 6, -1, -1, -1]],
+                "ends are counted from the start of the list: 2, 2 + 1, 2 + 1 + 3",
+            ),
+            (([[5], [6]],), [[5, 6], [1, 2]], "with words of one token, neither row needs padding"),
+        ),
         (
             "The first row has the ids of all words one after the other. The second row has, for each word, its end in "
             "the first row.",

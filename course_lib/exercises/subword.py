@@ -7,7 +7,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """Applies merges to a word in order and returns its symbols."""
+    """Apply merges to a word in order and return its symbols."""
     symbols = list(word)
     for left, right in merges:
         at = 0
@@ -18,31 +18,13 @@ def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
     return symbols
 
 
-def _check_merges(answer: Any) -> str | None:
-    return run_cases(
-        answer,
-        [
-            (("大学生", [("大", "学")]), ["大学", "生"], "merge the pair where it occurs, and keep the rest"),
-            (("雨", []), ["雨"], "without merges the symbols are the characters"),
-            (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
-            (("abab", [("a", "b"), ("ab", "ab")]), ["abab"], "a merge can join symbols that an earlier merge made"),
-            (
-                ("abc", [("b", "c"), ("a", "b")]),
-                ["a", "bc"],
-                "the order of the merges decides: the first merge uses up b",
-            ),
-            (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
-        ],
-    )
-
-
 def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]") -> float:
-    """The number of characters per token, over all texts together."""
+    """Return the number of characters per token, over all texts together."""
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
 def _pairs(text: str) -> list[int]:
-    """An encoder for the check, with one token for every two characters."""
+    """Encode a text for the check, with one token for every two characters."""
     return [0] * ((len(text) + 1) // 2)
 
 
@@ -65,7 +47,7 @@ def _check_ratio(answer: Any) -> str | None:
 
 
 def is_lossless(codec: "Any", text: str, normalize: "Callable[[str], str]") -> bool:
-    """Whether the codec's decoder restores the normalized text."""
+    """Return whether the codec's decoder restores the normalized text."""
     return bool(codec.decode(codec.encode(text)) == normalize(text))
 
 
@@ -99,7 +81,18 @@ def _check_lossless(answer: Any) -> str | None:
 CHAPTER = Chapter(
     Exercise(
         "write a function apply_merges(word, merges) that gives the word's symbols after all merges, in order",
-        _check_merges,
+        (
+            (("大学生", [("大", "学")]), ["大学", "生"], "merge the pair where it occurs, and keep the rest"),
+            (("雨", []), ["雨"], "without merges the symbols are the characters"),
+            (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
+            (("abab", [("a", "b"), ("ab", "ab")]), ["abab"], "a merge can join symbols that an earlier merge made"),
+            (
+                ("abc", [("b", "c"), ("a", "b")]),
+                ["a", "bc"],
+                "the order of the merges decides: the first merge uses up b",
+            ),
+            (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
+        ),
         (
             "Begin with list(word). For each merge, go over the symbols with an index.",
             "Where two neighbouring symbols are the pair, replace both by one: symbols[at:at + 2] = [left + right].",

@@ -13,9 +13,9 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
 from course_lib.config import STRICT, setting
-from course_lib.gptsan.freeze import BASE
-from course_lib.gptsan.memory import gptsan_sizes
-from course_lib.gptsan.shape import ShapeConfig
+from course_lib.gptsan.freeze import BASE, frozen_names
+from course_lib.gptsan.memory import Batch, gptsan_sizes
+from course_lib.gptsan.shape import ShapeConfig, read_shape
 from course_lib.models.memory import Sizes
 from course_lib.training.settings import RunConfig
 
@@ -98,7 +98,27 @@ class GptsanConfig(RunConfig):
 
     @override
     def sizes(self) -> Sizes:
-        return gptsan_sizes(self)
+        model = self.model
+        shape = read_shape(model.checkpoint)[0] if model.checkpoint else model.shape
+        batch = Batch(
+            samples=self.batch.micro_size,
+            length=self._num_context() or shape.max_position_embeddings,
+            dtype=self.precision.dtype,
+            spout=self.spout.mode != "none",
+            fused=model.attention == "sdpa",
+            again=model.recompute == "full",
+            jitter=self.loss.router_jitter > 0,
+        )
+        names = [name for name, _ in shape.tensors()]
+        return gptsan_sizes(shape, frozen_names(model.ignore, self.spout.mode, shape, names), batch)
+
+    def _num_context(self) -> int | None:
+        """Tokens in an example: data.num_context if set, else that of the encoded examples if there are any."""
+        if self.data.num_context or not self.data.input:
+            return self.data.num_context
+        from course_lib.gptsan.examples import Examples
+
+        return int(Examples.open(self.data.input).report["num_context"])
 
 
 @dataclass(frozen=True, config=STRICT)

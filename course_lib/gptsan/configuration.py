@@ -5,6 +5,8 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from course_lib.gptsan.shape import MODEL_TYPE
+
 
 @strict
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -19,7 +21,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
         StrictDataclassError: A field has a wrong type, or `num_heads` does not divide `d_model`.
     """
 
-    model_type = "gptsan-japanese"
+    model_type = MODEL_TYPE
     keys_to_ignore_at_inference = ("past_key_values", "router_logits", "balance_loss", "z_loss", "router_loss")
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",

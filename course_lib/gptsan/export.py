@@ -43,21 +43,20 @@ def export(run: Path, target: Path) -> Trained:
     Raises:
         CourseError: the run has no complete checkpoint.
     """
-    from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
-    from course_lib.gptsan.extra_stage import read_config, tensors_of
+    from course_lib.checkpoints import deepspeed_shards, weight_files
+    from course_lib.checkpoints.torch_dtypes import TORCH
+    from course_lib.gptsan.extra_stage import read_config, read_weights, tensors_of
     from course_lib.gptsan.freeze import frozen_names
-    from course_lib.gptsan.shards import read_tensors, write_tensors
-    from course_lib.pretrain.export import TORCH
 
     latest = checkpoint.latest(run)
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()
-    weights = read_weights(latest)
-    before = {n.replace(".sqout.", ".spout."): v for n, v in read_tensors(source).items()} if source else {}
+    weights = deepspeed_shards.read_weights(latest)
+    before = read_weights(source) if source else {}
     held, parameters = tensors_of(shape)
     # At ZeRO stage 1 the optimizer has no copy of the frozen weights; the module's state does.
-    stored = {} if held.keys() <= weights.tensors.keys() or source else read_module(latest)
+    stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(latest)
     trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
@@ -66,10 +65,10 @@ def export(run: Path, target: Path) -> Trained:
                 value = (weights.tensors if name in weights.tensors else stored)[name].contiguous()
                 yield name, value.to(before[name].dtype if source else TORCH[weights.trained_as])
             else:
-                yield name, before[name]
+                yield name, before[name].contiguous()
 
     with export_folder(run, target) as folder:
-        write_tensors(tensors(), folder)
+        weight_files.write(tensors(), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)
     return Trained(target, checkpoint.step_of(latest), len(trained), len(parameters) - len(trained))

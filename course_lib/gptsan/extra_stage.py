@@ -19,24 +19,25 @@ parameters, remove their names from ignore-params.json.
 """
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
+from course_lib.checkpoints.weight_files import Weight
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
-from course_lib.gptsan.shape import ShapeConfig
-from course_lib.gptsan.shards import read_json, read_tensors, write_json, write_tensors
-from course_lib.gptsan.tf_names import SPOUT_OUT, Dims, differences
+from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, read_parameters
+from course_lib.gptsan.shape import SPOUT_OUT, read_shape
+from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
@@ -95,7 +96,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
         raise UsageError(f"-o {folder}: exists already; allowed: a new name")
     require_other(source, folder)
     config = read_config(source)
-    held = {name.replace(".sqout.", ".spout."): value for name, value in read_tensors(source).items() if name != HEAD}
+    held = {name: weight for name, weight in read_weights(source).items() if name != HEAD}
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
@@ -110,13 +111,13 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, like in wanted.items():
                 std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
-                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name]
+                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name].contiguous()
                 bar.update()
 
     settings = original_settings(source, folder, config)
     twin = training_yaml(final or folder, settings, seed)
     with atomic_folder(folder) as temporary:
-        write_tensors(tensors(), temporary)
+        weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)
         for name in (*TOKENIZER, "emoji.json"):
             if (source / name).is_file():
@@ -131,20 +132,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
 
 def read_config(source: Path) -> GPTSanConfig:
     """Read the configuration of a GPTSAN folder. Raises CourseError for a folder without a valid GPTSAN config.json."""
-    path = source / "config.json"
-    if not path.is_file():
-        raise CourseError(f"{source}: not a GPTSAN folder: config.json is missing")
-    content = read_json(path)
-    if content.get("model_type") != GPTSanConfig.model_type:
-        raise CourseError(
-            f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {GPTSanConfig.model_type!r}"
-        )
-    sizes = [name for name, default in asdict(ShapeConfig()).items() if isinstance(default, int)]
-    try:
-        build(ShapeConfig, {name: content[name] for name in sizes if name in content}, where=str(path))
-    except UsageError as error:
-        # The wrong value comes from a file, not from the user's settings.
-        raise CourseError(str(error)) from error
+    path, (_, content) = source / "config.json", read_shape(source)
     try:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
     except Exception as error:
@@ -153,6 +141,11 @@ def read_config(source: Path) -> GPTSanConfig:
     if not config.tie_word_embeddings:
         raise CourseError(f"{path}: tie_word_embeddings is false; a GPTSAN uses its embedding as head")
     return config
+
+
+def read_weights(source: Path) -> dict[str, Weight]:
+    """The weights of a GPTSAN folder by name, read on demand; a spout under its old name gets the current one."""
+    return {name.replace(".sqout.", ".spout."): weight for name, weight in weight_files.by_name(source).items()}
 
 
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -168,7 +161,7 @@ def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]
     return held, [name for name, _ in model.named_parameters() if name in held]
 
 
-def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
@@ -190,13 +183,9 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
     Training settings are those of the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
     """
     train, model = read_parameters(source / PARAMETERS)
-    dims = Dims(
-        config.vocab_size, config.max_position_embeddings, config.d_model, config.num_heads, config.num_experts,
-        config.d_ff, config.d_ext, config.d_spout, config.num_switch_layers, config.num_ext_layers,
-    )  # fmt: skip
     return {
         "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
-        "model_params": {"num_pallarelizm": 1} | model | original_params(dims),
+        "model_params": {"num_pallarelizm": 1} | model | original_params(dims_of(config)),
     }
 
 

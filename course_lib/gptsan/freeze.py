@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan.shape import EXTRA_POSITIONS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 # Value of model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
-EXTRA_POSITIONS, SPOUT = "model.extra_position_embeddings.weight", "model.spout."
+SPOUT = "model.spout."
 
 
 class Shape(Protocol):

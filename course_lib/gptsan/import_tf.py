@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.torch_dtypes import torch_name
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, read_json, require_other, write_json
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.shards import read_json, write_json, write_tensors
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
 from course_lib.progress import progress
@@ -24,6 +25,12 @@ from course_lib.progress import progress
 PARAMETERS = "parameters.json"
 # Name in the new folder → names that the file may have beside the checkpoint.
 TOKENIZER = {"vocab.txt": ("vocab.txt", "ja-swe36k.txt"), "emoji.json": ("emoji.json",)}
+# Field of Dims → key of config.json.
+HF_KEYS = {
+    "vocabulary": "vocab_size", "contexts": "max_position_embeddings", "hidden": "d_model", "heads": "num_heads",
+    "experts": "num_experts", "ffn": "d_ff", "ext_ffn": "d_ext", "spout": "d_spout",
+    "switch_layers": "num_switch_layers", "ext_layers": "num_ext_layers",
+}  # fmt: skip
 NOT_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 MOMENTS = ("/adam_m", "/adam_v")
 
@@ -82,7 +89,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
     _compare(bundle.prefix.with_name(PARAMETERS), dims)
     for variable in wanted:
         bundle.check(variable.tf)
-    dtype = str(DTYPES[bundle.entries["model/wte"].dtype][1]).removeprefix("torch.")
+    dtype = torch_name(DTYPES[bundle.entries["model/wte"].dtype][1])
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         with progress(sum(bundle.entries[variable.tf].size for variable in wanted), "B", "import") as bar:
@@ -91,7 +98,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
                 bar.update(bundle.entries[variable.tf].size)
 
     with atomic_folder(folder) as temporary:
-        numbers = write_tensors(tensors(), temporary)
+        numbers = weight_files.write(tensors(), temporary, weight_files.SHARD)
         hf_config(dims, dtype).save_pretrained(temporary)
         for name, candidates in TOKENIZER.items():
             paths = [bundle.prefix.with_name(candidate) for candidate in candidates]
@@ -111,16 +118,7 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
 def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
     """The configuration of a model of these sizes, with the routing of the original (`overflow="zero"`)."""
     return GPTSanConfig(
-        vocab_size=dims.vocabulary,
-        max_position_embeddings=dims.contexts,
-        d_model=dims.hidden,
-        d_ff=dims.ffn,
-        d_ext=dims.ext_ffn,
-        d_spout=dims.spout,
-        num_switch_layers=dims.switch_layers,
-        num_ext_layers=dims.ext_layers,
-        num_heads=dims.heads,
-        num_experts=dims.experts,
+        **{key: getattr(dims, name) for name, key in HF_KEYS.items()},
         overflow="zero",
         # The special tokens are the last entries of the vocabulary.
         separator_token_id=dims.vocabulary - 2,
@@ -129,6 +127,11 @@ def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
         dtype=dtype,
         architectures=["GPTSanForCausalLM"],
     )
+
+
+def dims_of(config: GPTSanConfig) -> Dims:
+    """The sizes of a model, from its configuration."""
+    return Dims(**{name: getattr(config, key) for name, key in HF_KEYS.items()})
 
 
 def _compare(path: Path, dims: Dims) -> None:

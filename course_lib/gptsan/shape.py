@@ -1,9 +1,24 @@
-"""Settings for the shape of a new GPTSAN."""
+"""Settings for the shape of a new GPTSAN, and the names and sizes of its parameters; no torch."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.config import STRICT, build, setting
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import read_json
+
+MODEL_TYPE = "gptsan-japanese"
+EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")
+EXTRA_POSITIONS = "model.extra_position_embeddings.weight"
+# Number of tanh layers before the output projection of the spout.
+SPOUT_LAYERS = 8
+# The output projection of the spout; its shape depends on the number of layers of the model.
+SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -44,3 +59,60 @@ class ShapeConfig:
                 f"must divide model.shape.d_model ({self.d_model})"
             )
         return self
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers: switch layers plus extra layers."""
+        return self.num_switch_layers + self.num_ext_layers
+
+    def tensors(self) -> Iterator[tuple[str, int]]:
+        """Yields (name, number of elements) of every parameter, in the order of GPTSanForCausalLM.
+
+        The head has no parameters of its own: its weight is tied to the embedding and its bias is a buffer.
+        """
+        h, layers = self.d_model, self.num_layers
+        yield from zip(EMBEDDINGS, (self.vocab_size * h, self.max_position_embeddings * h), strict=True)
+        for layer in range(layers):
+            attention, feed = f"model.blocks.{layer}.self_attn", f"model.blocks.{layer}.feed_forward"
+            yield from ((f"{attention}.self_attn.{part}_proj.weight", h * h) for part in ("q", "k", "v", "out"))
+            yield from _with_bias(f"{attention}.norm", h, h)
+            if layer < self.num_switch_layers:
+                yield f"{feed}.mlp.router.classifier.weight", self.num_experts * h
+                experts = [f"{feed}.mlp.experts.expert_{expert}" for expert in range(self.num_experts)]
+                yield from ((f"{expert}.{part}.weight", h * self.d_ff) for expert in experts for part in ("wi", "wo"))
+                yield f"{feed}.soft_bypass_mlp.weight", h * h
+            else:
+                yield from _with_bias(f"{feed}.mlp.wi", h * self.d_ext, self.d_ext)
+                yield from _with_bias(f"{feed}.mlp.wo", h * self.d_ext, h)
+            yield from _with_bias(f"{feed}.norm", h, h)
+        if self.num_ext_layers:
+            yield EXTRA_POSITIONS, self.max_position_embeddings * h
+        yield from _with_bias("model.last_project", h * h, h)
+        if self.d_spout:
+            yield from ((f"model.spout.{2 * index}.weight", self.d_spout**2) for index in range(SPOUT_LAYERS))
+            yield SPOUT_OUT, self.d_spout * layers * 2 * h
+
+
+def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
+    yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
+
+
+def read_shape(folder: Path) -> tuple[ShapeConfig, dict[str, Any]]:
+    """The shape of the GPTSAN in a Hugging Face folder, and the whole content of its config.json.
+
+    Raises:
+        CourseError: the folder has no config.json, or not that of a GPTSAN.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise CourseError(f"{folder}: not a GPTSAN folder: config.json is missing")
+    content = read_json(path)
+    if content.get("model_type") != MODEL_TYPE:
+        raise CourseError(f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {MODEL_TYPE!r}")
+    sizes = [field.name for field in fields(ShapeConfig) if field.type is int]
+    try:
+        known = {name: content[name] for name in sizes if name in content}
+        return build(ShapeConfig, known, where=str(path)), content
+    except UsageError as error:
+        # The wrong value comes from a file, not from the user's settings.
+        raise CourseError(str(error)) from error

@@ -11,9 +11,10 @@ from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.gptsan import memory, swe
+from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
+from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
@@ -121,12 +122,12 @@ class Gptsan(Task):
 
     @override
     def fingerprint(self) -> dict[str, Any]:
+        from course_lib.checkpoints import weight_files
         from course_lib.gptsan.extra_stage import tensors_of
         from course_lib.gptsan.freeze import frozen_names
-        from course_lib.gptsan.shards import weight_files
 
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
-        files = [base / "config.json", *weight_files(base)] if base else []
+        files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
@@ -178,11 +179,12 @@ class Gptsan(Task):
         from transformers import AutoModelForCausalLM
 
         from course_lib.checkpoints.model_folder import reading_weights
+        from course_lib.checkpoints.torch_dtypes import TORCH
         from course_lib.gptsan.freeze import freeze, frozen_names
         from course_lib.gptsan.model import GPTSanForCausalLM
 
         settings, shape = self.settings, self.shape()
-        dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[settings.precision.dtype]
+        dtype = TORCH[settings.precision.dtype]
         shape._attn_implementation = settings.model.attention
         if settings.model.checkpoint:
             with reading_weights(settings.model.checkpoint):
@@ -220,7 +222,7 @@ def recompute(model: "GPTSanForCausalLM") -> None:
     model.activation_checkpointing_enable()
     # Otherwise gradients would flow through all frozen layers too.
     model.disable_input_require_grads()
-    below = ("model.spout.", *memory.EMBEDDINGS)
+    below = ("model.spout.", *EMBEDDINGS)
     learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))
     for block in model.model.blocks:
         if learns or any(parameter.requires_grad for parameter in block.parameters()):

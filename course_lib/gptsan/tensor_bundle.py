@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, require_file
+from course_lib.gptsan.messages import Messages, message_classes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes: two block handles, padding, the magic number
@@ -46,8 +46,8 @@ DTYPES: dict[int, tuple[str, torch.dtype]] = {
     19: ("<f2", torch.float16),
 }
 
-# The fields used here of tensor_bundle.proto and tensor_shape.proto: message → (field name, number, type, repeated).
-MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
+# The fields used here of tensor_bundle.proto and tensor_shape.proto.
+MESSAGES: Messages = {
     "Axis": [("size", 1, "int64", False)],
     "Shape": [("dim", 2, "Axis", True)],
     "Slice": [],
@@ -267,21 +267,5 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
 
 @cache
 def messages() -> dict[str, Any]:
-    """The protobuf classes of MESSAGES, by name.
-
-    They are in a descriptor pool of their own, because in the default pool they would conflict with TensorFlow's.
-    """
-    types = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle.proto", package="bundle", syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, repeated in fields:
-            label = types.LABEL_REPEATED if repeated else types.LABEL_OPTIONAL
-            if kind in MESSAGES:
-                of = {"type": types.TYPE_MESSAGE, "type_name": f".bundle.{kind}"}
-            else:
-                of = {"type": types.Type.Value(f"TYPE_{kind.upper()}")}
-            message.field.add(name=field, number=number, label=label, **of)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bundle.{name}")) for name in MESSAGES}
+    """The protobuf classes of MESSAGES, by name."""
+    return message_classes(MESSAGES)

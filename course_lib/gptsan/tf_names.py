@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import torch
 from einops import rearrange
 
-# Number of tanh layers before the output projection of the spout.
-SPOUT_LAYERS = 8
-# The output projection of the spout; its shape depends on the number of layers of the model.
-SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
+from course_lib.gptsan.shape import SPOUT_LAYERS, SPOUT_OUT
+
 # A buffer, not a parameter; it is saved with the model.
 BIAS = "final_logits_bias"
 # Axis letter → names of the tensors that the axis is split into.

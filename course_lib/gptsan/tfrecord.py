@@ -13,17 +13,16 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from tensorboard.compat.tensorflow_stub import errors
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from course_lib.errors import CourseError
+from course_lib.gptsan.messages import Messages, message_classes
 
 Features = Mapping[str, npt.NDArray[np.integer[Any]]]
-# Message → (field name, number, type, repeated).
-MESSAGES = {
+MESSAGES: Messages = {
     "Int64List": [("value", 1, "int64", True)],
     "Feature": [("int64_list", 3, "Int64List", False)],
     "Entry": [("key", 1, "string", False), ("value", 2, "Feature", False)],
@@ -66,22 +65,5 @@ def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
 
 @cache
 def _example() -> Any:
-    """The protobuf class of tf.train.Example.
-
-    It is in a descriptor pool of its own, because in the default pool it would conflict with TensorFlow's.
-    """
-    types = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, repeated in fields:
-            label = types.LABEL_REPEATED if repeated else types.LABEL_OPTIONAL
-            if kind in MESSAGES:
-                message.field.add(
-                    name=field, number=number, label=label, type=types.TYPE_MESSAGE, type_name=f".tensorflow.{kind}"
-                )
-            else:
-                message.field.add(name=field, number=number, label=label, type=types.Type.Value(f"TYPE_{kind.upper()}"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+    """The protobuf class of tf.train.Example."""
+    return message_classes(MESSAGES)["Example"]

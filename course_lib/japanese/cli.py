@@ -1,4 +1,4 @@
-"""The `course` verb of chapter 2: `course segment`."""
+"""The command of chapter 2: `course segment`."""
 
 from pathlib import Path
 from typing import Annotated

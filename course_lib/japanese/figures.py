@@ -19,7 +19,7 @@ KINDS = (
 
 
 def changed_characters(texts: Iterable[str]) -> Counter[str]:
-    """Kind of character → how many of them normalization replaced or removed in the texts."""
+    """For each kind of character, count how many of them normalization replaced or removed in the texts."""
     taken: Counter[str] = Counter()
     for text in texts:
         lost = Counter(text) - Counter(normalize(text))
@@ -29,7 +29,7 @@ def changed_characters(texts: Iterable[str]) -> Counter[str]:
 
 
 def normalization_changes(texts: Iterable[str]) -> Any:
-    """A bar chart of the characters that normalization replaced or removed, for the eight most frequent kinds."""
+    """Draw a bar chart of the characters that normalization replaced or removed, for the eight most frequent kinds."""
     counts = changed_characters(texts).most_common(8)[::-1]
     figure, axis = subplots()
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
@@ -39,7 +39,7 @@ def normalization_changes(texts: Iterable[str]) -> Any:
 
 
 def sentence_lengths(sentences: Sequence[str]) -> Any:
-    """A histogram of sentence lengths [characters]; the last bin holds all sentences of 150 or more."""
+    """Draw a histogram of sentence lengths [characters]; the last bin holds all sentences of 150 or more."""
     figure, axis = subplots(height=3.0)
     axis.hist([min(len(sentence), 150) for sentence in sentences], bins=np.arange(0, 155, 5), color=AFTER)
     axis.set(xlabel="characters per sentence (150 = 150 or more)", ylabel="sentences")
@@ -47,20 +47,16 @@ def sentence_lengths(sentences: Sequence[str]) -> Any:
 
 
 def segmentations(text: str, found: dict[str, Sequence[str]]) -> Any:
-    """A figure that compares segmentations of the same text: one row of boxes per segmenter, one box per word.
+    """Draw segmentations of the same text: one row of boxes per segmenter, one box per word.
 
-    Args:
-        text: the text without spaces.
-        found: name of the segmenter → the words it found.
+    `text` has no spaces; `found` maps the name of a segmenter to the words it found.
     """
     figure, axis = subplots(height=0.3 + 0.6 * len(found), width=max(4.0, 0.62 * len(text) + 1.6))
     for row, words in enumerate(found.values()):
         at = 0
         for number, word in enumerate(words):
-            colour = COLOURS[row % len(COLOURS)]
-            axis.barh(
-                -row, len(word) - 0.08, left=at + 0.04, height=0.62, color=colour, alpha=0.85 if number % 2 else 0.55
-            )
+            style = {"color": COLOURS[row % len(COLOURS)], "alpha": 0.85 if number % 2 else 0.55}
+            axis.barh(-row, len(word) - 0.08, left=at + 0.04, height=0.62, **style)
             axis.text(at + len(word) / 2, -row, word, ha="center", va="center", fontsize=13)
             at += len(word)
     axis.set(yticks=[-row for row in range(len(found))], yticklabels=list(found), xticks=[], xlim=(0, len(text)))

@@ -1,4 +1,4 @@
-"""Segments many lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), without losing text.
+"""Segmentation of lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), losing no text.
 
 The program drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out
 of memory on a long run of characters of one class. Its exit code does not show such failures. So this module cuts lines
@@ -83,7 +83,7 @@ class Morpheme:
 
 
 def find_binary() -> Path | None:
-    """The path of the program: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
+    """Return the path of the program: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
 
     Raises UsageError if $JUMANPP is set but is not a program.
     """
@@ -95,7 +95,7 @@ def find_binary() -> Path | None:
 
 
 class JumanppSegmenter:
-    """Segments lines into words with Juman++ v2.
+    """A segmenter of lines into words that uses Juman++ v2.
 
     Every call starts its own short-lived processes, so the object may be pickled or created again in each worker.
     `failed_pieces` counts the pieces that could not be analysed. `failures` holds the first EXAMPLES_KEPT of them with
@@ -103,16 +103,10 @@ class JumanppSegmenter:
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Runs the program on two sentences to check it.
+        """Run the program on two sentences to check it; `model` replaces the program's configured model file.
 
-        Args:
-            binary: the path of the program.
-            model: a model file to use in place of the program's configured one.
-            timeout: time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of it,
-                at least a quarter.
-
-        Raises:
-            CourseError: if the program is not Juman++ v2 with a model.
+        `timeout` is the time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of
+        it, at least a quarter. Raises CourseError if the program is not Juman++ v2 with a model.
         """
         self.binary, self.model, self.timeout = binary, model, timeout
         self.failed_pieces = 0
@@ -121,14 +115,13 @@ class JumanppSegmenter:
 
     @classmethod
     def from_path(cls) -> "JumanppSegmenter":
-        """A segmenter with the program found on this machine. Raises CourseError if there is none."""
-        binary = find_binary()
-        if binary is None:
-            raise CourseError(NOT_FOUND)
-        return cls(binary)
+        """Return a segmenter with the program found on this machine. Raises CourseError if there is none."""
+        if binary := find_binary():
+            return cls(binary)
+        raise CourseError(NOT_FOUND)
 
     def words(self, lines: Sequence[str]) -> list[list[str]]:
-        """The words of each line, for any text: `"".join(words) == line`.
+        """Return the words of each line, for any text: `"".join(words) == line`.
 
         Each white-space or control character is a word of its own. Raises CourseError only if the program stops working
         altogether.
@@ -139,32 +132,33 @@ class JumanppSegmenter:
         return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
 
     def analyze(self, sentence: str) -> list[Morpheme]:
-        """The words of a sentence with reading and part of speech, for examples.
+        """Return the words of a sentence with reading and part of speech, for examples.
 
         The joined surfaces are the sentence. pyknp only parses the program's answer. Its own call of the program is not
         used, because it hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
         missing.
         """
-        parser = _pyknp_parser()
+        try:
+            from pyknp import Morpheme as Parser
+        except ImportError as error:
+            raise CourseError(f"pyknp: cannot be imported ({error}); pip install pyknp 'setuptools<81'") from None
         morphemes: list[Morpheme] = []
         for piece in pieces(sentence):
-            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, parser)
+            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, Parser)
         return morphemes
 
-    def _command(self, *options: str) -> list[str]:
-        return [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
-
     def _run(self, batch: Sequence[str], *options: str) -> "subprocess.CompletedProcess[bytes]":
-        """Runs one process over the pieces, one piece per line. Raises TimeoutExpired."""
+        """Run one process over the pieces, one piece per line. Raises TimeoutExpired."""
         sent = "".join(f"{piece}\n" for piece in batch).encode()
         limit = self.timeout * max(0.25, len(sent) / BATCH)
+        command = [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
         try:
-            return subprocess.run(self._command(*options), input=sent, capture_output=True, timeout=limit, check=False)
+            return subprocess.run(command, input=sent, capture_output=True, timeout=limit, check=False)
         except OSError as error:
             raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
 
     def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
-        """(words of each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
+        """Return (words of each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
@@ -177,7 +171,7 @@ class JumanppSegmenter:
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
-        """The words of each piece. After a failure the halves of the batch are sent, down to the failing piece."""
+        """Return the words of each piece. After a failure, send the halves of the batch, down to the failing piece."""
         words, trouble = self._segment(batch)
         if not trouble:
             return words
@@ -188,7 +182,7 @@ class JumanppSegmenter:
         return self._analyse(batch[:half]) + self._analyse(batch[half:])
 
     def _give_up(self, piece: str, reason: str) -> None:
-        """Counts a piece that cannot be analysed, after checking that the program still analyses other text."""
+        """Count a piece that cannot be analysed, after checking that the program still analyses other text."""
         self._probe()
         self.failed_pieces += 1
         if len(self.failures) < EXAMPLES_KEPT:
@@ -222,7 +216,7 @@ class JumanppSegmenter:
 
 
 def pieces(line: str) -> Iterator[str]:
-    """The line cut into pieces that the program can process; the joined pieces are the line.
+    """Yield the line cut into pieces that the program can process; the joined pieces are the line.
 
     A piece that UNFIT matches must not be sent to the program.
     """
@@ -239,7 +233,7 @@ def pieces(line: str) -> Iterator[str]:
 
 
 def _short(text: str) -> Iterator[str]:
-    """The text cut inside long runs of one character class, then into pieces of at most LONGEST_PIECE bytes."""
+    """Yield the text cut inside long runs of one character class, then into pieces of at most LONGEST_PIECE bytes."""
     at = 0
     for end in (*(match.end() for match in RUN.finditer(text)), len(text)):
         while at < end:
@@ -252,7 +246,7 @@ def _short(text: str) -> Iterator[str]:
 
 
 def _good_head(text: str) -> str:
-    """The text up to the last good position to cut (GOOD_CUTS); the whole text if there is none."""
+    """Return the text up to the last good position to cut (GOOD_CUTS); the whole text if there is none."""
     head = next((match for match in (cut.match(text) for cut in GOOD_CUTS) if match), None)
     return head.group() if head else text
 
@@ -271,27 +265,19 @@ def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line of the answer; a word with white space inside, such as "( ^o^ )", is split there."""
+    """Return the words of a line of the answer; a word with white space inside, such as "( ^o^ )", is split there."""
     words = filter(None, line.split(SEPARATOR))
     return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)
 
 
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """How a process ended, for an error message: its exit code and the first line of its standard error."""
+    """Describe for an error message how a process ended: its exit code and the first line of its standard error."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
     return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
 
 
-def _pyknp_parser() -> Any:
-    try:
-        from pyknp import Morpheme as Parser
-    except ImportError as error:
-        raise CourseError(f"pyknp: cannot be imported ({error}); pip install pyknp 'setuptools<81'") from None
-    return Parser
-
-
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:
-    """pyknp's words with the surfaces of the text; [] if the joined words differ from the text.
+    """Return pyknp's words with the surfaces of the text; [] if the joined words differ from the text.
 
     The program writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
     """

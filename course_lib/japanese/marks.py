@@ -20,14 +20,14 @@ REPLACEMENTS = ((MARK, " "), (NEWLINE, "\n"), (ESCAPE + "s", MARK), (ESCAPE + "e
 
 
 def mark(text: str) -> str:
-    """The text with each space as ␣, line break as ␛n, ␣ as ␛s and ␛ as ␛e: one line without spaces."""
+    """Write each space as ␣, line break as ␛n, ␣ as ␛s and ␛ as ␛e; the result is one line without spaces."""
     if ESCAPE in text or MARK in text:
         text = text.replace(ESCAPE, ESCAPE + "e").replace(MARK, ESCAPE + "s")
     return text.replace(" ", MARK).replace("\n", NEWLINE)
 
 
 def unmark(text: str) -> str:
-    """The original text of a marked text: the inverse of `mark`."""
+    """Return the original text of a marked text: the inverse of `mark`."""
     for written, original in REPLACEMENTS:
         text = text.replace(written, original)
     return text

@@ -1,4 +1,4 @@
-"""Segments text into words with MeCab and the Juman dictionary, without losing text.
+"""Segmentation of text into words with MeCab and the Juman dictionary, without losing text.
 
 MeCab drops spaces, stops at a NUL character and may crash on very long strings. The dictionary has entries that end
 inside a character. So this module cuts the text at characters that MeCab cannot process and into pieces of bounded
@@ -22,7 +22,7 @@ CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 @lru_cache(maxsize=1)
 def _taggers() -> tuple[Any, Any]:
-    """(tagger that returns words separated by spaces, tagger that returns byte offsets).
+    """Make the taggers: one returns words separated by spaces, the other byte offsets.
 
     They are made on first use, because loading the dictionary takes some milliseconds.
     """
@@ -36,14 +36,14 @@ def _taggers() -> tuple[Any, Any]:
 
 
 def words(text: str) -> list[str]:
-    """The words of any text: `"".join(words(text)) == text`. Each space is a word of its own."""
+    """Return the words of any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
     return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
 
 
 def plain_line(text: str) -> str | None:
-    """The words of a text separated by spaces, as MeCab prints them; None if that output differs from the text.
+    """Return the words of a text separated by spaces, as MeCab prints them; None if that output differs from the text.
 
     For most sentences it does not differ. A text with spaces or with characters that are not printable gives None.
     """
@@ -80,7 +80,7 @@ def _piece(text: str) -> list[str]:
 
 
 def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
-    """The words with the spaces of the text inserted between them; None if the result differs from the text."""
+    """Return the words with the spaces of the text inserted between them; None if the result differs from the text."""
     whole, at = [], 0
     for word in dense:
         while text.startswith(" ", at):
@@ -96,7 +96,7 @@ def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
 
 
 def _by_offsets(text: str) -> list[str]:
-    """The words of the same analysis by byte offsets: no text is lost, and a boundary inside a character is dropped."""
+    """Return the words of the same analysis by byte offsets, without losing text or cutting a character."""
     content = text.encode()
     borders = {0, len(content)}
     for pair in _taggers()[1].parse(text).split():

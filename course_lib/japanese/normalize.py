@@ -1,4 +1,4 @@
-"""Normalization: different ways of typing the same Japanese text are reduced to one form.
+"""Normalization, which reduces different ways of typing the same Japanese text to one form.
 
 neologdn normalizes half-width kana, full-width ASCII, runs of ー and 〜, and spaces between Japanese characters. This
 module treats what neologdn does not: other white space, control characters, a kana followed by a separate voiced sound
@@ -50,7 +50,7 @@ VOICED = re.compile("[ぁ-ヿ][\u3099\u309a]")
 
 
 def normalize(text: str) -> str:
-    """The normalized form of a text with any number of lines; line breaks stay.
+    """Return the normalized form of a text with any number of lines; line breaks stay.
 
     The result contains no white space except single spaces and line breaks, and no control characters. '▁' becomes '_'.
     """
@@ -71,7 +71,7 @@ def _line(line: str) -> str:
 
 
 def _wave(match: re.Match[str]) -> str:
-    """The replacement of a wave: '~' or '' by the rules in the module's docstring."""
+    """Return the replacement of a wave: '~' or '' by the rules in the module's docstring."""
     text, start, end = match.string, match.start(), match.end()
     before, after = text[max(0, start - 3) : start].rstrip(" \u3000"), text[end : end + 4].lstrip(" \u3000")
     if before.endswith("/") or before[-1:].isdecimal() or NUMBER.match(after):

@@ -1,17 +1,15 @@
-"""Turns a file of documents into segmented lines: one sentence per line, an empty line between documents.
+"""Segmentation of a file of documents: one sentence per line, an empty line between documents.
 
 Worker processes segment batches of about 1 MB, and the results are written in order. So the output does not depend on
 the number of workers, and the memory does not depend on the size of the file. normalize.py, sentences.py and segment.py
 process a single text.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from functools import lru_cache, partial
+from dataclasses import dataclass, fields
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
 
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError
@@ -23,17 +21,6 @@ from course_lib.japanese.segment import join, segment_line
 from course_lib.japanese.sentences import split_sentences
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-
-
-class Segmenter(Protocol):
-    """The interface of a program that finds words: MeCab or Juman++."""
-
-    @property
-    def failed_pieces(self) -> int:
-        """The number of pieces that could not be analysed so far; they are split at white space only."""
-
-    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
-        """Each line as words separated by spaces; original spaces are kept as ␣ if `mark_spaces`, else dropped."""
 
 
 @dataclass
@@ -49,12 +36,12 @@ class SegmentReport:
     seconds: float = 0.0
 
     def add(self, other: "SegmentReport") -> None:
-        """Adds the counts of a batch."""
+        """Add the counts of a batch."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
     def summary(self) -> str:
-        """The report as one line for the terminal."""
+        """Return the report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
         failed = f"; {self.unanalysed} pieces not analysed" if self.unanalysed else ""
         return (
@@ -63,22 +50,10 @@ class SegmentReport:
         )
 
 
-@dataclass(frozen=True)
-class _Result:
-    content: bytes
-    report: SegmentReport = field(default_factory=SegmentReport)
-
-
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
-    """Segments the documents of a file into `target` (UTF-8 text) and returns the report.
+    """Segment the documents of a file into `target` (UTF-8 text) and return the report.
 
-    `target` is complete or does not appear at all.
-
-    Args:
-        source: documents as JSON lines, or .txt with an empty line between documents.
-        target: the product.
-        settings: the defaults if None.
-        workers: number of processes.
+    The source has JSON lines, or is .txt with an empty line between documents. `target` is complete or does not appear.
 
     Raises:
         CourseError: for input that cannot be read, with file and line, and if the settings choose Juman++ but it is not
@@ -86,28 +61,27 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
     """
     settings = settings or SegmentConfig()
     require_other(require_file(source), target)
-    # a missing segmenter is reported before any work
-    _segmenter(settings.segmenter)
+    if settings.segmenter == "jumanpp":
+        # a missing program is reported before any work
+        _jumanpp()
     total = SegmentReport()
     started = perf_counter()
     # the decompressed size of a compressed file is unknown
     size = None if source.suffix in OPENERS else source.stat().st_size
     with atomic_write(target) as out, progress(size, "B", f"segmenting {source.name}") as bar:
-        for result in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
-            out.write(result.content)
-            total.add(result.report)
-            bar.update(result.report.bytes_read)
+        for content, report in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
+            out.write(content)
+            total.add(report)
+            bar.update(report.bytes_read)
             bar.set_postfix_str(f"{total.lines / (perf_counter() - started):.0f} lines/s", refresh=False)
     total.seconds = perf_counter() - started
     return total
 
 
-def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
+def _segment_batch(settings: SegmentConfig, batch: Batch) -> tuple[bytes, SegmentReport]:
     documents = [_lines(text, settings) for text in texts(batch)]
     flat = [line for lines in documents for line in lines]
-    segmenter = _segmenter(settings.segmenter)
-    failed_before = segmenter.failed_pieces
-    segmented = segmenter.segment(flat, settings.mark_spaces)
+    segmented, unanalysed = _segment(flat, settings)
     # a check that does not rely on the segmenter's own checks
     if len(segmented) != len(flat):
         raise CourseError(f"{batch.path}: {settings.segmenter} got {len(flat)} lines and returned {len(segmented)}")
@@ -117,11 +91,11 @@ def _segment_batch(settings: SegmentConfig, batch: Batch) -> _Result:
         words=sum(line.count(" ") + 1 for line in segmented),
         characters=sum(map(len, flat)),
         bytes_read=batch.size,
-        unanalysed=segmenter.failed_pieces - failed_before,
+        unanalysed=unanalysed,
     )
     remaining = iter(segmented)
     blocks = ("\n".join(islice(remaining, len(lines))) + "\n\n" for lines in documents if lines)
-    return _Result("".join(blocks).encode(), report)
+    return "".join(blocks).encode(), report
 
 
 def _lines(text: str, settings: SegmentConfig) -> list[str]:
@@ -130,32 +104,16 @@ def _lines(text: str, settings: SegmentConfig) -> list[str]:
     return split_sentences(text) if settings.split else [line for line in text.split("\n") if line.strip()]
 
 
-class _Mecab:
-    """A Segmenter that uses mecab.py."""
-
-    failed_pieces = 0
-
-    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
-        return [segment_line(line, mark_spaces) for line in lines]
-
-
-class _Jumanpp:
-    """A Segmenter that uses jumanpp.py."""
-
-    def __init__(self, program: JumanppSegmenter) -> None:
-        self.program = program
-
-    @property
-    def failed_pieces(self) -> int:
-        return self.program.failed_pieces
-
-    def segment(self, lines: Sequence[str], mark_spaces: bool) -> list[str]:
-        return [join(words, mark_spaces) for words in self.program.words(lines)]
+def _segment(lines: list[str], settings: SegmentConfig) -> tuple[list[str], int]:
+    """Return each line as words separated by spaces, and the number of pieces that could not be analysed."""
+    if settings.segmenter == "mecab":
+        return [segment_line(line, settings.mark_spaces) for line in lines], 0
+    failed_before = _jumanpp().failed_pieces
+    segmented = [join(words, settings.mark_spaces) for words in _jumanpp().words(lines)]
+    return segmented, _jumanpp().failed_pieces - failed_before
 
 
-@lru_cache(maxsize=2)
-def _segmenter(name: str) -> Segmenter:
-    """This process's segmenter called `name`, created on first use."""
-    if name == "mecab":
-        return _Mecab()
-    return _Jumanpp(JumanppSegmenter.from_path())
+@cache
+def _jumanpp() -> JumanppSegmenter:
+    """Return this process's Juman++, made on first use."""
+    return JumanppSegmenter.from_path()

@@ -40,9 +40,4 @@ def _segment(settings: SegmentConfig, folder: Path, inputs: list[Path]) -> dict[
     from course_lib.japanese.pipeline import segment_file
 
     report = segment_file(inputs[0] / corpus.DOCUMENTS, folder / LINES, settings, default_workers())
-    return {
-        "documents": report.documents,
-        "lines": report.lines,
-        "words": report.words,
-        "unanalysed": report.unanalysed,
-    }
+    return {name: getattr(report, name) for name in ("documents", "lines", "words", "unanalysed")}

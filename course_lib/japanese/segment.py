@@ -9,7 +9,7 @@ from course_lib.japanese.marks import ESCAPE, MARK, mark, unmark
 
 
 def segment(text: str, mark_spaces: bool = True) -> str:
-    """The words of a text, separated by single spaces, found by MeCab with the Juman dictionary.
+    """Return the words of a text, separated by single spaces, found by MeCab with the Juman dictionary.
 
     With `mark_spaces` every original space is kept as ␣, and `desegment` restores the text exactly. Without it original
     spaces are dropped, which is the form that published models expect. Line breaks are kept.
@@ -18,23 +18,21 @@ def segment(text: str, mark_spaces: bool = True) -> str:
 
 
 def segment_line(text: str, mark_spaces: bool = True) -> str:
-    """The words of one line, separated by single spaces; as `segment`, for a text without line breaks."""
+    """Return the words of one line, separated by single spaces; as `segment`, for a text without line breaks."""
     if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
         return line
     return join(mecab.words(text), mark_spaces)
 
 
 def desegment(text: str) -> str:
-    """The original text of a segmented text: removes the spaces between words and turns marks into spaces."""
+    """Restore the original text of a segmented text: remove the spaces between words, turn marks into spaces."""
     return unmark(text.replace(" ", ""))
 
 
 def join(words: list[str], mark_spaces: bool = True) -> str:
-    """Joins words to one line, separated by single spaces.
+    """Join words to one line, separated by single spaces.
 
-    Args:
-        words: the words, with a word " " for each original space.
-        mark_spaces: whether an original space is kept, as ␣ at the start of the next word, or dropped.
+    `words` has a word " " for each original space, which is kept as ␣ at the start of the next word, or dropped.
     """
     line = " ".join(words)
     if not mark_spaces:

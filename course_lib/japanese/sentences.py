@@ -47,7 +47,7 @@ UNFINISHED = re.compile(r"[、，,をはがのに]$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text with any number of lines, without white space around them; no sentence is empty.
+    """Return the sentences of a text with any number of lines, without white space around them; no sentence is empty.
 
     Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
     Except for white space, the joined sentences are the text.
@@ -58,7 +58,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The lines of a text, with lines joined where a line break splits a sentence. An empty line always separates."""
+    """Join lines where a line break splits a sentence. An empty line always separates."""
     paragraphs: list[list[str]] = []
     # of the last paragraph: its characters, the open 「, the open 『
     length = single = double = 0
@@ -96,7 +96,7 @@ def _split(line: str) -> list[str]:
 
 
 def _skip_space(line: str, at: int) -> int:
-    """The position of the first character from `at` on that is not white space; `len(line)` if there is none."""
+    """Return the position of the first character from `at` on that is not white space, or `len(line)`."""
     if at < len(line) and not line[at].isspace():
         return at
     match = NOT_SPACE.search(line, at)
@@ -104,13 +104,9 @@ def _skip_space(line: str, at: int) -> int:
 
 
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
-    """Whether the candidate is inside brackets, or ends a remark in round brackets in the middle of a sentence.
+    """Return whether the candidate is in brackets, or ends a remark in round brackets inside a sentence.
 
-    Args:
-        line: the text.
-        start: where the current sentence begins.
-        candidate: a match of CANDIDATE.
-        inside: the bracket pairs of the line, from `_enclosed`.
+    The current sentence begins at `start`; `inside` are the bracket pairs of the line, from `_enclosed`.
     """
     # the mark itself, or the last closing bracket of the candidate
     last = candidate.start("closing") + len(candidate["closing"]) - 1
@@ -123,7 +119,7 @@ def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[t
 
 
 def _enclosed(line: str) -> list[tuple[int, int]]:
-    """The (opening, closing) positions of the outermost bracket pairs, in order; unmatched brackets are ignored."""
+    """Return the (opening, closing) positions of the outermost bracket pairs, in order; ignore unmatched brackets."""
     waiting: list[tuple[str, int]] = []
     pairs: list[tuple[int, int]] = []
     for bracket in BRACKET.finditer(line):
@@ -144,7 +140,7 @@ def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
 
 
 def _ends_here(line: str, candidate: re.Match[str]) -> bool:
-    """Whether the sentence ends at the candidate, which must be outside of brackets."""
+    """Return whether the sentence ends at the candidate, which must be outside of brackets."""
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
         return True
@@ -164,7 +160,7 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
 
 
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
-    """Whether the sentence ends at a candidate that is an ellipsis.
+    """Return whether the sentence ends at a candidate that is an ellipsis.
 
     It does in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 and
     'he said... well'.
@@ -178,7 +174,7 @@ def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
 
 
 def _period_ends(before: str, after: str) -> bool:
-    """Whether the sentence ends at a single period, given the text before and after it.
+    """Return whether the sentence ends at a single period, given the text before and after it.
 
     It does in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. and file.txt.
     """

@@ -6,16 +6,22 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+)
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.gpt2 import modeling_gpt2
 from transformers.models.gpt_neox import modeling_gpt_neox
 
 from course_lib.models.config import ModelConfig
+from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 
-# Base of the wavelengths of rotary positions, the same as in GPT-NeoX and rinna's models.
-ROTARY_BASE = 10_000
 Shape: TypeAlias = GPT2Config | GPTNeoXConfig
 CausalModel: TypeAlias = GPT2LMHeadModel | GPTNeoXForCausalLM
 
@@ -30,53 +36,8 @@ def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> Shape:
 
     There is no padding token, because training samples are not padded.
     """
-    return gpt2_config(model, begin, end) if model.architecture == "gpt2" else neox_config(model, begin, end)
-
-
-def gpt2_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPT2Config:
-    """The transformers configuration of a GPT-2; see model_config for the arguments."""
-    return GPT2Config(
-        vocab_size=model.vocab_size,
-        n_positions=model.max_position_embeddings,
-        n_embd=model.hidden_size,
-        n_layer=model.num_layers,
-        n_head=model.num_attention_heads,
-        n_inner=model.ffn_hidden_size,
-        # The tanh approximation of GELU, as in Megatron and FleetX. gelu_new is the same function without a fused
-        # kernel.
-        activation_function="gelu_pytorch_tanh",
-        resid_pdrop=model.hidden_dropout_prob,
-        embd_pdrop=model.hidden_dropout_prob,
-        attn_pdrop=model.attention_probs_dropout_prob,
-        initializer_range=model.initializer_range,
-        bos_token_id=begin,
-        eos_token_id=end,
-    )
-
-
-def neox_config(model: ModelConfig, begin: int = 1, end: int = 2) -> GPTNeoXConfig:
-    """The transformers configuration of a GPT-NeoX; see model_config for the arguments.
-
-    Rotary positions have no learned parameters, so max_position_embeddings only records the training length [tokens].
-    """
-    return GPTNeoXConfig(
-        vocab_size=model.vocab_size,
-        max_position_embeddings=model.max_position_embeddings,
-        hidden_size=model.hidden_size,
-        num_hidden_layers=model.num_layers,
-        num_attention_heads=model.num_attention_heads,
-        intermediate_size=model.ffn,
-        # The exact GELU, not the tanh approximation.
-        hidden_act="gelu",
-        rope_parameters={"rope_type": "default", "rope_theta": ROTARY_BASE, "partial_rotary_factor": model.rotary_pct},
-        use_parallel_residual=model.use_parallel_residual,
-        hidden_dropout=model.hidden_dropout_prob,
-        attention_dropout=model.attention_probs_dropout_prob,
-        initializer_range=model.initializer_range,
-        tie_word_embeddings=False,
-        bos_token_id=begin,
-        eos_token_id=end,
-    )
+    family = BY_ARCHITECTURE[model.architecture]
+    return AutoConfig.for_model(family.model_type, **family.hf_values(model), bos_token_id=begin, eos_token_id=end)
 
 
 def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel:
@@ -101,7 +62,7 @@ def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel
 
 def blocks(model: CausalModel) -> Any:
     """The transformer blocks of a model, in order."""
-    return model.transformer.h if isinstance(model, GPT2LMHeadModel) else model.gpt_neox.layers
+    return model.get_submodule(BY_MODEL_TYPE[model.config.model_type].blocks)
 
 
 def _divide_projections(model: GPTNeoXForCausalLM, by: float) -> None:

@@ -1,11 +1,20 @@
-"""The settings of a GPT-2 or GPT-NeoX model: its architecture, sizes and kernels."""
+"""The settings of a GPT-2 or GPT-NeoX model: its architecture, sizes, kernels and memory profile; no torch.
 
+tests/training/test_planner.py compares the formulas for activations and logits with PyTorch's allocations.
+"""
+
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.config import STRICT, setting
+from course_lib.models.memory import LOGIT_BYTES, Sizes
+
+# Tensors of feed-forward width that the GELU keeps: 1 with a fused kernel (gelu_pytorch_tanh, gelu), 4 with gelu_new.
+GELU_KEEPS = 1
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -78,3 +87,91 @@ class ModelConfig:
     def ffn(self) -> int:
         """Width of the feed-forward layer: ffn_hidden_size, or 4 × hidden_size if unset."""
         return self.ffn_hidden_size or 4 * self.hidden_size
+
+    @property
+    def looked_up(self) -> int:
+        """Elements of an embedding that is only looked up: GPT-NeoX's; GPT-2 multiplies by its embedding too."""
+        return self.vocab_size * self.hidden_size if self.architecture == "gpt-neox" else 0
+
+    def tensors(self) -> Iterator[tuple[int, bool]]:
+        """Yields the number of elements of every parameter, and whether weight decay applies to it.
+
+        The parameters come in the order of Hugging Face's model. GPT-2 ties its output head to the embedding and has
+        position embeddings. GPT-NeoX has an untied output head and no position embeddings.
+        """
+        h, f, neox = self.hidden_size, self.ffn, self.architecture == "gpt-neox"
+        norm, embedding = [(h, False), (h, False)], (self.vocab_size * h, True)
+        attention = [(3 * h * h, True), (3 * h, False), (h * h, True), (h, False)]  # QKV, projection
+        feed_forward = [(h * f, True), (f, False), (f * h, True), (h, False)]
+        block = [*norm, *norm, *attention, *feed_forward] if neox else [*norm, *attention, *norm, *feed_forward]
+        yield from [embedding] if neox else [embedding, (self.max_position_embeddings * h, True)]
+        yield from block * self.num_layers
+        yield from [*norm, embedding] if neox else norm
+
+    def parameters(self) -> int:
+        """The exact number of trainable parameters.
+
+        With a feed-forward layer of width 4·h, GPT-2 has 12·L·h² + 13·L·h + (V + S)·h + 2·h parameters: L layers,
+        hidden size h, vocabulary size V, S positions. GPT-NeoX has 2·V in place of V + S.
+        """
+        return sum(elements for elements, _ in self.tensors())
+
+    def flops_per_token(self, seq_length: int) -> float:
+        """Floating-point operations to train on one token: 6·parameters + 12·layers·hidden size·seq_length.
+
+        Counts forward and backward pass, with a multiply-add as two operations and attention over the whole sequence
+        (PaLM, arXiv:2204.02311, appendix B). The parameters leave out GPT-NeoX's embedding, which is only looked up.
+        Recomputation is not counted, because utilisation measures useful work.
+        """
+        return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
+
+    def sizes(self, micro_batch: int, seq_length: int, dtype: NumberFormat) -> Sizes:
+        """The sizes of a run that trains all parameters.
+
+        Args:
+            micro_batch: samples per forward pass.
+            seq_length: tokens per sample.
+            dtype: number format of weights, activations and gradients.
+        """
+        kept = self._activations(micro_batch, seq_length, BYTES[dtype])
+        return Sizes(tuple(self.tensors()), (), *kept, self.flops_per_token(seq_length), seq_length)
+
+    def _activations(self, micro_batch: int, length: int, width: int) -> tuple[int, int, int]:
+        """Bytes of kept activations, of logits with the loss, and of one block's extra memory in its backward pass.
+
+        In 16 bits a block keeps 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the attention
+        scores (Korthikanti et al., arXiv:2205.05198). Only eager attention keeps the scores; sdpa and flash_attention_2
+        keep one number per row.
+
+        Args:
+            micro_batch: samples per forward pass.
+            length: tokens per sample.
+            width: bytes per element.
+        """
+        tokens = micro_batch * length
+        stream, wide = tokens * self.hidden_size, tokens * self.ffn
+        rows = tokens * self.num_attention_heads
+        mask = stream if self.hidden_dropout_prob else 0
+        neox, eager = self.architecture == "gpt-neox", self.attention == "eager"
+        # GPT-NeoX computes the softmax in fp32 and casts the result to the model's format.
+        softmax = 4 if neox else width
+        read = width + 1 if self.attention_probs_dropout_prob else width if softmax != width else 0
+        core = rows * length * (softmax + read) if eager else 4 * rows
+        # q, k, v and the input of the projection.
+        attention = 4 * width * stream + mask
+        # GPT-NeoX also keeps the rotated q and k. v is a view of the tensor of unrotated q, k and v, which then stays
+        # in memory unless eager attention copies v. Fused attention keeps its output besides the projection's copy.
+        if neox:
+            attention += 2 * width * stream
+            core += (-2 if eager else 1) * width * stream
+        # Inputs of the two norms and of the matrices after them; with a parallel residual both norms share an input.
+        reads = 3 if self.use_parallel_residual else 4
+        rest = reads * width * stream + (GELU_KEEPS + 1) * width * wide + mask
+        block = rest + attention + core
+        kept_by = {"none": block, "core_attn": rest + attention, "full_attn": rest, "full": width * stream}
+        kept = kept_by[self.recompute]
+        # Outside the blocks: embedding, last norm, output head.
+        ends = 2 * width * stream + mask
+        # One block recomputed, and the gradients of its widest tensors.
+        again = block - kept + max(2 * width * wide, core)
+        return self.num_layers * kept + ends, LOGIT_BYTES * tokens * self.vocab_size, again

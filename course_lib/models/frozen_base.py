@@ -12,8 +12,7 @@ import torch
 
 from course_lib.checkpoints import model_folder, weight_files
 from course_lib.errors import CourseError
-
-FAMILIES = {"gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
+from course_lib.models.families import BY_MODEL_TYPE
 
 
 def read_config(folder: Path) -> Any:
@@ -23,8 +22,8 @@ def read_config(folder: Path) -> Any:
     parameters that are not numbers.
     """
     config = model_folder.read_config(folder)
-    if config.model_type not in FAMILIES:
-        raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(FAMILIES)}")
+    if config.model_type not in BY_MODEL_TYPE:
+        raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(BY_MODEL_TYPE)}")
     if config.hidden_size % config.num_attention_heads:
         raise CourseError(
             f"{folder}: {config.num_attention_heads} heads do not divide "

@@ -4,7 +4,8 @@ The sections batch, optimizer, precision, zero, engine and launch are those of c
 key.
 """
 
-from dataclasses import field
+from collections.abc import Iterator
+from dataclasses import field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -12,9 +13,15 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
+from course_lib import config
 from course_lib.config import STRICT, setting
+from course_lib.errors import CourseError
+from course_lib.files import read_json
+from course_lib.models.config import ModelConfig as BaseShape
+from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.models.memory import Sizes
-from course_lib.prefix.memory import prefix_sizes
+from course_lib.prefix.memory import frozen_sizes
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.training.settings import RunConfig
 
 # Form of a prefix file: the course's own safetensors, rinna's torch file, or a peft folder.
@@ -56,6 +63,32 @@ class ModelConfig:
     recompute: Literal["none", "full"] = setting(
         "none", "what the backward pass recomputes instead of storing it: none: nothing; full: each block"
     )
+
+    def base_shape(self) -> BaseShape:
+        """Return the settings of `base` or, if it is unset, of the run that `shape` names.
+
+        Raises CourseError for a base that is neither a GPT-2 nor a GPT-NeoX.
+        """
+        if self.base is None:
+            return config.load(PretrainConfig, self.shape).model
+        path = self.base / "config.json"
+        content = read_json(path)
+        family = content.get("model_type")
+        if not isinstance(family, str) or family not in BY_MODEL_TYPE:
+            raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(BY_MODEL_TYPE)}")
+        return BY_MODEL_TYPE[family].from_hf(content, path)
+
+    def encoder_tensors(self, width: int) -> Iterator[tuple[int, bool]]:
+        """Yield (elements, weight-decayed) for every parameter of the encoder in its order.
+
+        `width` is the count of numbers per position of the prefix.
+        """
+        if self.method == "embedding":
+            yield self.length * width, True
+            return
+        yield self.length * self.input_dim, True
+        yield from [(self.input_dim * self.hidden_dim, True), (self.hidden_dim, False)]
+        yield from [(self.hidden_dim * width, True), (width, False)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -114,7 +147,13 @@ class PrefixConfig(RunConfig):
 
     @override
     def sizes(self) -> Sizes:
-        return prefix_sizes(self)
+        model, length = self.model, self.data.max_length
+        micro_batch, dtype = self.batch.micro_size, self.precision.dtype
+        shape = replace(model.base_shape(), recompute=model.recompute, attention=model.attention)
+        if model.method == "full":
+            return shape.sizes(micro_batch, min(length, shape.max_position_embeddings), dtype)
+        encoder = tuple(model.encoder_tensors(2 * shape.num_layers * shape.hidden_size))
+        return frozen_sizes(shape, encoder, model.length, micro_batch, length, dtype)
 
 
 @dataclass(frozen=True, config=STRICT)

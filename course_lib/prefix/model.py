@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.generation.prefix_cache import Shape, past
 from course_lib.gptsan.freeze import freeze
 from course_lib.models import frozen_base
+from course_lib.models.causal import blocks
 from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # The names of the trained parameters start with this.
 ENCODER = "encoder."
 
@@ -59,7 +60,7 @@ def build(settings: PrefixConfig) -> PrefixModel:
     """Return the model of a run before its warm start: the base in the run's number format, the encoder in fp32."""
     model = settings.model
     assert model.base
-    base = frozen_base.load(model.base, DTYPES[settings.precision.dtype], model.attention)
+    base = frozen_base.load(model.base, TORCH[settings.precision.dtype], model.attention)
     if model.recompute == "full":
         recompute(base)
     if model.method == "full":
@@ -80,8 +81,7 @@ def new_encoder(model: ModelConfig, shape: Shape) -> PrefixEncoder:
 
 def recompute(base: Any) -> None:
     """Make the backward pass recompute each block. The gradient checkpointing of transformers would drop the prefix."""
-    blocks = base.transformer.h if base.config.model_type == "gpt2" else base.gpt_neox.layers
-    for block in blocks:
+    for block in blocks(base):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from transformers import TrainingArguments
 from typing_extensions import override
 
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.gptsan.freeze import digests
 from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.model import DTYPES, PrefixModel, warm_start
+from course_lib.prefix.model import PrefixModel, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
@@ -59,7 +60,7 @@ class PrefixTrainer(RunTrainer):
             warm_start(self.model, self.settings.model)
         if self.model.encoder is not None:
             # DeepSpeed keeps the fp32 weights.
-            self.model.encoder.to(DTYPES[self.settings.precision.dtype])
+            self.model.encoder.to(TORCH[self.settings.precision.dtype])
         super().run_to_end(latest)
 
     @override

@@ -11,7 +11,7 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from course_lib.models.causal import Shape
-from course_lib.models.frozen_base import FAMILIES
+from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
 
 INTRODUCTION = """# {title}
@@ -100,9 +100,9 @@ def text(facts: Facts) -> str:
         tags=[shape.model_type, "japanese", "pretrained-from-scratch", "deepspeed"],
     )
     values = {
-        "title": facts.title, "name": facts.name, "family": FAMILIES[shape.model_type], "parameters": facts.parameters,
-        "layers": shape.num_hidden_layers, "width": shape.hidden_size, "heads": shape.num_attention_heads,
-        "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
+        "title": facts.title, "name": facts.name, "family": BY_MODEL_TYPE[shape.model_type].title,
+        "parameters": facts.parameters, "layers": shape.num_hidden_layers, "width": shape.hidden_size,
+        "heads": shape.num_attention_heads, "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
     }  # fmt: skip
     usage = PREPARED if facts.prepared else PLAIN
     parts = [INTRODUCTION.format(**values), usage.format(**values), _data(facts.data), _training(facts), _curves(facts)]

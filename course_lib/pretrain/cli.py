@@ -4,12 +4,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from course_lib import config as configuration
 from course_lib import options
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
@@ -116,7 +117,7 @@ def export(
     ],
     output: options.Output,
     dtype: Annotated[
-        Literal["fp32", "bf16", "fp16"] | None,
+        NumberFormat | None,
         typer.Option(help="number format of the weights; default: the format of the training"),
     ] = None,
     license: Annotated[str | None, typer.Option(help="license on the model card, such as apache-2.0")] = None,
@@ -146,7 +147,7 @@ def convert_megatron(
         typer.Option("--tokenizer", metavar="T", help="tokenizer folder to copy; its size sets the vocabulary size"),
     ] = None,
     dtype: Annotated[
-        Literal["fp32", "bf16", "fp16"] | None,
+        NumberFormat | None,
         typer.Option(help="number format of the weights; default: the checkpoint's"),
     ] = None,
     checkpoint_version: Annotated[

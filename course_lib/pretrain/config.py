@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from course_lib.config import STRICT, setting
 from course_lib.models.config import ModelConfig
-from course_lib.models.memory import Sizes, gpt_sizes
+from course_lib.models.memory import Sizes
 from course_lib.training.settings import RunConfig
 
 
@@ -63,7 +63,7 @@ class PretrainConfig(RunConfig):
 
     @override
     def sizes(self) -> Sizes:
-        return gpt_sizes(self.model, self.batch.micro_size, self.data.seq_length, self.precision.dtype)
+        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype)
 
 
 @dataclass(frozen=True, config=STRICT)

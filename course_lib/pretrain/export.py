@@ -6,22 +6,23 @@ transformers Trainer, or a raw DeepSpeed checkpoint. megatron.py converts Megatr
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, GPT2Config, GPTNeoXConfig
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
 from course_lib import config as settings_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
 from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
-from course_lib.checkpoints.weight_files import is_leftover
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.models.causal import CausalModel, Shape, model_config
-from course_lib.models.frozen_base import FAMILIES
+from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training import log
@@ -29,11 +30,6 @@ from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
 from course_lib.training.task import CONFIG
 
-Format = Literal["fp32", "bf16", "fp16"]
-TORCH: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-# Configuration classes by model_type.
-SHAPES: dict[str, type[Shape]] = {"gpt2": GPT2Config, "gpt_neox": GPTNeoXConfig}
-EMBEDDINGS = {"gpt2": "transformer.wte.weight", "gpt_neox": "gpt_neox.embed_in.weight"}
 # Name of the output head in memory, and in the files of a GPT-NeoX.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
 
@@ -70,7 +66,7 @@ class _Source:
 def export(
     source: Path,
     target: Path,
-    dtype: Format | None = None,
+    dtype: NumberFormat | None = None,
     license: str | None = None,
     config: Path | None = None,
     tokenizer: Path | None = None,
@@ -207,14 +203,12 @@ def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path |
             )
         return model_config(settings.model)
     content = _json(path)
-    kind = SHAPES.get(str(content.get("model_type")))
-    if kind is None:
-        raise CourseError(
-            f"{path}: model_type {content.get('model_type')!r}, expected one of {', '.join(map(repr, SHAPES))}"
-        )
+    kind = content.get("model_type")
+    if kind not in BY_MODEL_TYPE:
+        raise CourseError(f"{path}: model_type {kind!r}, expected one of {', '.join(map(repr, BY_MODEL_TYPE))}")
     check_sizes(path, content)
     try:
-        return kind.from_dict(content)
+        return CONFIG_MAPPING[kind].from_dict(content)
     # The validators of transformers can raise any exception.
     except Exception as error:
         raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
@@ -241,32 +235,28 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
     # transformers raises various exceptions for sizes that contradict each other.
     except Exception as error:
         raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
-    wanted = model.state_dict()
+    wanted, family = model.state_dict(), BY_MODEL_TYPE[shape.model_type]
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
-        if is_leftover(stored_as):
-            continue
         # Prefixes of DistributedDataParallel and torch.compile.
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
         name = HEAD if name == FILED_HEAD else name
         name = name if name in wanted else f"{model.base_model_prefix}.{name}"
         if name not in wanted:
-            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {FAMILIES[shape.model_type]}")
+            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {family.title}")
         if tensor.shape != wanted[name].shape:
             raise CourseError(
                 f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, "
                 f"the configuration says {tuple(wanted[name].shape)}"
             )
         tensors[name] = tensor.contiguous().to(dtype)
-    tied, embedding = shape.tie_word_embeddings, EMBEDDINGS[shape.model_type]
+    tied, embedding = shape.tie_word_embeddings, family.embedding
     if tied and embedding in tensors:
         tensors.setdefault(HEAD, tensors[embedding])
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise CourseError(f"{checkpoint}: lacks {len(missing)} weights of the model, such as {missing[0]}")
     if tied and not torch.equal(tensors[HEAD], tensors[embedding]):
-        raise CourseError(
-            f"{checkpoint}: {HEAD} differs from {embedding}, which a {FAMILIES[shape.model_type]} uses for both"
-        )
+        raise CourseError(f"{checkpoint}: {HEAD} differs from {embedding}, which a {family.title} uses for both")
     model.load_state_dict(tensors, assign=True)
     model.tie_weights()
     return model.to(dtype)

@@ -11,7 +11,6 @@ from torch import nn
 from transformers import TrainingArguments
 from typing_extensions import override
 
-from course_lib.models.memory import flops_per_token
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.data import Splits, held_out_set, train_set
 from course_lib.training.settings import ResolvedBatch
@@ -43,7 +42,7 @@ class Gpt2Trainer(RunTrainer):
             test=held_out_set(settings, splits.test),
             tokens_per_sample=length,
             samples_per_epoch=splits.train_tokens / length,
-            flops_per_token=flops_per_token(settings.model, length),
+            flops_per_token=settings.model.flops_per_token(length),
             collate=collate,
         )
         super().__init__(settings, batch, arguments, model, sets)

@@ -6,27 +6,25 @@ come from the tokenizer. Weights are merged and written one at a time. megatron_
 megatron_weights.py maps names and the order of rows.
 """
 
-import json
 from argparse import Namespace
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 from transformers import GenerationConfig, GPT2Config
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
+from course_lib.checkpoints.torch_dtypes import NAMES, TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, require_other
+from course_lib.files import atomic_folder, require_other, write_json
+from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
 
-Dtype = Literal["fp32", "bf16", "fp16"]
-DTYPES: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SHARD = 5_000_000_000  # bytes of weights in one safetensors file
 
 
@@ -62,7 +60,7 @@ def convert(
     target: Path,
     tokenizer: Path | None = None,
     *,
-    dtype: Dtype | None = None,
+    dtype: NumberFormat | None = None,
     checkpoint_version: float | None = None,
     heads: int | None = None,
     vocab_size: int | None = None,
@@ -91,20 +89,19 @@ def convert(
             raise UsageError(f"checkpoint_version {version:g}; allowed: 0, 1, or 2 and above")
         specials, entries = _tokenizer(tokenizer) if tokenizer else ({}, None)
         shape = model_shape(source, heads, entries, vocab_size)
-        wanted = DTYPES[dtype] if dtype else _dtype(source)
-        parameters = _write_weights(
-            ((name, value.to(wanted)) for name, value in gpt2_weights(source, shape, version)), folder
-        )
+        wanted = TORCH[dtype] if dtype else _dtype(source)
+        weights = ((name, value.to(wanted)) for name, value in gpt2_weights(source, shape, version))
+        parameters = weight_files.write(weights, folder, SHARD)
         config = _config(source.args, shape, specials, wanted)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, config.n_positions)
         report = ConvertReport(
-            target, shape, config.activation_function, str(wanted).removeprefix("torch."), parameters,
+            target, shape, config.activation_function, torch_name(wanted), parameters,
             source.tensor_parallel, version, source.iteration, _notes(tokenizer, specials),
         )  # fmt: skip
-        _write_json(
+        write_json(
             folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report) | {"target": str(target)}
         )
     return report
@@ -135,20 +132,21 @@ def _activation(args: Namespace) -> str:
 
 
 def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
-    dropout = getattr(args, "hidden_dropout", 0.1)
+    settings = {
+        "vocab_size": shape.vocabulary,
+        "max_position_embeddings": shape.positions,
+        "hidden_size": shape.hidden,
+        "num_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "ffn_hidden_size": shape.inner,
+        "hidden_dropout_prob": getattr(args, "hidden_dropout", 0.1),
+        "attention_probs_dropout_prob": getattr(args, "attention_dropout", 0.1),
+        "initializer_range": getattr(args, "init_method_std", 0.02),
+    }
     return GPT2Config(
-        vocab_size=shape.vocabulary,
-        n_positions=shape.positions,
-        n_embd=shape.hidden,
-        n_layer=shape.layers,
-        n_head=shape.heads,
-        n_inner=shape.inner,
+        **GPT2.renamed(settings),
         activation_function=_activation(args),
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=getattr(args, "attention_dropout", 0.1),
         layer_norm_epsilon=getattr(args, "layernorm_epsilon", 1e-5),
-        initializer_range=getattr(args, "init_method_std", 0.02),
         dtype=dtype,
         architectures=["GPT2LMHeadModel"],
         bos_token_id=specials.get("bos_token_id"),
@@ -164,7 +162,7 @@ def _dtype(source: Checkpoint) -> torch.dtype:
     """
     kinds = {value.dtype for part in (source.embedding, source.layers[0]) for value in part.states[0].values()}
     dtype = reduce(torch.promote_types, kinds)
-    if dtype not in DTYPES.values():
+    if dtype not in NAMES:
         raise CourseError(f"{source.embedding.files[0]}: weights in {dtype}; allowed: float32, bfloat16, float16")
     return dtype
 
@@ -176,39 +174,3 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
     loaded = load_tokenizer(folder)
     ids = {name: getattr(loaded, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return ids, 1 + max(loaded.get_vocab().values())
-
-
-def _write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> int:
-    """Writes the weights as safetensors files of at most SHARD bytes, and returns the number of parameters.
-
-    With several files it also writes the index file that transformers expects.
-    """
-    shards: list[list[str]] = []
-    waiting: dict[str, torch.Tensor] = {}
-    size = parameters = 0
-
-    def flush() -> None:
-        shards.append(list(waiting))
-        save_file(waiting, folder / f"{len(shards)}.part", metadata={"format": "pt"})
-        waiting.clear()
-
-    for name, value in weights:
-        if waiting and sum(held.nbytes for held in waiting.values()) + value.nbytes > SHARD:
-            flush()
-        waiting[name] = value
-        size, parameters = size + value.nbytes, parameters + value.numel()
-    flush()
-    if len(shards) == 1:
-        (folder / "1.part").rename(folder / "model.safetensors")
-        return parameters
-    weight_map: dict[str, str] = {}
-    for number, names in enumerate(shards, start=1):
-        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        (folder / f"{number}.part").rename(folder / file)
-        weight_map |= dict.fromkeys(names, file)
-    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": size}, "weight_map": weight_map})
-    return parameters
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checkpoints.number_formats import BYTES
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.progress import progress
 from course_lib.serving import ini, layout
-from course_lib.serving.layout import BYTES, CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
+from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.reader import read_conversion
-from course_lib.serving.weight_map import TORCH
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
 

@@ -27,6 +27,7 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.models import frozen_base
+from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
 
@@ -91,7 +92,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         copy_tokenizer(source, folder, config.max_position_embeddings)
         report = Ct2Report(
             target,
-            frozen_base.FAMILIES[config.model_type],
+            BY_MODEL_TYPE[config.model_type].title,
             model.num_parameters(),
             quantization,
             size=(folder / "model.bin").stat().st_size,

@@ -24,16 +24,18 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.progress import progress
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
-from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, Dtype, FtConfig, Task, TensorSpec
+from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
 from course_lib.serving.tasks import NamedPrefix
-from course_lib.serving.weight_map import TORCH, Piece
+from course_lib.serving.weight_map import Piece
 
 CHUNK = 1 << 19  # numbers per chunk of a weight that is copied unchanged
 # Bytes per write. For larger writes Linux searches for large blocks of free memory, which is often far slower
@@ -66,7 +68,7 @@ def export(
     model: Path,
     target: Path,
     tensor_parallel: int = 1,
-    dtype: Dtype = "fp32",
+    dtype: NumberFormat = "fp32",
     prefixes: Sequence[NamedPrefix] = (),
     corrections: Corrections = Corrections(),  # noqa: B008  # frozen
     name: str | None = None,

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
-from course_lib.serving.layout import Dtype, FtConfig
+from course_lib.serving.layout import FtConfig
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
@@ -42,7 +43,7 @@ class Origin:
     notes: list[str] = field(default_factory=list)
 
 
-def describe(folder: Path, ranks: int, dtype: Dtype, name: str | None, corrections: Corrections) -> Origin:
+def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, corrections: Corrections) -> Origin:
     """Return the FasterTransformer configuration of a Hugging Face model for N ranks.
 
     Args:

@@ -9,9 +9,10 @@ import re
 from io import StringIO
 from pathlib import Path
 
+from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.serving.layout import BYTES, CONFIG, MOST_LAYERS, Dtype, Family, FtConfig, Task
+from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
 PREFIX = 2  # prompt_learning_type of prefixes: keys and values before the text
@@ -148,7 +149,7 @@ class _Ini:
             )
         return number
 
-    def dtype(self) -> Dtype:
+    def dtype(self) -> NumberFormat:
         value = self.text("weight_data_type")
         for dtype in BYTES:
             if dtype in value:

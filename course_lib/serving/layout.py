@@ -12,11 +12,10 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
+from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 
 Family = Literal["gptneox", "gpt"]  # the section of config.ini
-Dtype = Literal["fp32", "fp16", "bf16"]
-BYTES: dict[Dtype, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
 # The biases of row-parallel products, which the engine adds once or on every rank
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
@@ -47,7 +46,7 @@ class FtConfig:
     vocab_size: int
     start_id: int
     end_id: int
-    dtype: Dtype
+    dtype: NumberFormat
     ranks: int  # N
     rotary: int = 0  # GPT-NeoX: rotated dimensions of a head
     parallel_residual: bool = False  # GPT-NeoX

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig
 
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
+from course_lib.models.gpt2 import GPT2
+from course_lib.models.gpt_neox import GPT_NEOX, rope_parameters
 from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
-from course_lib.serving.weight_map import TORCH
 
 Reading = Callable[[TensorSpec], list[Tensor]]
 # Settings that the format cannot store, with the defaults of the family
@@ -157,11 +159,7 @@ def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | N
 def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], device: torch.device | str) -> Any:
     """Return the model with these weights, which are not copied."""
     with torch.device("meta"):
-        model = (
-            GPT2LMHeadModel(_gpt2(config, lacks))
-            if config.family == "gpt"
-            else GPTNeoXForCausalLM(_neox(config, lacks))
-        )
+        model = AutoModelForCausalLM.from_config(_hf_config(config, lacks))
     base = model.base_model_prefix
     named = {name if name.startswith("lm_head") else f"{base}.{name}": tensor for name, tensor in weights.items()}
     model.load_state_dict(named, assign=True, strict=config.head)
@@ -172,40 +170,31 @@ def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], 
     return model.requires_grad_(False).eval()
 
 
-def _neox(config: FtConfig, lacks: dict[str, Any]) -> GPTNeoXConfig:
+def _hf_config(config: FtConfig, lacks: dict[str, Any]) -> Any:
+    """The Hugging Face configuration; `lacks` has the settings that config.ini does not store."""
+    settings: dict[str, Any] = {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden,
+        "num_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "ffn_hidden_size": config.inter_size,
+        "bos_token_id": config.start_id,
+        "eos_token_id": config.end_id,
+    }
+    if config.family == "gpt":
+        settings |= {"max_position_embeddings": config.positions, "tie_word_embeddings": not config.head}
+        return GPT2Config(**GPT2.renamed(settings), **_picked(lacks, "activation_function", "layer_norm_epsilon"))
     share = config.rotary / config.head_size
     if int(config.head_size * share) != config.rotary:
         share = nextafter(share, 1.0)
-    return GPTNeoXConfig(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        intermediate_size=config.inter_size,
-        hidden_act=lacks["hidden_act"],
-        layer_norm_eps=lacks["layer_norm_eps"],
-        max_position_embeddings=lacks["max_position_embeddings"],
-        use_parallel_residual=config.parallel_residual,
-        rope_parameters={
-            "rope_type": "default", "rope_theta": lacks["rope_theta"], "partial_rotary_factor": share,
-        },
-        tie_word_embeddings=False,
-        bos_token_id=config.start_id,
-        eos_token_id=config.end_id,
-    )  # fmt: skip
+    settings |= {
+        "use_parallel_residual": config.parallel_residual,
+        "rope_parameters": rope_parameters(share, lacks["rope_theta"]),
+        "tie_word_embeddings": False,
+    }
+    more = _picked(lacks, "hidden_act", "layer_norm_eps", "max_position_embeddings")
+    return GPTNeoXConfig(**GPT_NEOX.renamed(settings), **more)
 
 
-def _gpt2(config: FtConfig, lacks: dict[str, Any]) -> GPT2Config:
-    return GPT2Config(
-        vocab_size=config.vocab_size,
-        n_positions=config.positions,
-        n_embd=config.hidden,
-        n_layer=config.layers,
-        n_head=config.heads,
-        n_inner=config.inter_size,
-        activation_function=lacks["activation_function"],
-        layer_norm_epsilon=lacks["layer_norm_epsilon"],
-        tie_word_embeddings=not config.head,
-        bos_token_id=config.start_id,
-        eos_token_id=config.end_id,
-    )
+def _picked(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: values[key] for key in keys}

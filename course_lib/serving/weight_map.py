@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints.weight_files import is_leftover
-from course_lib.serving.layout import Dtype, Family, FtConfig, TensorSpec, tensors
+from course_lib.serving.layout import Family, FtConfig, TensorSpec, tensors
 
 Kind = Literal["plain", "linear", "qkv"]
 ROWS = 128  # rows of a weight that are copied at a time; they fit in a processor's cache
 
-TORCH: dict[Dtype, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 GLOBAL: dict[Family, dict[str, str]] = {
     "gptneox": {"embed_in": "wte", "final_layer_norm": "final_layernorm", "lm_head": "lm_head"},
     "gpt": {"wte": "wte", "wpe": "wpe", "ln_f": "final_layernorm", "lm_head": "lm_head"},

@@ -26,14 +26,8 @@ def train_bpe(
 ) -> dict[str, int]:
     """Train a BPE tokenizer, write its folder, and return its counts: {"vocabulary": number of entries}.
 
-    The same text always gives the same tokenizer. If limit_alphabet separates equally rare characters, those with the
-    smaller code points are kept.
-
-    Args:
-        sources: segmented .txt lines, or JSONL documents; all files are of the same kind.
-        target: folder to write.
-        settings: training settings; None: the defaults.
-        show_progress: whether the library shows a progress bar.
+    The sources are segmented .txt lines, or JSONL documents. The same text always gives the same tokenizer. If
+    limit_alphabet separates equally rare characters, those with the smaller code points are kept.
 
     Raises:
         CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
@@ -51,9 +45,7 @@ def train_bpe(
 
 
 def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None:
-    fixed = (
-        len(SPECIALS) + (len(BYTES) if settings.byte_fallback else 0) + (1 + len(ESCAPES) if settings.lossless else 0)
-    )
+    fixed = len(SPECIALS) + settings.byte_fallback * len(BYTES) + settings.lossless * (1 + len(ESCAPES))
     names = ", ".join(map(str, sources))
     if size <= fixed:
         raise CourseError(f"{names}: no text to train on")

@@ -1,4 +1,4 @@
-"""Command-line verbs of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
+"""The commands of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
 
 import sys
 from pathlib import Path
@@ -32,10 +32,7 @@ def bpe(
 
 
 def unigram(
-    sources: Inputs = None,
-    output: Target = None,
-    config: options.Config = None,
-    overrides: options.Set = None,
+    sources: Inputs = None, output: Target = None, config: options.Config = None, overrides: options.Set = None
 ) -> None:
     """Train a Unigram or BPE tokenizer with sentencepiece.
 
@@ -49,7 +46,6 @@ def unigram(
     if not inputs or target is None:
         raise UsageError("input, output_dir: not set; give IN... and -o OUT, or both keys in the YAML of -c")
     counts = train_unigram(inputs, target, settings)
-    left_out = (
-        f", {counts['lines left out']} lines over max_sentence_length left out" if counts["lines left out"] else ""
-    )
+    longer = counts["lines left out"]
+    left_out = f", {longer} lines over max_sentence_length left out" if longer else ""
     print(f"{counts['vocabulary']} entries{left_out} → {target}")

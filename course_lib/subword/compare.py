@@ -66,10 +66,8 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
     seconds = time.perf_counter() - started
     tokens = sum(len(encoding.ids) for encoding in encoded)
     unknown = int(codec.tokenizer.token_to_id(UNKNOWN) or 0)
-    crossing = sum(
-        _crossing(line, codec.preparation.segmented, encoding.offsets)
-        for line, encoding in zip(prepared, encoded, strict=True)
-    )
+    segmented = codec.preparation.segmented
+    crossing = sum(_crossing(line, segmented, e.offsets) for line, e in zip(prepared, encoded, strict=True))
     return Measures(
         name=name,
         vocabulary=codec.tokenizer.get_vocab_size(),
@@ -84,10 +82,8 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
 def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
     """Return how many tokens of one line have a word boundary of the segmenter strictly inside them.
 
-    Args:
-        prepared: the line as the tokenizer reads it.
-        segmented: whether spaces separate the words of the line; if not, MeCab finds the boundaries.
-        offsets: (start, end) of each token in the line [characters].
+    `prepared` is the line as the tokenizer reads it. Spaces separate its words if it is `segmented`; if not, MeCab
+    finds the boundaries. `offsets` are the (start, end) of each token [characters].
     """
     if segmented:
         boundaries = {index for index, char in enumerate(prepared) if char == " "}

@@ -11,7 +11,7 @@ from course_lib.subword.compare import Measures
 
 
 def comparison(rows: Sequence[Measures]) -> Any:
-    """Bar charts for each tokenizer: characters per token, and the share of tokens that cross a word boundary [%]."""
+    """Draw bar charts of characters per token and of the share of tokens that cross a word boundary [%]."""
     figure, (left, right) = subplots(2)
     names = [row.name for row in rows]
     bars = left.barh(names, [row.characters_per_token for row in rows], color=COLOURS[: len(rows)])
@@ -26,11 +26,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
 
 
 def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
-    """Plot of characters per token against vocabulary size, with one line for each algorithm.
-
-    Args:
-        measured: {algorithm: {vocabulary size: characters per token}}.
-    """
+    """Plot {algorithm: {vocabulary size: characters per token}}, with one line for each algorithm."""
     figure, axis = subplots()
     for (name, points), colour in zip(measured.items(), COLOURS, strict=False):
         axis.plot(list(points), list(points.values()), marker="o", label=name, color=colour)
@@ -43,12 +39,7 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 
 
 def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
-    """Matrix of the shares of entries that each pair of vocabularies has in common.
-
-    Args:
-        names: names of the vocabularies.
-        values: share for each pair, from 0 to 1, as rows of the matrix.
-    """
+    """Draw a matrix of the shares (0 to 1) of entries that each pair of vocabularies has in common."""
     figure, axis = subplots(height=3.8, width=5.4)
     image = axis.imshow(values, vmin=0, vmax=1, cmap="Blues")
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
@@ -60,22 +51,12 @@ def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
 
 
 def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
-    """Bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation.
-
-    Args:
-        segmented: pieces of the segmented text.
-        raw: pieces of the unsegmented text.
-    """
+    """Draw a bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation."""
     figure, axis = subplots()
     for name, pieces, colour in (("segmented", segmented, AFTER), ("unsegmented", raw, BEFORE)):
         lengths = Counter(min(len(piece), 40) for piece in set(pieces))
-        axis.bar(
-            list(lengths),
-            list(lengths.values()),
-            color=colour,
-            alpha=0.7,
-            label=f"{name}: {len(set(pieces)):,} distinct",
-        )
+        label = f"{name}: {len(set(pieces)):,} distinct"
+        axis.bar(list(lengths), list(lengths.values()), color=colour, alpha=0.7, label=label)
     axis.set(xlabel="characters per piece (40 = 40 or more)", ylabel="distinct pieces")
     axis.legend(frameon=False)
     return figure

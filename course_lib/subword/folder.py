@@ -108,13 +108,10 @@ def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
     """Return a decoder that restores the text before segmentation.
 
     The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. A ␛ whose letter is
-    missing, because a text is cut or a model made a mistake, is dropped. This happens before ␛e is replaced by a
-    literal ␛.
+    missing, because a text is cut or a model made a mistake, is dropped before ␛e is replaced by a literal ␛.
 
-    Args:
-        byte_fallback: whether the vocabulary has byte tokens, which are joined to characters first.
-        word_mark: sentencepiece's ▁ if tokens contain it, else "". This symbol represents a space of the segmenter and
-            is removed.
+    With `byte_fallback`, byte tokens are joined to characters first. `word_mark` is sentencepiece's ▁ if tokens contain
+    it: a space of the segmenter, which is removed.
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]

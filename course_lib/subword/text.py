@@ -56,18 +56,9 @@ def as_lines(
 ) -> Iterator[list[Path]]:
     """Yield the training text as files with one sentence per line.
 
-    Segmented files already have this form. The sentences of documents are written to a file in `folder`, which is
-    deleted when the block ends. Without this file, a caller that counts or samples sentences before training would
-    normalize them twice.
-
-    Args:
-        sources: segmented .txt lines, or JSONL documents.
-        segmented: which of the two the sources are.
-        folder: existing folder for the temporary file.
-        written: function that converts each sentence before it is written.
-
-    Raises:
-        CourseError: the documents contain no sentence.
+    Segmented files already have this form. The sentences of documents are converted by `written` and written to a file
+    in `folder`, which is deleted when the block ends. Without this file, a caller that counts or samples sentences
+    before training would normalize them twice. Raises CourseError if the documents contain no sentence.
     """
     if segmented:
         yield list(sources)
@@ -84,19 +75,11 @@ def as_lines(
 
 
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
-    """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
+    """Return the characters that get an entry of their own, by code point: `always` and the most frequent ones.
 
-    Among equally frequent characters, those with smaller code points come first, so that the same text always gives the
-    same alphabet. White space is left out.
-
-    Args:
-        paths: text files.
-        limit: largest number of characters, those in `always` included.
-        always: characters that get an entry in any case.
-        never: characters that get no entry.
-
-    Raises:
-        CourseError: a line is not UTF-8; the message names the first one.
+    There are at most `limit`, those in `always` included, none in `never` and no white space. Among equally frequent
+    characters, those with smaller code points come first, so that the same text always gives the same alphabet. Raises
+    CourseError naming the first line that is not UTF-8.
     """
     counts, room = Counter[str](), max(limit - len(always), 0)
     for _, block in _blocks(paths):
@@ -164,12 +147,9 @@ def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
 
 
 def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
-    """Yield `wanted` randomly selected non-empty lines in file order; the same ones in every call.
+    """Yield `wanted` (0: all) randomly selected non-empty lines in file order; the same ones in every call.
 
-    Args:
-        paths: text files.
-        lines: number of non-empty lines in all files together.
-        wanted: number of lines to select; 0: all.
+    `lines` is the number of non-empty lines in all files together.
     """
     rng = random.Random(0)
     left, missing = lines, min(wanted or lines, lines)

@@ -30,13 +30,8 @@ NAME = "tokenizer"
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
     """Train a tokenizer, write its .model, .vocab and Hugging Face files to a folder, and return its counts.
 
-    Args:
-        sources: segmented .txt lines, or JSONL documents; all files are of the same kind.
-        target: folder to write.
-        settings: training settings; None: the defaults.
-
-    Returns:
-        {"vocabulary": number of entries, "lines left out": lines longer than max_sentence_length}.
+    The sources are segmented .txt lines, or JSONL documents. The counts are {"vocabulary": number of entries, "lines
+    left out": lines longer than max_sentence_length}.
 
     Raises:
         CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
@@ -120,10 +115,8 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:
     """Return the model of a SentencePieceProcessor as a `tokenizers` Tokenizer with the same ids.
 
-    Args:
-        processor: a SentencePieceProcessor with a loaded model.
-        model_type: "unigram" or "bpe".
-        segmented: true: the decoder drops the spaces between words and undoes the marks; false: it restores all spaces.
+    `model_type` is "unigram" or "bpe". If `segmented`, the decoder drops the spaces between words and undoes the marks;
+    else it restores all spaces.
     """
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
@@ -135,9 +128,8 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
         for i, piece in enumerate(map(processor.id_to_piece, range(count)))
     ]
     fallback = any(is_byte)
-    model = (
-        models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if model_type == "unigram" else _bpe(pieces, fallback)
-    )
+    unigram = model_type == "unigram"
+    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if unigram else _bpe(pieces, fallback)
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)

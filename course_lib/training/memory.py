@@ -13,7 +13,8 @@ compares plans and suggests changes. This module does not use torch.
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.models.memory import BYTES, Sizes
+from course_lib.checkpoints.number_formats import BYTES
+from course_lib.models.memory import Sizes
 from course_lib.training.settings import RunConfig
 
 GB = 1_000_000_000

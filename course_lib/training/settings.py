@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.config import STRICT, setting, to_dict
 from course_lib.errors import UsageError
 from course_lib.models.memory import Sizes
@@ -106,9 +107,7 @@ class OptimizerConfig:
 class PrecisionConfig:
     """Number formats. fp16 needs a loss scale to keep gradients in its range; bf16 does not."""
 
-    dtype: Literal["fp32", "bf16", "fp16"] = setting(
-        "bf16", "format of weights and activations; optimizer states are fp32"
-    )
+    dtype: NumberFormat = setting("bf16", "format of weights and activations; optimizer states are fp32")
     loss_scale: float = setting(0.0, "fp16: fixed scale of the loss; 0 = dynamic", ge=0)
     initial_scale_power: int = setting(16, "fp16: exponent (base 2) of the first dynamic scale", ge=0, le=32)
     loss_scale_window: int = setting(1000, "fp16: steps without overflow before the scale doubles", ge=1)

@@ -86,7 +86,7 @@ def _callback(turns: Turns, meter: log.Meter | None = None) -> Any:
 
 def bare_trainer(settings: PretrainConfig, turns: Turns, zero: bool) -> None:
     import torch
-    from course_lib.models.causal import gpt2_config
+    from course_lib.models.causal import model_config
     from course_lib.training.deepspeed_config import deepspeed_json
     from transformers import GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -105,7 +105,7 @@ def bare_trainer(settings: PretrainConfig, turns: Turns, zero: bool) -> None:
         per_device_train_batch_size=settings.batch.micro_size, logging_steps=settings.engine.logging_freq, report_to="none",
         deepspeed=deepspeed_json(settings, settings.batch.resolve(1)) if zero else None,
     )  # fmt: skip
-    model = GPT2LMHeadModel(gpt2_config(settings.model))
+    model = GPT2LMHeadModel(model_config(settings.model))
     Trainer(model, arguments, train_dataset=Samples(), callbacks=[_callback(turns)]).train()
 
 

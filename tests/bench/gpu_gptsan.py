@@ -20,7 +20,6 @@ from statistics import median
 from time import monotonic, perf_counter
 from typing import Any
 
-import course_lib.gptsan.memory  # noqa: F401  the planner learns GPTSAN's sizes
 import numpy as np
 import torch
 from course_lib import config

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.models.memory import flops_per_token
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter
@@ -117,7 +116,7 @@ def row(bench: Bench, job: Job) -> str:
             if str(error).startswith("out of memory"):
                 continue
             return f"| {job.name} | {job.dropout} | {job.compile} | failed: {error} | | | | | | |\n"
-        share = speed * flops_per_token(settings.model, settings.data.seq_length) / bench.rate
+        share = speed * settings.model.flops_per_token(settings.data.seq_length) / bench.rate
         return (
             f"| {job.name} | {job.dropout} | {job.compile} | {settings.batch.micro_size} | {settings.model.recompute} | {speed:,.0f} "
             f"| {share:.1%} | {allocated / GB:.1f} | {held / GB:.1f} | {plan(settings, 1).total / GB:.1f} |\n"

@@ -295,6 +295,24 @@ def test_busy_servers_are_asked_again_and_others_not(mirror: Mirror, tmp_path: P
     assert len(mirror.of(path)) == 4, "403 is not tried again"
 
 
+def test_a_download_through_a_link_stays_on_the_disk_of_its_file(mirror: Mirror, tmp_path: Path) -> None:
+    here, disk = tmp_path / "here", tmp_path / "disk"
+    here.mkdir()
+    disk.mkdir()
+    (here / DATED).symlink_to(disk / "dump.bz2")
+    body = noise(50_000)
+    path = mirror.dump(body)
+    mirror.tricks[path] = ["cut 20000"]
+    failure(lambda: download("jawiki", here, "20261101", config(mirror, retries=0)))
+    assert files(disk) == ["dump.bz2.part", "dump.bz2.part.json"] and files(here) == [DATED]
+    assert download("jawiki", here, "20261101", config(mirror)).is_symlink()
+    assert (disk / "dump.bz2").read_bytes() == body and mirror.sent(path) == len(body)
+    assert files(disk) == ["dump.bz2"] and files(here) == [DATED, f"{DATED}.verified.json"]
+    asked = len(mirror.requests)
+    download("jawiki", here, "20261101", config(mirror))
+    assert len(mirror.requests) == asked, "the record beside the link is that of its file"
+
+
 def test_errors_that_last_are_one_line_that_says_it_resumes(mirror: Mirror, tmp_path: Path) -> None:
     path = mirror.dump(noise(50_000))
     mirror.tricks[path] = ["cut 20000", *["status 503"] * 9]
@@ -323,7 +341,7 @@ def test_a_host_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_waits_twice_as_long_each_time(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("course_lib.corpus.transfer.time.sleep", waits.append)
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
     path = mirror.dump(noise(1000))
     mirror.tricks[path] = ["status 500"] * 8
     settings = DownloadConfig(mirror.address, mirror.address, 7, 5.0, 1.5)

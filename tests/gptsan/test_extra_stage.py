@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib import config
+from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan import shards
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.extra_stage import add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.shards import read_tensors
+
+from tests.weights import read_tensors
 
 SHAPE = {
     "vocab_size": 12, "max_position_embeddings": 6, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 4, "num_switch_layers": 2,
@@ -42,7 +43,7 @@ def digests(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, "50GB"), (torch.float16, "10KB")])
 def test_kept_new_and_frozen(tmp_path: Path, ext: int, dtype: torch.dtype, size: str, monkeypatch):
     if size != "50GB":
-        monkeypatch.setattr(shards, "SHARD", 10_000)
+        monkeypatch.setattr(weight_files, "SHARD", 10_000)
     source = build(tmp_path / "base", ext, dtype, size)
     before = digests(source)
     report = add_extra_stage(source, tmp_path / "out", 2, seed=3)
@@ -138,7 +139,10 @@ def test_weights_of_the_published_form(tmp_path: Path):
         (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "not a GPTSAN: model_type 'gpt2'"),
         (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
         (lambda f: (f / "model.safetensors").unlink(), "no weights"),
-        (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "model.safetensors: not readable"),
+        (
+            lambda f: (f / "model.safetensors").write_bytes(b"12345678"),
+            "model.safetensors: not a safetensors file, or cut short",
+        ),
         (lambda f: (f / "parameters.json").write_text('{"train_params": 1}'), "parameters.json: train_params and"),
         (
             lambda f: (f / "parameters.json").write_text('{"train_params": {"base_lr": 5}}'),

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan import shards, tensor_bundle
+from course_lib.gptsan import tensor_bundle
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import hf_config, import_tf
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -98,9 +99,9 @@ def test_published_size():
     assert sum(np.prod(shape) for shape in shapes.values()) == 2_960_235_520 + 36_000
 
 
-@pytest.mark.parametrize("shard", [shards.SHARD, 2_000])  # bytes
+@pytest.mark.parametrize("shard", [weight_files.SHARD, 2_000])  # bytes
 def test_import(original: Path, values, tmp_path: Path, shard, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD", shard)
+    monkeypatch.setattr(weight_files, "SHARD", shard)
     (original / "ja-swe36k.txt").write_text("a\nb", encoding="utf8")
     (original / "emoji.json").write_text("{}")
     (original / "parameters.json").write_text(json.dumps({"model_params": {"num_hidden": 4, "num_header": 2}}))

@@ -21,13 +21,13 @@ from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.freeze import digests, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import Samples, spout_vector
-from course_lib.gptsan.shards import read_tensors
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.training import checkpoint, launch, log
 
 from tests.waiting import until
+from tests.weights import read_tensors
 
 TEXTS = (
     "鶏肉を切って鍋に入れ、十分煮る。",

@@ -6,7 +6,6 @@ import pytest
 from course_lib import memory_cli
 from course_lib.config import CONFIGS, describe, load
 from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.memory import shape_of
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.memory import plan
 
@@ -28,7 +27,7 @@ def test_comments_are_true(name):
     assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
     stated = re.search(r"^# Parameters: ([\d ]+), of which trained: ([\d ]+), deployed: ([\d ]+)$", text, re.MULTILINE)
     assert stated
-    found, shape = settings.sizes(), shape_of(settings)
+    found, shape = settings.sizes(), settings.model.base_shape()
     trained = sum(elements for elements, _ in found.trained)
     deployed = settings.model.length * 2 * shape.num_layers * shape.hidden_size
     assert stated.groups() == (spaced(found.parameters), spaced(trained), spaced(deployed))

@@ -6,15 +6,15 @@ import sys
 import pytest
 import torch
 import yaml
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.cli import main
 from course_lib.config import build
 from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
-from course_lib.prefix import memory
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
-from course_lib.prefix.model import DTYPES, PrefixModel, new_encoder, recompute
+from course_lib.prefix.model import PrefixModel, new_encoder, recompute
 from course_lib.prefix.samples import loss
 from course_lib.training import planner
 from transformers import AutoModelForCausalLM
@@ -40,9 +40,9 @@ def settings(place, architecture, *overrides, width=64):
 
 
 def model_of(given):
-    config = model_config(memory.shape_of(given))
+    config = model_config(given.model.base_shape())
     base = AutoModelForCausalLM.from_config(
-        config, attn_implementation=given.model.attention, dtype=DTYPES[given.precision.dtype]
+        config, attn_implementation=given.model.attention, dtype=TORCH[given.precision.dtype]
     )
     if given.model.recompute == "full":
         recompute(base)

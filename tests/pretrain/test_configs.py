@@ -9,7 +9,6 @@ from course_lib.config import CONFIGS, describe, load
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.models.causal import build_model, model_config
-from course_lib.models.memory import parameters
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
@@ -41,7 +40,7 @@ def test_all_sizes_are_there():
 def test_comments_are_true(name):
     settings = load(PretrainConfig, name)
     stated = number(comment(name, "Parameters"))
-    assert parameters(settings.model) == stated
+    assert settings.model.parameters() == stated
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(model_config(settings.model))
     assert sum(p.numel() for p in model.parameters()) == stated
@@ -157,6 +156,6 @@ def test_readme_states_each_run():
         shape = re.match(r"\| `.*?` \| (\d+) × (\d+), (\d+) \| ([\d ]+), (\d+) \| ([\d ]+) \|", row)
         assert shape, row
         assert tuple(map(number, shape.groups())) == (
-            model.num_layers, model.hidden_size, model.num_attention_heads, model.vocab_size, model.max_position_embeddings, parameters(model),
+            model.num_layers, model.hidden_size, model.num_attention_heads, model.vocab_size, model.max_position_embeddings, model.parameters(),
         )  # fmt: skip
     assert all(f"`{profile}.yaml`" in README for profile in ("tiny", "single-gpu", "xl"))

@@ -16,7 +16,6 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model, model_config
 from course_lib.models.config import ModelConfig
-from course_lib.models.memory import parameters
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
@@ -278,7 +277,7 @@ def test_a_gpt_neox_of_today_and_of_older_versions(words: Path, rows: int, tmp_p
         report = export(source, target, tokenizer=words)
         loaded = GPTNeoXForCausalLM.from_pretrained(target)
         assert torch.equal(loaded(ids).logits, model(ids).logits)
-        assert (report.step, report.parameters) == (7, parameters(shape))
+        assert (report.step, report.parameters) == (7, shape.parameters())
         written = json.loads((target / "config.json").read_text())
         assert (
             written["rotary_pct"],
@@ -292,7 +291,7 @@ def test_a_gpt_neox_of_today_and_of_older_versions(words: Path, rows: int, tmp_p
         )
         card = ModelCard.load(target / "README.md")
         assert (
-            f"A GPT-NeoX of {parameters(shape):,} parameters (2 layers of width 16, 2 heads, 16 positions" in card.text
+            f"A GPT-NeoX of {shape.parameters():,} parameters (2 layers of width 16, 2 heads, 16 positions" in card.text
         )
         assert "gpt_neox" in card.data.tags and "gpt2" not in card.data.tags
     (old / "config.json").write_text(json.dumps(content | {"model_type": "llama"}))

@@ -16,7 +16,6 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model
-from course_lib.models.memory import parameters
 from course_lib.pretrain import data, text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
@@ -331,7 +330,7 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     assert (model.config.model_type, model.dtype, report.parameters) == (
         "gpt_neox",
         torch.bfloat16,
-        parameters(chosen.model),
+        chosen.model.parameters(),
     )
     assert all(
         torch.equal(tensor, model.state_dict()[name.replace("embed_out", "lm_head")]) for name, tensor in before.items()

@@ -9,11 +9,11 @@ import pytest
 import torch
 from course_lib import cli
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
-from course_lib.serving import layout
 from course_lib.serving.check import inspect
 from course_lib.serving.export import export
 from course_lib.serving.ft_source import Corrections
@@ -144,7 +144,7 @@ def test_any_folder_of_the_same_weights(tmp_path: Path, sources, family: str, fo
     if "sharded" in form:
         index = {name: f"{stem}-{part}.{ending}" for part, tensors in cut.items() for name in tensors}
         (folder / f"{stem}.{ending}.index.json").write_text(json.dumps({"weight_map": index}))
-    dtype: layout.Dtype = "fp16" if form == "half" else "fp32"
+    dtype: NumberFormat = "fp16" if form == "half" else "fp32"
     files = [
         export(each, tmp_path / str(number), 2, dtype, name="x").folder
         for number, each in enumerate([folder, sources[family]])
@@ -333,6 +333,17 @@ def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
     assert [finding["kind"] for finding in found["findings"]] == ["missing"] and found["config"]["ranks"] == 2
     assert cli._main([*export_verb, "--upstream-ini"]) == 0 and "corrected" not in capsys.readouterr().out
     assert cli._main([*export_verb, "--tensor-parallel", "3"]) == 2
+
+
+def test_a_target_that_holds_a_prefix_is_refused(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "ft"
+    write_prefix(Prefix(models.prefixes()["smile"], "smile", digest(sources["gpt2"])), target / "smile")
+    (target / "conversion.json").write_text("{}")  # an earlier export, which would be replaced
+    before = sorted(target.rglob("*"))
+    arguments = ["ft", "export", str(sources["gpt2"]), "-o", str(target), "--prefix", str(target / "smile")]
+    assert cli._main(arguments) == 2
+    assert f"-o {target}: holds the input {target / 'smile'}, which would be lost" in capsys.readouterr().err
+    assert sorted(target.rglob("*")) == before
 
 
 PEAK = """

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.serving import layout, reader, weight_map
@@ -45,7 +46,7 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
     export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, dtype, [NamedPrefix(*task) for task in TASKS])
     (tmp_path / "model").rename(tmp_path / "away")
     found = reader.load(tmp_path / "ft")
-    assert found.model.dtype == weight_map.TORCH[dtype] and found.config.ranks == ranks and found.notes == []
+    assert found.model.dtype == TORCH[dtype] and found.config.ranks == ranks and found.notes == []
     values = [values for _, values in TASKS]
     with_prefix = logits(model, values)
     if dtype == "fp32":
@@ -57,10 +58,10 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
             and again.prefixes[1].dtype == torch.bfloat16
         )
     else:  # the same rounding of weights and prefixes, then arithmetic in fp32
-        rounded = [None if rows is None else rows.to(weight_map.TORCH[dtype]) for rows in values]
-        close = logits(build(family).to(weight_map.TORCH[dtype]).float(), rounded)
+        rounded = [None if rows is None else rows.to(TORCH[dtype]) for rows in values]
+        close = logits(build(family).to(TORCH[dtype]).float(), rounded)
         read = reader.load(tmp_path / "ft", torch.float32)
-        step = torch.finfo(weight_map.TORCH[dtype]).eps
+        step = torch.finfo(TORCH[dtype]).eps
         assert torch.allclose(logits(read.model, read.prefixes), close, rtol=0, atol=2 * step)
         assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=64 * step)
     assert (logits(found.model, [None, None, None]) - with_prefix).abs().max() > 0.1

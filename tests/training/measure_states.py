@@ -1,21 +1,28 @@
-"""What DeepSpeed really holds: run by its launcher (two ranks), prints a line `[[architecture, stage, dtype, bytes of this rank], …]` per rank.
+"""What DeepSpeed really holds: run by its launcher (two ranks), prints a line `[[name, stage, dtype, bytes of this rank], …]` per rank.
 
+The argument is JSON: a list of GPT-2 and GPT-NeoX settings, or the shape of one GPTSAN whose base is frozen.
 Two micro batches make a step. Gradients are measured between them, the rest after the step: no temporary is alive then.
-Nothing is asserted here; tests/training/test_planner.py compares the figures with the planner's.
+Nothing is asserted here; test_planner.py and tests/gptsan/test_memory.py compare the figures with the planner's.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
 
 import deepspeed
 import torch
+from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.freeze import decays, freeze, is_extra
+from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.training import stale_locks
 
 CASES = ((0, "fp32"), (0, "bf16"), (1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
+FROZEN_CASES = ((2, "bf16"), (3, "bf16"))
 
 
 def held(tensors: Iterable[torch.Tensor | None]) -> int:
@@ -52,13 +59,31 @@ def gradients(engine: deepspeed.DeepSpeedEngine) -> Iterator[torch.Tensor | None
         yield from group or ()
 
 
-def measure(shape: ModelConfig, stage: int, dtype: str) -> dict[str, int]:
+def gpt(shape: ModelConfig) -> tuple[Any, dict[str, torch.Tensor]]:
+    """A model with random weights, and the arguments of a forward pass."""
     torch.manual_seed(0)
-    model = build_model(shape)
-    named = list(model.named_parameters())
+    tokens = torch.arange(shape.max_position_embeddings)[None] % shape.vocab_size
+    return build_model(shape), {"input_ids": tokens, "labels": tokens}
+
+
+def gptsan(shape: dict[str, int]) -> tuple[Any, dict[str, torch.Tensor]]:
+    """A GPTSAN of which only the extra stage and the spout are trained, and the arguments of a forward pass."""
+    torch.manual_seed(0)
+    config = GPTSanConfig(**shape, separator_token_id=1, pad_token_id=1, eos_token_id=1)
+    model = GPTSanForCausalLM(config)
+    freeze(model, {name for name, _ in model.named_parameters() if not is_extra(name, config)})
+    tokens = torch.arange(12)[None]
+    return model, {"input_ids": tokens, "labels": tokens, "spout": torch.rand(1, config.d_spout)}
+
+
+def measure(
+    model: Any, inputs: dict[str, torch.Tensor], decayed: Callable[[str, torch.Tensor], bool], stage: int, dtype: str
+) -> dict[str, int]:
+    """Bytes of this rank's weights, gradients and optimizer states."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for _, p in named if p.ndim > 1], "weight_decay": 0.1},
-        {"params": [p for _, p in named if p.ndim == 1], "weight_decay": 0.0},
+        {"params": [p for name, p in named if decayed(name, p)], "weight_decay": 0.1},
+        {"params": [p for name, p in named if not decayed(name, p)], "weight_decay": 0.0},
     ]
     settings = {
         "train_micro_batch_size_per_gpu": 1,
@@ -71,9 +96,8 @@ def measure(shape: ModelConfig, stage: int, dtype: str) -> dict[str, int]:
     }  # fmt: skip
     engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-3), config=settings)
     found = {}
-    tokens = torch.arange(shape.max_position_embeddings)[None] % shape.vocab_size
     for micro in range(2):
-        engine.backward(engine(input_ids=tokens, labels=tokens).loss)
+        engine.backward(engine(**inputs).loss)
         if micro == 0:
             found["gradients"] = held(gradients(engine))
         engine.step()
@@ -87,10 +111,22 @@ def measure(shape: ModelConfig, stage: int, dtype: str) -> dict[str, int]:
 def main() -> None:
     deepspeed.init_distributed("gloo")
     stale_locks.unlink_shared_buffer()
-    shapes = [ModelConfig(**shape) for shape in json.loads(sys.argv[1])]
-    rows = [
-        [shape.architecture, stage, dtype, measure(shape, stage, dtype)] for shape in shapes for stage, dtype in CASES
+    wanted = json.loads(sys.argv[1])
+    cases: list[
+        tuple[
+            str, tuple[int, str], Callable[[], tuple[Any, dict[str, torch.Tensor]]], Callable[[str, torch.Tensor], bool]
+        ]
     ]
+    if isinstance(wanted, dict):
+        cases = [("gptsan", case, partial(gptsan, wanted), lambda name, _: decays(name)) for case in FROZEN_CASES]
+    else:
+        shapes = [ModelConfig(**shape) for shape in wanted]
+        cases = [
+            (shape.architecture, case, partial(gpt, shape), lambda _, parameter: parameter.ndim > 1)
+            for shape in shapes
+            for case in CASES
+        ]
+    rows = [[name, *case, measure(*build(), decayed, *case)] for name, case, build, decayed in cases]
     print(f"\nMEASURED {json.dumps(rows)}", flush=True)
     deepspeed.comm.barrier()
     os._exit(0)  # threads of the backends may abort an ordinary end

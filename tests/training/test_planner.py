@@ -11,7 +11,6 @@ import pytest
 import torch
 from course_lib.config import build, load
 from course_lib.models.causal import build_model
-from course_lib.models.memory import flops_per_token, parameters, tensors
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.training import planner
@@ -42,7 +41,7 @@ def run(name="XL", **sections):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_parameters(name):
-    assert parameters(run(name).model) == SHAPES[name][-1]
+    assert run(name).model.parameters() == SHAPES[name][-1]
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
@@ -50,19 +49,19 @@ def test_tensors_are_those_of_the_model_in_its_order(architecture):
     model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
     with torch.device("meta"):
         named = build_model(model).named_parameters()
-        assert list(tensors(model)) == [(p.numel(), decays(name)) for name, p in named]
+        assert list(model.tensors()) == [(p.numel(), decays(name)) for name, p in named]
 
 
 def test_half_a_model_keeps_a_wide_feed_forward_layer():
-    assert parameters(run("345M", model={"hidden_size": 512, "ffn_hidden_size": 4096}).model) == 152_318_976
-    assert parameters(run("345M", model={"hidden_size": 512}).model) == 101_938_176
+    assert run("345M", model={"hidden_size": 512, "ffn_hidden_size": 4096}).model.parameters() == 152_318_976
+    assert run("345M", model={"hidden_size": 512}).model.parameters() == 101_938_176
 
 
 @pytest.mark.parametrize(("name", "flops"), [("345M", 2.43e9), ("XL", 1.03e10)])
 def test_flops_per_token(name, flops):
-    assert flops_per_token(run(name).model, 1024) == pytest.approx(flops, rel=0.02)
+    assert run(name).model.flops_per_token(1024) == pytest.approx(flops, rel=0.02)
     neox = run(name, model={"architecture": "gpt-neox"})  # its second matrix of the vocabulary's size is only looked up
-    assert flops_per_token(neox.model, 1024) == pytest.approx(flops, rel=0.02)
+    assert neox.model.flops_per_token(1024) == pytest.approx(flops, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Protobuf message classes from a table of fields, without a compiled .proto file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+# Message → (field name, number, type, repeated). The type is a scalar type or another message of the table.
+Messages = Mapping[str, Sequence[tuple[str, int, str, bool]]]
+
+
+def message_classes(messages: Messages) -> dict[str, Any]:
+    """The protobuf classes of a table of messages, by name.
+
+    They are in a descriptor pool of their own, because in the default pool they would conflict with TensorFlow's.
+    """
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="messages.proto", package="messages", syntax="proto3")
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind, repeated in fields:
+            label = types.LABEL_REPEATED if repeated else types.LABEL_OPTIONAL
+            if kind in messages:
+                of = {"type": types.TYPE_MESSAGE, "type_name": f".messages.{kind}"}
+            else:
+                of = {"type": types.Type.Value(f"TYPE_{kind.upper()}")}
+            message.field.add(name=field, number=number, label=label, **of)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"messages.{name}")) for name in messages}
