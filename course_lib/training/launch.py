@@ -5,6 +5,8 @@ The folder of a run has config.yaml, resolved.json, deepspeed.json, data.json, t
 other output of the ranks), checkpoints/ and tensorboard/, and after the last step model/.
 """
 
+import base64
+import json
 import os
 import shutil
 import socket
@@ -17,6 +19,7 @@ from typing import Any
 from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
 from course_lib.training import log, run_dir, stale_locks, worker
+from course_lib.training.cpu_extension import COMPILERS
 from course_lib.training.monitor import ALOUD, Monitor, Say
 from course_lib.training.settings import RunConfig
 from course_lib.training.task import Task
@@ -71,7 +74,7 @@ def _require_parts(settings: RunConfig) -> None:
     on_cpu = not settings.launch.hostfile and not _gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
-    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, COMPILERS)):
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
 
 
@@ -91,9 +94,11 @@ def count_ranks(settings: RunConfig) -> int:
 
 def _gpus(settings: RunConfig) -> int:
     """The number of GPUs of this machine that a run may use."""
+    if settings.launch.device == "cpu":
+        return 0
     import torch
 
-    return 0 if settings.launch.device == "cpu" else torch.cuda.device_count()
+    return torch.cuda.device_count()
 
 
 def _slots(hostfile: Path) -> dict[str, int]:
@@ -123,31 +128,33 @@ def _slots(hostfile: Path) -> dict[str, int]:
 
 def _command(task: Task, ranks: int, resume: bool) -> list[str]:
     """The command line of DeepSpeed's launcher."""
-    settings = task.settings
-    launch = settings.launch
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank"]
-    # Without --hostfile the launcher would read /job/hostfile if that file exists.
-    hosts = launch.hostfile or os.devnull
-    command += ["--hostfile", str(hosts), *([] if launch.hostfile else _devices(ranks))]
-    if launch.master_addr:
-        command += ["--master_addr", launch.master_addr]
-    command += ["--master_port", str(launch.master_port or _free_port())]
-    command += [worker.__file__, task.name(), str(settings.engine.output_dir)]
+    launch = task.settings.launch
+    if launch.hostfile:
+        command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(launch.hostfile)]
+        if launch.master_addr:
+            command += ["--master_addr", launch.master_addr]
+    else:
+        command = one_node(ranks)
+    command += ["--master_port", str(launch.master_port or free_port()), "--no_local_rank"]
+    command += [worker.__file__, task.name(), str(task.settings.engine.output_dir)]
     return [*command, "--resume"] if resume else command
 
 
-def _devices(ranks: int) -> list[str]:
-    """The launcher's options that select the first GPUs.
+def one_node(ranks: int) -> list[str]:
+    """The start of the command line for ranks on this node only.
 
-    If CUDA_VISIBLE_DEVICES is set, they are the first of its GPUs: the option `--num_gpus` ignores this variable.
+    DeepSpeed's runner would build the same command, but takes two seconds for it. GPUs are numbered from 0, or are the
+    first of CUDA_VISIBLE_DEVICES.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if len(visible) >= ranks and all(map(str.isdigit, visible)):
-        return ["--include", f"localhost:{','.join(visible[:ranks])}"]
-    return ["--num_gpus", str(ranks)]
+    named = len(visible) >= ranks and all(map(str.isdigit, visible))
+    devices = {"localhost": [int(number) for number in visible[:ranks]] if named else list(range(ranks))}
+    world = base64.urlsafe_b64encode(json.dumps(devices).encode()).decode()
+    return [sys.executable, "-u", "-m", "deepspeed.launcher.launch", "--world_info", world]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that is free at the moment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -165,10 +172,17 @@ def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
     own = {
         "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // ranks_per_node)),
         "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_EXTENSIONS_DIR": str(stale_locks.build_root()),
     }
+    if not settings.engine.compile:
+        # DeepSpeed compiles parts of an optimizer that no run uses. In each rank that would import torch's compiler.
+        own["TORCHDYNAMO_DISABLE"] = "1"
     if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
         # By default glibc returns the memory of the logits to the system after each step; the system zeroes it again.
         own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+        # By default a thread without work spins. Where other programs need the cores, a step then takes eight times as
+        # long.
+        own["OMP_WAIT_POLICY"] = "passive"
     if launch.hostfile:
         lines = "".join(f"{name}={value}\n" for name, value in own.items())
         (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")

@@ -13,7 +13,7 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.progress import progress
-from course_lib.training import checkpoint, events, log
+from course_lib.training import checkpoint, cpu_extension, events, log
 from course_lib.training.task import Task
 
 Say = Callable[[str], None]
@@ -44,6 +44,8 @@ class Monitor:
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=environment, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
+            if environment.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled():
+                self.bar.set_postfix_str("compiling DeepSpeed's extension, once, about a minute")
             assert process.stdout
             try:
                 for raw in process.stdout:
@@ -71,6 +73,7 @@ class Monitor:
             self.ended.setdefault(event["rank"], event)
         elif kind == "training":
             self.bar.reset(total=event["steps"])
+            self.bar.set_postfix_str("", refresh=False)
             self._move(event["step"])
         elif kind == "step":
             self._move(event["step"])

@@ -5,10 +5,26 @@ A lock file would block every later run, and each shared-memory buffer uses memo
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
+
+
+def build_root() -> Path:
+    """The folder for compiled extensions: TORCH_EXTENSIONS_DIR if it is set, else one of this Python environment.
+
+    In a folder that two environments share, each would compile again what the other has compiled.
+    """
+    if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
+        return Path(given)
+    # As torch's own function does, but importing torch takes more than a second.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    environment = f"{sys.prefix} {sys.version} {version('torch')}"
+    return cache / "torch_extensions" / sha256(environment.encode()).hexdigest()[:12]
 
 
 def remove_stale_locks() -> None:
@@ -18,10 +34,8 @@ def remove_stale_locks() -> None:
     torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
     /proc nothing is removed.
     """
-    from torch.utils.cpp_extension import get_default_build_root
-
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
-    locks = [lock for pattern in ("*/lock", "*/*/lock") for lock in root.glob(pattern)]
+    root = build_root()
+    locks = list(root.glob("*/lock"))
     if locks and Path("/proc/self/fd").is_dir():
         held = _open_files()
         for lock in locks:

@@ -5,6 +5,7 @@ reported as an event, so that monitor.py can say in one line what happened.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,8 @@ def main(task: str, run: Path, resume: bool) -> None:
 
 
 def _train(task: str, run: Path, resume: bool) -> None:
+    # Imported modules are never freed, so a search for garbage during the imports only takes time.
+    gc.disable()
     from transformers.utils import logging
 
     from course_lib.training import checkpoint, run_dir
@@ -60,6 +63,8 @@ def _train(task: str, run: Path, resume: bool) -> None:
     loaded: Task = getattr(import_module(module), name).read(run)
     resolved = run_dir.resolved(run)
     trainer = loaded.trainer(resolved.batch, resolved.steps)
+    gc.freeze()
+    gc.enable()
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
     trainer.run_to_end(latest[0] if latest else None)
 

@@ -26,7 +26,7 @@ from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.training import log
-from course_lib.training.launch import _environment, _free_port
+from course_lib.training.launch import _environment, free_port
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
 SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks
@@ -189,7 +189,7 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
     file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
     command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
     environments = [environment(side, settings, rank) for rank in range(ranks)]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each | place)
         for each in environments

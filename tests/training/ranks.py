@@ -2,11 +2,11 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from course_lib.training import launch as start
 from course_lib.training import stale_locks
 
 from tests.waiting import LIMIT
@@ -14,13 +14,16 @@ from tests.waiting import LIMIT
 
 def launch(script: Path, *arguments: str, seconds: float = LIMIT) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", os.devnull, "--num_gpus", "2"]
-    command += ["--no_local_rank", "--master_port", port, str(script), *arguments]
+    command = [*start.one_node(2), "--no_local_rank", "--master_port", str(start.free_port()), str(script), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
-    own = {"PATH": path, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    own = {
+        "PATH": path,
+        "DS_ACCELERATOR": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "TORCH_EXTENSIONS_DIR": str(stale_locks.build_root()),
+    }
     process = subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip

@@ -1,8 +1,11 @@
 """How a run's end is told, from what its ranks said; the command that starts it; which checkpoints count."""
 
+import base64
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.training import checkpoint, events, launch
 from course_lib.training.monitor import Monitor
+from deepspeed.launcher import runner
 
 
 def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
@@ -62,11 +66,9 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     )
     assert launch.count_ranks(settings) == 16
     command = " ".join(launch._command(Gpt2(settings), 16, resume=True))
-    assert f"--hostfile {hosts} --master_addr 10.0.0.1 --master_port 29500" in command
-    assert (
-        command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output --resume")
-        and "--num_gpus" not in command
-    )
+    assert f"deepspeed.launcher.runner --hostfile {hosts} --master_addr 10.0.0.1 --master_port 29500" in command
+    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output --resume")
+    assert "--world_info" not in command
     for line in ("worker-1", "worker-1 slots=x", "worker-1 slots=0", "a b slots=2"):
         hosts.write_text(f"worker-0 slots=1\n{line}\n", encoding="utf8")
         with pytest.raises(UsageError, match="line 2: .* is not allowed: expected `name slots=8`"):
@@ -74,10 +76,27 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
 
 
 def test_the_gpus_that_are_visible_are_taken(monkeypatch):
+    def devices() -> dict[str, list[int]]:
+        return json.loads(base64.urlsafe_b64decode(launch.one_node(2)[-1]))
+
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5")
-    assert launch._devices(2) == ["--include", "localhost:2,3"]
+    assert devices() == {"localhost": [2, 3]}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert launch._devices(2) == ["--num_gpus", "2"]
+    assert devices() == {"localhost": [0, 1]}
+
+
+def test_one_node_starts_as_the_runner_would_start_it(monkeypatch):
+    started: list[list[str]] = []
+
+    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
+        started.append(command)
+        return SimpleNamespace(wait=lambda: 0, returncode=0)
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
+    runner.main(["--hostfile", os.devnull, "--num_gpus", "2", "--no_local_rank", "--master_port", "1", "rank.py"])
+    *program, option, world = launch.one_node(2)
+    assert started[0][: len(program)] == program and f"{option}={world}" in started[0]
 
 
 def make(run: Path, step: int, whole: bool = True) -> Path:
