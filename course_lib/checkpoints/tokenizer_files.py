@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from course_lib.errors import CourseError
@@ -35,6 +36,13 @@ def require_tokenizer(folder: Path) -> None:
         )
 
 
+def copy_present(source: Path, target: Path, names: Iterable[str]) -> None:
+    """Copy the named files that exist in the folder `source` to the folder `target`."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
 def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
     """Copies the tokenizer files from `source` to `target` and sets model_max_length.
 
@@ -43,9 +51,7 @@ def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
         target: an existing folder.
         positions: the model's longest sequence [tokens], written to tokenizer_config.json.
     """
-    for name in NAMES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    copy_present(source, target, NAMES)
     path = target / CONFIG
     content = read_json(source / CONFIG) if path.is_file() else {}
     content["model_max_length"] = positions

@@ -17,7 +17,7 @@ from course_lib.gptsan.experts import Linear
 def prefix_lm_mask(
     length: int, past: int, device: torch.device, padding: Tensor | None = None, types: Tensor | None = None
 ) -> Tensor | None:
-    """Build the attention mask [B or 1, 1, T, S]: True where a new token attends to a slot.
+    """Build the attention mask [B or 1, 1, T, S], True where a new token attends to a slot; None if it is only causal.
 
     A token attends to the slots up to its own and to the whole prefix, but not to padding. A padding token attends to
     its own slot, because the softmax needs at least one.
@@ -28,14 +28,10 @@ def prefix_lm_mask(
         device: Device of the mask.
         padding: Attention mask [B, S], or [B, S−1] without the spout; 0 at padding.
         types: Token types [B, T] or [B, T+1], 1 in the prefix; only the last T columns count.
-
-    Returns:
-        The mask, or None where causal attention without a mask gives the same result.
     """
     if padding is None and types is None and (past == 0 or length == 1):
         return None
-    own = torch.ones(1, length, past + length, dtype=torch.bool, device=device).tril(past)
-    visible = own
+    visible = own = torch.ones(1, length, past + length, dtype=torch.bool, device=device).tril(past)
     if types is not None:
         visible = visible | F.pad(types[:, -length:].bool(), (past, 0))[:, None]
     if padding is not None:
@@ -58,12 +54,12 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, spout: Tensor | None, cache: Any) -> tuple[Tensor, Tensor | None]:
         """Attend from the new tokens: [B, T, H] → ([B, T, H], attention weights).
 
-        The attention weights [B, heads, T, S] are returned by the eager implementation only, else None.
+        Only the eager implementation returns the attention weights [B, heads, T, S]; the others return None.
 
         Args:
             x: Hidden states [B, T, H].
             mask: Attention mask of `prefix_lm_mask`, or None for causal attention.
-            spout: The spout's key and value for this layer, [B, 2, heads, 1, d]; they go before those of the tokens.
+            spout: Spout's key and value for this layer [B, 2, heads, 1, d]; their slot is before those of the tokens.
             cache: Key/value cache of transformers, or None.
         """
         heads = (*x.shape[:2], self.config.num_heads, -1)
@@ -83,16 +79,10 @@ class Attention(nn.Module):
 
 
 def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows.
+    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows; None: causal attention.
 
-    Args:
-        query: Queries [B, heads, T, d].
-        key: Keys [B, heads, S, d].
-        value: Values [B, heads, S, d].
-        mask: True where a query may attend to a slot, broadcast to [B, heads, T, S]; None for causal attention.
-
-    Returns:
-        The result [B, heads, T, d] and the attention weights [B, heads, T, S].
+    Shapes: queries and result [B, heads, T, d], keys and values [B, heads, S, d], weights [B, heads, T, S]. The mask,
+    True where a query may attend to a slot, is broadcast to the shape of the weights.
     """
     if mask is None:
         shape = query.shape[2], key.shape[2]

@@ -1,7 +1,4 @@
-"""Text classification by naive Bayes over character bigrams.
-
-The course uses it to judge generated texts independently of the model that generated them.
-"""
+"""Text classification by naive Bayes over character bigrams: a judge of texts that is not the model that wrote them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,11 +10,7 @@ class NaiveBayes:
     """Naive Bayes classifier over character bigrams with a uniform prior and add-one smoothing."""
 
     def __init__(self, texts: Sequence[str], labels: Sequence[int]) -> None:
-        """Count the bigrams of each class's texts.
-
-        Raises:
-            ValueError: There are no texts, or the numbers of texts and labels differ.
-        """
+        """Count each class's bigrams. Raises ValueError without texts, or for unequal numbers of texts and labels."""
         self.counts: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(labels))}
         if not self.counts:
             raise ValueError("no texts to learn from")

@@ -1,12 +1,11 @@
-"""Text cleaning: replaces URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters with tokens.
+"""Text cleaning: tokens in place of URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters.
 
 The rules are those of the original (tanreinama/GPTSAN, encode_swe.py), including its false positives: `円` alone is a
 price, `1/2` is a date, and a long number is a phone number.
-The regular expressions are rewritten to need linear time on ordinary text. The original's e-mail rule is quadratic: it
-takes 0.6 s for 20 000 letters in a row. The time of the original's price rule doubles with every pair of digits of
-different width (half-width and full-width).
-The original's second date rule (for dates with an era) is left out: it never matches, because the first rule has
-already replaced the month.
+The regular expressions need linear time on ordinary text. The original's e-mail rule is quadratic: it takes 0.6 s for
+20 000 letters in a row. The time of the original's price rule doubles with every pair of digits of different width.
+The original's second date rule (dates with an era) is left out: the first rule has already replaced the month, so it
+never matches.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""Settings of `course gptsan train`, which trains a new GPTSAN or continues from a partly frozen checkpoint.
+"""Settings of `course gptsan train`, which trains a new model or continues from a partly frozen checkpoint.
 
-The sections batch, optimizer, precision, zero, engine and launch are those of chapter 4. configs/README.md lists every
-key.
+configs/README.md lists every key, also those of the sections that chapter 4 has too.
 """
 
 from dataclasses import field
@@ -22,7 +21,7 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """The model to train and its frozen parameters."""
+    """Model to train and its frozen parameters."""
 
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
     shape: ShapeConfig = field(default_factory=ShapeConfig)
@@ -39,7 +38,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """The training examples."""
+    """Training examples."""
 
     input: Path | None = setting(None, "folder of encoded examples (`course gptsan encode`)")
     tokenizer: Path | None = setting(None, "tokenizer folder; unset: the one in model.checkpoint")
@@ -54,7 +53,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SpoutConfig:
-    """The input of the spout."""
+    """Input of the spout."""
 
     mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
         "none",
@@ -118,19 +117,19 @@ class GptsanConfig(RunConfig):
             return self.data.num_context
         from course_lib.gptsan.examples import Examples
 
-        return int(Examples.open(self.data.input).report["num_context"])
+        return int(Examples(self.data.input).report["num_context"])
 
 
 @dataclass(frozen=True, config=STRICT)
 class VocabularyConfig:
-    """The vocabulary of a base model that is trained from scratch."""
+    """Vocabulary of a base model that is trained from scratch."""
 
     size: int = setting(4000, "number of entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """A profile's settings for this chapter."""
+    """Settings of a profile for this chapter."""
 
     checkpoint: str | None = setting(
         None, "trained base model: a folder, or a name on the Hugging Face Hub; unset: train one on the corpus"

@@ -1,4 +1,4 @@
-"""The configuration of a GPTSAN: the keys of the published `config.json`, and those that this implementation adds."""
+"""Configuration of a GPTSAN model: the keys of the published `config.json`, and those that this implementation adds."""
 
 from typing import Any, ClassVar, Literal
 
@@ -10,7 +10,7 @@ from course_lib.gptsan.shape import MODEL_TYPE
 
 @strict
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
-    """Shape and routing of a GPTSAN; the defaults are those of the published 2.8-billion-parameter model.
+    """Shape and routing of a GPTSAN model; the defaults are those of the published 2.8-billion-parameter model.
 
     Three keys of the published configurations are read but have no effect:
     - `router_dtype`: the router computes in fp32.
@@ -76,7 +76,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
         return self.num_switch_layers + self.num_ext_layers
 
     def __post_init__(self, **others: Any) -> None:
-        # The published config.json has num_layers; here it is a property.
+        # The published config.json has num_layers, which is a property here.
         others.pop("num_layers", None)
         super().__post_init__(**others)
 

@@ -1,4 +1,4 @@
-"""The course's table of emoji and text faces: maps strings to twelve tokens, and each token to one string.
+"""Table of emoji and text faces: maps strings to twelve tokens, and each token to one string.
 
 The table is built from Unicode ranges, so that it also covers emoji of later Unicode versions. It does not contain
 sequences joined by U+200D (families, professions): each emoji of such a sequence is encoded separately.

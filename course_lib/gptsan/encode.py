@@ -1,44 +1,38 @@
-"""Encoding of texts as training examples for `course gptsan encode`, in parallel and in a random order.
+"""Encoding of texts as training examples, in parallel and in a random order that the seed determines.
 
     x.npy, y.npy, i.npy, num_input.npy    arrays for training (examples.py)
     <mode>_<shard:04d>.tfrecord           for the tools of tanreinama/GPTSAN; example k is in shard k mod shards
     encoding.json                         settings, counts, classes, checksums of the tokenizer files
 
-The seed determines the order. layouts.py defines the layout of an example. Memory use does not grow with the corpus.
+layouts.py defines the layout of an example. Memory use does not grow with the corpus.
 """
 
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, sha256
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.examples import ARRAYS, REPORT, ExampleWriter
+from course_lib.gptsan.examples import ARRAYS, REPORT, Array, ExampleWriter
 from course_lib.gptsan.inputs import Document, Piece, list_documents, read_pieces
 from course_lib.gptsan.layouts import Marks, pack
-from course_lib.gptsan.swe import SubwordEncoding, load
+from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.gptsan.tfrecord import write_examples
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
-TOKENIZER_FILES = ("vocab.txt", "emoji.json")
-
-Array = npt.NDArray[Any]
-
 
 @dataclass
 class EncodeReport:
-    """The counts of one encoding run."""
+    """Counts of one encoding run."""
 
     documents: int = 0
     examples: int = 0
@@ -54,15 +48,13 @@ class EncodeReport:
     def summary(self) -> str:
         """Return the counts as one line for the terminal."""
         classes = "" if self.classes is None else f" in {len(self.classes)} classes"
-        short = (
-            f"{self.left_out_documents} documents too short for the encoder part, " if self.left_out_documents else ""
-        )
-        left_out = f"; left out: {short}{self.left_out_tokens} tokens in all" if self.left_out_tokens else ""
+        counts = f"{self.examples} examples{classes} from {self.documents} documents, {self.tokens} tokens"
+        if self.left_out_tokens:
+            documents = self.left_out_documents
+            short = f"{documents} documents too short for the encoder part, " if documents else ""
+            counts += f"; left out: {short}{self.left_out_tokens} tokens in all"
         rate = self.bytes_read / max(self.seconds, 1e-9) / 1e6
-        return (
-            f"{self.examples} examples{classes} from {self.documents} documents, {self.tokens} tokens{left_out}; "
-            f"{self.seconds:.1f} s ({rate:.2f} MB/s)"
-        )
+        return f"{counts}; {self.seconds:.1f} s ({rate:.2f} MB/s)"
 
 
 def encode(
@@ -70,18 +62,15 @@ def encode(
 ) -> EncodeReport:
     """Encode documents and write them to `folder`; after an error, an earlier product there stays as it was.
 
-    Args:
-        inputs: Path of a CSV file with classes (list.csv), a file pattern, or a list of paths.
-        tokenizer: Tokenizer folder.
-        folder: Output folder.
-        settings: Layout, order and shards of the examples.
-        workers: Number of processes.
+    `inputs` is the path of a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
 
     Raises:
         CourseError: As encode_documents.
         UsageError: No file matches the pattern, or the output folder holds other files or an input file.
     """
     documents = list_documents(inputs, settings.d_spout)
+    for name in FILES:
+        require_file(tokenizer / name)
     for path in (*(document.path for document in documents), tokenizer):
         require_other(path, folder)
     with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
@@ -96,11 +85,10 @@ def encode_documents(
     The files are the same bytes for any number of workers.
 
     Raises:
-        CourseError: A file is missing, empty or not UTF-8, or a class is out of range; the message names file and line.
-            Also if no document is long enough for an example.
+        CourseError: A file is missing, empty or not UTF-8, a class is out of range, or no document is long enough.
     """
     started = perf_counter()
-    checksums = {name: sha256(require_file(tokenizer / name)) for name in TOKENIZER_FILES}
+    checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
     # The folder may hold another tokenizer than in an earlier call.
     _loaded.cache_clear()
     # Forked workers inherit the loaded tokenizer.
@@ -112,7 +100,11 @@ def encode_documents(
             f"{report.left_out_tokens} tokens left out); "
             f"try longer documents or a num_context below {settings.num_context}"
         )
-    _write_tfrecords(folder, report.examples, settings, workers)
+    shards = min(settings.shards, report.examples)
+    write_shard = partial(_write_shard, folder, settings.mode, shards)
+    with progress(report.examples, "examples", "writing TFRecords") as bar:
+        for count in ordered_map(write_shard, range(shards), workers):
+            bar.update(count)
     content = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
     del content["seconds"]
     (folder / REPORT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
@@ -141,8 +133,8 @@ def _write_arrays(
                 writer.append(x=part.x, y=part.y, i=numbers, num_input=part.num_input)
                 if count:
                     served.add(part.document)
-                if count and label is not None:
-                    classes[label] += count
+                    if label is not None:
+                        classes[label] += count
                 report.tokens += int(np.count_nonzero(part.x != nottoken))
                 report.largest_id = max(report.largest_id, int(part.x.max(initial=0)), int(part.y.max(initial=0)))
                 report.left_out_tokens += part.left_out
@@ -157,13 +149,13 @@ def _write_arrays(
 @lru_cache(maxsize=1)
 def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
     """Return a folder's tokenizer and its special token ids; each process loads them once, on first use."""
-    encoding = load(*(tokenizer / name for name in TOKENIZER_FILES))
+    encoding = load(*(tokenizer / name for name in FILES))
     return encoding, Marks.of(encoding, original)
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The examples of a piece of a document."""
+    """Examples of a piece of a document."""
 
     document: int
     x: Array
@@ -196,22 +188,11 @@ def _another_line(texts: Sequence[Sequence[str]], own: int, rng: np.random.Gener
     return text[int(rng.integers(len(text)))]
 
 
-def _write_tfrecords(folder: Path, examples: int, settings: EncodeConfig, workers: int) -> None:
-    """Write the TFRecord files from the .npy files."""
-    shards = min(settings.shards, examples)
-    with progress(examples, "examples", "writing TFRecords") as bar:
-        for count in ordered_map(partial(_write_shard, folder, settings.mode, shards), range(shards), workers):
-            bar.update(count)
-
-
 def _write_shard(folder: Path, mode: str, shards: int, shard: int) -> int:
+    """Write a TFRecord file from the .npy files and return the number of its examples."""
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
     rows = range(shard, len(arrays["i"]), shards)
-
-    def features() -> Iterator[dict[str, Array]]:
-        for row in rows:
-            yield {name: np.atleast_1d(array[row]) for name, array in arrays.items()}
-
+    features = ({name: np.atleast_1d(array[row]) for name, array in arrays.items()} for row in rows)
     with open(folder / f"{mode}_{shard:04d}.tfrecord", "wb") as file:
-        write_examples(file, features())
+        write_examples(file, features)
     return len(rows)

@@ -1,4 +1,4 @@
-"""Encoded examples on disk: four .npy files and encoding.json in a folder that encode.py writes and training reads.
+"""Encoded examples on disk: four .npy files and encoding.json in a folder.
 
 x, y        int32 [examples, num_context]    input tokens and target tokens; -1 in y: no target at this position
 i           int32 [examples]                 class for the spout, or number of the example
@@ -6,7 +6,7 @@ num_input   int32 [examples]                 positions of the prefix, which atte
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,20 @@ DTYPE = np.dtype("<i4")
 Array = npt.NDArray[Any]
 
 
+def array_shapes(examples: int, num_context: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array by its name."""
+    return {name: (examples, num_context) if name in ("x", "y") else (examples,) for name in ARRAYS}
+
+
 class ExampleWriter(AbstractContextManager["ExampleWriter"]):
-    """Write the arrays row by row.
+    """Writer of the arrays, row by row.
 
     The number of rows is known only at the end. numpy reserves space in the header for a larger number, so the header
     is rewritten in place.
     """
 
     def __init__(self, folder: Path, context: int) -> None:
-        self.rows = 0
-        self._width = {"x": (context,), "y": (context,)}
+        self.rows, self._context = 0, context
         self._files = {name: open(folder / f"{name}.npy", "wb") for name in ARRAYS}  # noqa: SIM115
         self._headers()
 
@@ -49,35 +53,26 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
             file.close()
 
     def _headers(self) -> None:
-        for name, file in self._files.items():
-            file.seek(0)
-            shape = (self.rows, *self._width.get(name, ()))
-            np.lib.format.write_array_header_1_0(file, {"descr": DTYPE.str, "fortran_order": False, "shape": shape})
+        for name, shape in array_shapes(self.rows, self._context).items():
+            self._files[name].seek(0)
+            header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(self._files[name], header)
 
 
 class Examples:
-    """The examples of a folder, or some of them (`rows`), as a torch dataset.
+    """Examples of a folder, or some of them (`rows`), as a torch dataset.
 
     The arrays are memory-mapped: opening a folder reads no examples.
+
+    Raises:
+        CourseError: A file is missing or does not match encoding.json.
     """
 
     def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
-        self.folder = folder
-        self.report = _read_report(folder)
-        shapes = {"x": (self.report["num_context"],), "y": (self.report["num_context"],)}
-        self.arrays = {
-            name: _open(folder / f"{name}.npy", (self.report["examples"], *shapes.get(name, ()))) for name in ARRAYS
-        }
+        self.folder, self.report = folder, _read_report(folder)
+        shapes = array_shapes(self.report["examples"], self.report["num_context"])
+        self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
-
-    @classmethod
-    def open(cls, folder: Path) -> "Examples":
-        """Open all examples of a folder.
-
-        Raises:
-            CourseError: A file is missing or does not match encoding.json.
-        """
-        return cls(folder)
 
     def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:
         # Pickle the folder and the row numbers only: a reader process maps the files itself.
@@ -100,12 +95,9 @@ class Examples:
         return None if counts is None else {int(label): count for label, count in counts.items()}
 
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
-        """Check that a model can be trained on the examples.
+        """Check that a model can be trained on the examples; `d_spout` None (no spout) allows any class.
 
-        Args:
-            vocab_size: Vocabulary size of the model.
-            d_spout: Width of the spout, or None for a model without a spout, which allows any class. Spout numbers
-                of examples without classes are not checked, because they are taken modulo the width.
+        Spout numbers of examples without classes are not checked, because they are taken modulo the width.
 
         Raises:
             UsageError: A token is outside the vocabulary, or a class is outside the spout.
@@ -157,11 +149,11 @@ def _read_report(folder: Path) -> dict[str, Any]:
     return report
 
 
-def _open(path: Path, shape: Sequence[int]) -> Array:
+def _open(path: Path, shape: tuple[int, ...]) -> Array:
     try:
         array: Array = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise CourseError(f"{path}: not a complete .npy file: {error}") from None
-    if array.shape != tuple(shape) or array.dtype != DTYPE:
-        raise CourseError(f"{path}: {array.dtype} {array.shape}, but {REPORT} says {DTYPE} {tuple(shape)}")
+    if array.shape != shape or array.dtype != DTYPE:
+        raise CourseError(f"{path}: {array.dtype} {array.shape}, but {REPORT} says {DTYPE} {shape}")
     return array

@@ -30,11 +30,7 @@ class Fp32Linear(Linear):
 
 
 class MLP(nn.Module):
-    """Two linear layers with an activation between them.
-
-    An expert has hidden width d_ff, ReLU and no biases. An extra layer (`extra`) has hidden width d_ext, swish and
-    biases.
-    """
+    """Two linear layers: width d_ff, ReLU, no biases in an expert; width d_ext, swish, biases in an extra layer."""
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -64,8 +60,7 @@ class Router(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute the router logits: [B, T, H] → [B, T, E].
 
-        In training the input is multiplied by noise from 1 ± jitter, so that either of two nearly equal experts may be
-        chosen.
+        In training, noise from 1 ± jitter multiplies the input, so that either of two nearly equal experts may win.
         """
         if self.training and self.jitter:
             x = x.float() * torch.empty_like(x, dtype=torch.float32).uniform_(1 - self.jitter, 1 + self.jitter)
@@ -88,9 +83,7 @@ class SwitchMLP(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E]).
 
-        Args:
-            x: Hidden states [B, T, H].
-            real: [B, T], False for tokens that go to no expert, such as padding; None: all tokens are routed.
+        `real` [B, T] is False for tokens that go to no expert, such as padding; None: all tokens are routed.
         """
         logits = self.router(x)
         # Both are [B, T].
@@ -138,13 +131,8 @@ def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: 
     """Apply the capacity: chosen experts [B, T] → [B, T, E], True where an expert computes a token.
 
     Within a group an expert takes tokens in their order until it is full. With overflow "identity" a group is a
-    sequence, otherwise see `group_count`.
-
-    Args:
-        expert: Number of the chosen expert of each token [B, T].
-        config: Configuration with the capacity settings.
-        training: True for the training capacity, False for the evaluation capacity.
-        real: [B, T], False for tokens that go to no expert; None: all tokens are routed.
+    sequence, otherwise see `group_count`. `real` [B, T] is False for tokens that go to no expert; None: all tokens are
+    routed.
     """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
     if real is not None:
@@ -172,11 +160,7 @@ def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -
     Load-balancing loss of a layer: E² · mean over experts of (share of the tokens that choose the expert · mean
     probability of the expert). It is 1 if all experts are chosen equally often with equal probability.
     z-loss of a layer: mean of logsumexp², which keeps the logits small.
-    Both use the router's choices before the capacity limit.
-
-    Args:
-        router_logits: Router logits [B, T, E] of each switch layer.
-        real: [B, T], True for the tokens that the losses include; None: all tokens.
+    Both use the router's choices [B, T, E] before the capacity limit, of the tokens where `real` [B, T] is True.
     """
     logits = torch.stack(tuple(router_logits))
     # [layers, tokens, E]
@@ -202,10 +186,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E] or None).
-
-        An extra layer has no router logits.
-        """
+        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E], None in an extra layer)."""
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
         computed, logits = self.mlp(x, real)

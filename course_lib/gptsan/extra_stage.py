@@ -1,10 +1,9 @@
-"""Adds an extra stage to a GPTSAN: new layers on top, to be trained while all layers below stay frozen.
+"""Extra stage of a GPTSAN model: new layers on top, to be trained while all layers below stay frozen.
 
 Three files for training are written beside the model:
     ignore-params.json    names of the frozen parameters
     parameters.json       settings in the format of the original code, tanreinama/GPTSAN
     train.yaml            the same settings for `course gptsan train -c`
-This module does not train.
 
 New parameters:
 - The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
@@ -18,7 +17,6 @@ positions are added below its layers, so training them would send gradients thro
 parameters, remove their names from ignore-params.json.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,7 @@ import torch
 from omegaconf import OmegaConf
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.tokenizer_files import NAMES as TOKENIZER
+from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.config import build
 from course_lib.errors import CourseError, UsageError, one_line
@@ -37,6 +35,7 @@ from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, read_parameters
 from course_lib.gptsan.shape import SPOUT_OUT, read_shape
+from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
 
@@ -58,7 +57,7 @@ TRAIN_PARAMS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class StageReport:
-    """The counts of one added stage."""
+    """Counts of one added stage."""
 
     folder: Path
     layers: int  # new layers
@@ -69,26 +68,19 @@ class StageReport:
 
     def summary(self) -> str:
         """Return the counts as one line for the terminal."""
-        return (
-            f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers: "
-            f"{self.kept:,} parameters kept, {self.new:,} new, "
-            f"{self.frozen:,} tensors frozen by {IGNORE} → {self.folder}"
-        )
+        layers = f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers"
+        frozen = f"{self.frozen:,} tensors frozen by {IGNORE}"
+        return f"{layers}: {self.kept:,} parameters kept, {self.new:,} new, {frozen} → {self.folder}"
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:
-    """Write a copy of a GPTSAN with new layers on top. The output folder appears complete or not at all.
+    """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
 
-    Args:
-        source: Hugging Face folder of the input model; it is not changed.
-        folder: Output folder; it must not exist.
-        layers: Number of new layers.
-        seed: Seed of the new weights.
-        final: Path that train.yaml names, if `folder` will be moved there; default: `folder`.
+    train.yaml names the path `final`, or `folder` if that is None.
 
     Raises:
         UsageError: `layers` is below 1, or `folder` exists.
-        CourseError: `source` is not a GPTSAN, is incomplete or is damaged.
+        CourseError: `source` is not a GPTSAN model, is incomplete or is damaged.
     """
     if layers < 1:
         raise UsageError(f"--layers: {layers} is not allowed: at least 1")
@@ -119,9 +111,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
     with atomic_folder(folder) as temporary:
         weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)
-        for name in (*TOKENIZER, "emoji.json"):
-            if (source / name).is_file():
-                shutil.copyfile(source / name, temporary / name)
+        copy_present(source, temporary, (*NAMES, *FILES))
         write_json(temporary / IGNORE, frozen)
         write_json(temporary / PARAMETERS, settings)
         (temporary / TRAIN).write_text(twin, encoding="utf8")
@@ -149,10 +139,7 @@ def read_weights(source: Path) -> dict[str, Weight]:
 
 
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """Return a model's tensors by name, on the meta device (without data), and the names of those that are parameters.
-
-    The tied head is left out.
-    """
+    """Return a model's tensors by name, without data and without the tied head, and the names of the parameters."""
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     with torch.device("meta"):
@@ -165,11 +152,8 @@ def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
-def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float = STD) -> torch.Tensor:
-    """Return a new tensor, initialised as in the converter of tanreinama/GPTSAN.
-
-    The name of the tensor decides between ones, zeros and Normal(0, std²).
-    """
+def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float) -> torch.Tensor:
+    """Return a new tensor: ones, zeros or Normal(0, std²) by its name, as in the converter of tanreinama/GPTSAN."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
@@ -198,26 +182,23 @@ def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
     Raises:
         UsageError: Training would reject a value.
     """
-    train_params = settings["train_params"]
+    train = settings["train_params"]
+    rate, warmup = train["base_lr"], train["num_warmup_steps"]
     content = {
         "model": {"checkpoint": str(folder), "ignore": str(folder / IGNORE)},
         "spout": {"mode": "none"},
-        "batch": {"global_size": train_params["batch_size"], "micro_size": 1},
+        "batch": {"global_size": train["batch_size"], "micro_size": 1},
         "optimizer": {
             "weight_decay": 0.01,
             "grad_clip": 0.0,
-            "lr": {
-                "max": train_params["base_lr"],
-                "min": train_params["base_lr"],
-                "warmup_steps": train_params["num_warmup_steps"],
-            },
+            "lr": {"max": rate, "min": rate, "warmup_steps": warmup},
         },
         "precision": {"dtype": "bf16"},
         "engine": {
             "output_dir": f"{folder}-trained",
-            "max_steps": 10 * train_params["num_warmup_steps"],
-            "save_steps": train_params["checkpoint_per_steps"],
-            "keep_checkpoints": train_params["max_to_keep_save"],
+            "max_steps": 10 * warmup,
+            "save_steps": train["checkpoint_per_steps"],
+            "keep_checkpoints": train["max_to_keep_save"],
             "seed": seed,
         },
     }

@@ -13,13 +13,7 @@ Matrix = Any
 
 
 def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
-    """Plot the router's probabilities, with a box at each token's expert and a cross where that expert was full.
-
-    Args:
-        probabilities: Router probabilities [tokens][experts].
-        tokens: Labels of the tokens.
-        room: For each token, whether its expert had room for it.
-    """
+    """Plot router probabilities [tokens][experts]: a box marks each chosen expert, a cross one that had no room."""
     # [experts, tokens]
     shown = np.asarray(probabilities).T
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
@@ -51,20 +45,14 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
 
 
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
-    """Plot attention masks, one panel per mask.
+    """Plot attention masks [tokens][slots], one panel per mask. A mask with fewer columns uses the last slots.
 
     A filled cell means that the token of its row attends to the slot of its column. Cells after the token itself and
     cells of the spout have their own colours.
-
-    Args:
-        masks: Name → attention mask [tokens][slots], True where a token attends to a slot.
-        tokens: Labels of the rows.
-        slots: Labels of the columns. A mask with fewer columns uses the last labels.
     """
     columns = [np.shape(mask)[1] for mask in masks.values()]
-    figure, axes = _panels(
-        len(masks), 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns), width_ratios=columns
-    )
+    height, width = 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns)
+    figure, axes = _panels(len(masks), height, width, width_ratios=columns)
     for axis, (name, mask) in zip(axes, masks.items(), strict=True):
         seen = np.asarray(mask, dtype=bool)
         names = slots[len(slots) - seen.shape[1] :]
@@ -91,11 +79,9 @@ def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
-    """Plot the memory of one device as stacked bars: one panel per model, one bar per way to train the model.
+    """Plot the memory of one device [bytes] as stacked bars: model → way to train → part of the memory → size.
 
-    Args:
-        panels: Model → way to train → part of the memory → size [bytes].
-        card: Memory of the device [bytes], drawn as a line in the last panel; None: no line.
+    A line in the last panel shows `card`, the memory of the device [bytes].
     """
     figure, axes = _panels(len(panels), height=2.6, width=10.0)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
@@ -116,13 +102,9 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
 
 
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
-    """Plot the held-out loss of each class's texts (rows) with each class in the spout (columns).
+    """Plot the held-out loss [nats per token] of each class's texts (rows) with each class in the spout (columns).
 
     The colour shows how far a loss is above the lowest loss of its row.
-
-    Args:
-        losses: Losses [classes][classes] in nats per token.
-        names: Labels of the classes.
     """
     values = np.asarray(losses)
     figure, axis = subplots(height=3.9, width=6.2)
@@ -133,9 +115,8 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
         axis.add_patch(_box(column, row, COLOURS[1]))
     axis.set_xticks(range(len(names)), names)
     axis.set_yticks(range(len(names)), names)
-    axis.set(
-        xlabel="class in the spout", ylabel="true class", title="held-out loss [nats per token]; □ lowest of the row"
-    )
+    axis.set(xlabel="class in the spout", ylabel="true class")
+    axis.set(title="held-out loss [nats per token]; □ lowest of the row")
     figure.colorbar(image, ax=axis, label="above the lowest of the row [nats]")
     return figure
 

@@ -1,4 +1,4 @@
-"""Mask filling with a GPTSAN that was trained on mlm or hybrid examples.
+"""Mask filling with a GPTSAN model that was trained on mlm or hybrid examples.
 
 The whole text is the prefix, so that all positions attend to each other. A masked token is predicted at the position
 before its own, as in the examples of layouts.py; with `no_offset` it is predicted at its own position. Each mask stands
@@ -19,7 +19,7 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate for a mask: its name in the vocabulary, and its probability from 0 to 1."""
+    """Candidate for a mask: its name in the vocabulary, and its probability from 0 to 1."""
 
     piece: str
     probability: float
@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Filled:
-    """The text with each mask replaced by its most probable token, and each mask's candidates, most probable first."""
+    """Text with each mask replaced by its most probable token, and each mask's candidates, most probable first."""
 
     text: str
     masks: list[list[Choice]]
@@ -36,11 +36,6 @@ class Filled:
 @torch.inference_mode()
 def fill(generator: Generator, text: str, settings: FillConfig | None = None) -> Filled:
     """Fill each `[MASK]` of a text with one token.
-
-    Args:
-        generator: Model and tokenizer.
-        text: Text with one or more `[MASK]`.
-        settings: Settings of mask filling; None: the defaults.
 
     Raises:
         UsageError: The text has no mask or is longer than the model's positions, or the model does not have the spout
@@ -62,26 +57,20 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     for position, choice in zip(masked, best.indices[:, 0].tolist(), strict=True):
         ids[position] = choice
     names = generator.encoding.names
-    return Filled(
-        generator.encoding.decode(ids),
-        [
-            [Choice(names[token], share) for token, share in zip(*row, strict=True)]
-            for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ],
-    )
+    masks = [
+        [Choice(names[token], share) for token, share in zip(*row, strict=True)]
+        for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    return Filled(generator.encoding.decode(ids), masks)
 
 
 def _read(generator: Generator, text: str) -> tuple[list[int], list[int]]:
-    """Return the token ids of the text, after SOT (start of text), and the positions of its masks.
-
-    The text is encoded without cleaning, as a prefix is in training.
-    """
-    pieces = text.split(MASK)
-    if len(pieces) == 1:
+    """Return the ids of SOT (start of text) and the uncleaned text, as in a prefix, and the positions of its masks."""
+    first, *others = text.split(MASK)
+    if not others:
         raise UsageError(f"text: has no {MASK} to fill")
-    ids, masked = [generator.marks.sot], []
-    for piece in pieces:
-        ids += [*generator.encoding.encode_text(piece), generator.marks.msk]
-        masked.append(len(ids) - 1)
-    # The loop also adds a mask after the last piece.
-    return ids[:-1], masked[:-1]
+    ids, masked = [generator.marks.sot, *generator.encoding.encode_text(first)], []
+    for piece in others:
+        masked.append(len(ids))
+        ids += [generator.marks.msk, *generator.encoding.encode_text(piece)]
+    return ids, masked

@@ -1,9 +1,9 @@
-"""Selection of the frozen parameters of a GPTSAN. Names are compared as a whole: a prefix of a name freezes nothing."""
+"""Frozen parameters of a GPTSAN model. Names are compared as a whole: a prefix of a name freezes nothing."""
 
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.shape import EXTRA_POSITIONS
@@ -11,28 +11,21 @@ from course_lib.gptsan.shape import EXTRA_POSITIONS
 if TYPE_CHECKING:
     from torch import nn
 
+    from course_lib.gptsan.configuration import GPTSanConfig
+    from course_lib.gptsan.shape import ShapeConfig
+
 # Value of model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 SPOUT = "model.spout."
 
 
-class Shape(Protocol):
-    """The shape of a model: a GPTSanConfig, or the ShapeConfig of a new model."""
-
-    @property
-    def num_switch_layers(self) -> int:
-        """Number of layers below the extra layers."""
-
-
-def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Shape, names: list[str]) -> set[str]:
+def frozen_names(
+    ignore: Path | str | None, spout_mode: str, shape: "GPTSanConfig | ShapeConfig", names: list[str]
+) -> set[str]:
     """Return the names of the frozen parameters: those of model.ignore, and the spout's if spout.mode is none.
 
-    Args:
-        ignore: Setting model.ignore: path of a JSON list of names, `base`, or None to freeze nothing.
-        spout_mode: Setting spout.mode.
-        shape: Shape of the model.
-        names: Names of all parameters of the model.
+    `ignore` is the path of a JSON list of names, `base`, or None to freeze nothing; `names` are all parameters.
 
     Raises:
         UsageError: The list has a name that the model does not have, or all parameters are frozen.
@@ -53,7 +46,7 @@ def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Shape, names
     return frozen
 
 
-def is_extra(name: str, shape: Shape) -> bool:
+def is_extra(name: str, shape: "GPTSanConfig | ShapeConfig") -> bool:
     """Return whether a parameter belongs to an extra layer, to the extra positions or to the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)

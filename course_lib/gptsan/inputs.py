@@ -16,10 +16,10 @@ HEADER = ["filename", "fileid"]
 
 @dataclass(frozen=True)
 class Document:
-    """A file to encode, and its class if it has one."""
+    """File to encode, and its class if it has one."""
 
     path: Path
-    label: int | None = None  # class of the file
+    label: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Piece:
     batch: Batch
 
     def lines(self) -> list[str]:
-        """The decoded lines; all kinds of line end are recognised.
+        """Return the decoded lines; all kinds of line end are recognised.
 
         Raises:
-            CourseError: a line is not UTF-8, or the first piece of a document holds only white space.
+            CourseError: A line is not UTF-8, or the first piece of a document holds only white space.
         """
         path, decoded = self.batch.path, []
         for number, line in self.batch.numbered():
@@ -49,15 +49,15 @@ class Piece:
 
 
 def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]:
-    """The documents to encode.
+    """Return the documents to encode.
 
     Args:
-        inputs: the path of a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
+        inputs: Path of a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
             files themselves.
-        d_spout: width of the spout; a class must be below it.
+        d_spout: Width of the spout; a class must be below it.
 
     Raises:
-        CourseError: a file is missing, or the CSV list is damaged.
+        CourseError: A file is missing, or the CSV list is damaged.
         UsageError: `inputs` matches no file.
     """
     if isinstance(inputs, str) and inputs.endswith(".csv"):
@@ -73,7 +73,7 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
 
 
 def _read_list(path: Path, d_spout: int) -> list[Document]:
-    """The documents in a CSV list `filename,fileid`; file names are relative to the folder of the list."""
+    """Read a CSV list `filename,fileid`; file names are relative to the folder of the list."""
     try:
         text = require_file(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,19 +107,13 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
     except ValueError:
         raise CourseError(f"{where}: fileid {row[1]!r} is not an integer") from None
     if not 0 <= int(row[1]) < d_spout:
-        raise CourseError(
-            f"{where}: class {row[1]} is outside the spout: 0 to {d_spout - 1} are allowed (d_spout {d_spout})"
-        )
+        allowed = f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
+        raise CourseError(f"{where}: class {row[1]} is outside the spout: {allowed}")
     return document
 
 
 def read_pieces(documents: Sequence[Document], order: Iterable[int]) -> Iterator[list[Piece]]:
-    """Yields the pieces of the documents, in groups of about 1 MB.
-
-    Args:
-        documents: all documents.
-        order: indices into `documents`, in the order to read them.
-    """
+    """Yield the pieces of the documents, in groups of about 1 MB, reading `documents` in the given order of indices."""
     group: list[Piece] = []
     size = 0
     for document in order:

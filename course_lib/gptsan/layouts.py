@@ -1,6 +1,4 @@
-"""Builds GPTSAN's training examples from token ids, in the modes lm, mlm and hybrid.
-
-The functions work on lists of ids; encode.py reads and writes the files.
+"""Layouts of GPTSAN's training examples: lists of token ids in the modes lm, mlm and hybrid.
 
     x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context
     y   the target of each position (already shifted by one), -1 where there is no target
@@ -39,15 +37,15 @@ MASKED, RANDOM = 0.8, 0.5
 
 
 class Encoding(Protocol):
-    """The part of swe.SubwordEncoding that the layouts use; it also has the ids of the named tokens as attributes."""
+    """Part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens as attributes."""
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The token ids of a text, without special tokens around it; with `clean`, of the cleaned text."""
+        """Return the token ids of a text, without special tokens around it; with `clean`, of the cleaned text."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The token ids that the layouts treat specially."""
+    """Token ids that the layouts treat specially."""
 
     sot: int
     msk: int
@@ -62,10 +60,10 @@ class Marks:
 
     @classmethod
     def of(cls, encoding: Encoding, original: bool = False) -> "Marks":
-        """The marks of an encoding.
+        """Return the marks of an encoding.
 
-        A sentence end that has no token of its own is not in `ends`. With `original`, each of its byte tokens is in
-        `ends`, as in the original script.
+        A sentence end without a token of its own is not in `ends`. With `original`, its byte tokens are in `ends`, as
+        in the original script.
         """
         codes = [encoding.encode_text(end) for end in ENDS]
         ends = frozenset(token for code in codes if original or len(code) == 1 for token in code)
@@ -84,7 +82,7 @@ class Example:
 
 
 def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]]:
-    """Inputs and targets (not yet shifted) of the decoder part, from the ids of a cleaned line.
+    """Return inputs and targets (not yet shifted) of the decoder part, from the ids of a cleaned line.
 
     Applied to its own targets, the function returns the same inputs and targets again.
     """
@@ -96,13 +94,13 @@ def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]
 
 
 def encoder_length(mode: str, context: int, before: int, rng: np.random.Generator) -> int:
-    """The length of the encoder part in tokens.
+    """Return the length of the encoder part [tokens].
 
     Args:
         mode: lm, mlm or hybrid.
-        context: length of an example in tokens.
-        before: length in tokens of the part `line SEP` before the encoder part; 0 without it.
-        rng: random generator, used in hybrid mode.
+        context: Length of an example [tokens].
+        before: Length of the part `line SEP` before the encoder part [tokens]; 0 without it.
+        rng: Random generator, used in hybrid mode.
     """
     if mode == "lm":
         return 0
@@ -119,17 +117,17 @@ def compose(
     before: Sequence[int] = (),
     follows: bool = False,
 ) -> Example:
-    """Builds an example from its parts and masks tokens of the encoder part.
+    """Build an example from its parts and mask tokens of the encoder part.
 
     Args:
-        encoder: ids of the encoder part.
-        read: input ids of the decoder part.
-        predicted: target ids of the decoder part.
-        marks: the special ids.
-        settings: context length, masking and layout.
-        rng: random generator that chooses the masked tokens.
-        before: the line before the encoder part, with its SEP, for next-sentence prediction; empty without it.
-        follows: whether the text follows that line; the target of next-sentence prediction is SEP if so, else EOT.
+        encoder: Ids of the encoder part.
+        read: Input ids of the decoder part.
+        predicted: Target ids of the decoder part.
+        marks: Token ids with a special meaning.
+        settings: Context length, masking and layout.
+        rng: Random generator that chooses the masked tokens.
+        before: Line before the encoder part, with its SEP, for next-sentence prediction; empty without it.
+        follows: Whether the text follows that line; the target of next-sentence prediction is SEP if so, else EOT.
     """
     context, start = settings.num_context, 1 + len(before)
     num_input = start + len(encoder)
@@ -165,27 +163,18 @@ def pack(
     rng: np.random.Generator,
     another: Callable[[], str],
 ) -> tuple[list[Example], int]:
-    """Packs the lines of a document into examples.
+    """Pack the lines of a document into examples; return them and the number of tokens that are in no example.
 
     Lines are joined until the context is full. The rest of the last line begins the next example; the original script
-    drops that rest. If the document ends within an encoder part, that part gives no example.
-
-    Args:
-        lines: the lines of the document.
-        encoding: the subword encoding.
-        marks: the special ids of that encoding.
-        settings: mode, context length and masking.
-        rng: random generator.
-        another: returns a line of another document, for next-sentence prediction.
-
-    Returns:
-        The examples, and the number of the document's tokens that are in no example.
+    drops that rest. If the document ends within an encoder part, that part gives no example. For next-sentence
+    prediction, `another` returns a line of another document.
     """
     text = _Text(lines, encoding, marks.newline)
     examples: list[Example] = []
     while text:
-        hybrid = settings.mode != "hybrid" or rng.random() < settings.hybrid_rate
-        mode = settings.mode if hybrid else "lm"
+        mode = settings.mode
+        if mode == "hybrid" and rng.random() >= settings.hybrid_rate:
+            mode = "lm"
         before, follows = [], False
         if settings.use_nextsent and mode != "lm":
             follows = bool(rng.random() < 0.5)
@@ -202,10 +191,11 @@ def pack(
             ids = text.take(clean=not in_encoder)
             missing = length - len(encoder)
             encoder += ids[:missing]
-            as_it_is = in_encoder and settings.original_layout
-            parts = (ids[missing:],) * 2 if as_it_is else decoder_part(ids[missing:], marks)
-            read += parts[0]
-            predicted += parts[1]
+            rest = ids[missing:]
+            # The original script leaves the rest of the encoder part's last line unchanged.
+            inputs, targets = (rest, rest) if in_encoder and settings.original_layout else decoder_part(rest, marks)
+            read += inputs
+            predicted += targets
         if len(encoder) < length:
             return examples, text.left_out + len(encoder)
         examples.append(compose(encoder, read, predicted, marks, settings, rng, before, follows))
@@ -214,7 +204,7 @@ def pack(
 
 
 class _Text:
-    """Iterates over the lines of a document as token ids; false when no tokens are left."""
+    """Reader of a document's lines as token ids; false when no tokens are left."""
 
     def __init__(self, lines: Sequence[str], encoding: Encoding, newline: int) -> None:
         self.lines, self.encoding, self.newline = lines, encoding, newline
@@ -225,7 +215,7 @@ class _Text:
         return bool(self.rest) or self.next < len(self.lines)
 
     def take(self, clean: bool) -> list[int]:
-        """The ids that were put back, else those of the next line with a newline token."""
+        """Return the ids that were put back, else those of the next line with a newline token."""
         if self.rest:
             ids, self.rest = self.rest, []
             return ids
@@ -233,16 +223,16 @@ class _Text:
         return [*self.encoding.encode_text(self.lines[self.next - 1].strip(), clean), self.newline]
 
     def before(self) -> list[int]:
-        """The ids of the next line without the newline token, or an empty list if no other line follows it.
+        """Return the ids of the next line without its newline token.
 
-        In the second case the line is not consumed.
+        If no other line follows it, the line is not consumed and the list is empty.
         """
         if self.next + (not self.rest) >= len(self.lines):
             return []
         return self.take(clean=True)[:-1]
 
     def put_back(self, ids: list[int], lost: bool) -> None:
-        """Keeps ids that did not fit for the next `take`.
+        """Keep ids that did not fit, for the next `take`.
 
         Ids that are only newline tokens, and all ids if `lost`, are dropped and counted in `left_out`.
         """

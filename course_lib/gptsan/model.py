@@ -47,7 +47,7 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
 
 
 class Table(nn.Embedding):
-    """An embedding with one vector per token or position, initialised as Normal(0, std): [...] → [..., H]."""
+    """Embedding with one vector per token or position, initialised as Normal(0, std²): [...] → [..., H]."""
 
     def __init__(self, rows: int, width: int, std: float) -> None:
         super().__init__(rows, width)
@@ -65,14 +65,9 @@ class Block(GradientCheckpointingLayer):  # type: ignore[misc]
     def forward(
         self, x: Tensor, mask: Tensor | None, spout: Tensor | None, real: Tensor | None, past_key_values: Any = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Computes the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
+        """Compute the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
 
-        Args:
-            x: input, [B, T, H].
-            mask: attention mask, [B or 1, 1, T, S]; None: each token attends to the slots up to its own.
-            spout: this layer's key and value of the spout, [B, 2, heads, 1, d].
-            real: [B, T], False for tokens that no expert takes.
-            past_key_values: the key/value cache.
+        `mask`, `spout` and the cache are those of `Attention.forward`, `real` is that of `SwitchMLP.forward`.
         """
         x, weights = self.self_attn(x, mask, spout, past_key_values)
         x, logits = self.feed_forward(x, real)
@@ -90,10 +85,7 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialises a module as the original does.
-
-        Weights are Normal(0, 0.02) unless the module has an `init_std`. Norms get weight 1 and bias 0.
-        """
+        """Initialise a module as the original does: weights from Normal(0, 0.02²), or with the module's `init_std`."""
         if isinstance(module, nn.Linear | nn.Embedding):
             init.normal_(module.weight, std=getattr(module, "init_std", 0.02))
             if getattr(module, "bias", None) is not None:
@@ -106,10 +98,7 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **named: Any) -> Any:
-        """Loads a model as in transformers, also from checkpoints that spell the spout's weights `sqout`.
-
-        The converter of transformers' port wrote `sqout`.
-        """
+        """Load a model, also from checkpoints of transformers' converter, which spells the spout's weights `sqout`."""
         named["key_mapping"] = {r"\bsqout\.": "spout."} | (named.get("key_mapping") or {})
         loaded = super().from_pretrained(*arguments, **named)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -146,24 +135,24 @@ class GPTSanModel(GPTSanPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> MoeModelOutputWithPast:
-        """Computes `last_hidden_state` [B, T, H], the key/value cache, the router logits and the requested extras.
+        """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and the requested extras.
 
         Args:
-            input_ids: token ids, [B, T].
+            input_ids: Token ids [B, T].
             attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; the positions are
                 counted from the first token after it.
             token_type_ids: [B, T], 1 in the prefix, whose tokens attend to each other in both directions. With a spout
                 [B, T+1] is also allowed, as in transformers' port.
-            spout: [B, d_spout]. It takes one slot before all tokens, so positions begin at 1. It is stored in the
-                cache; if the cache is not empty, `spout` is ignored.
-            past_key_values: the key/value cache of earlier tokens.
-            use_cache: whether to return a cache; by default as in the config, but not in training.
-            output_attentions: whether to return the attention weights; by default as in the config.
-            output_hidden_states: whether to return the embeddings, the output of each layer and the output of the last
+            spout: [B, d_spout]. The spout takes one slot before all tokens, so positions begin at 1. The cache stores
+                it; if the cache is not empty, `spout` is ignored.
+            past_key_values: Key/value cache of earlier tokens.
+            use_cache: Whether to return a cache; by default as in the config, but not in training.
+            output_attentions: Whether to return the attention weights; by default as in the config.
+            output_hidden_states: Whether to return the embeddings, and the outputs of each layer and of the last
                 projection; by default as in the config.
 
         Raises:
-            ValueError: the mask or the token types have the wrong width, the model has no spout, or attention weights
+            ValueError: The mask or the token types have the wrong width, the model has no spout, or attention weights
                 are requested without eager attention.
         """
         config, length = self.config, input_ids.shape[1]
@@ -200,10 +189,11 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
-        """The key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
+        """Compute the key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
         if self.spout is None:
             raise ValueError("this model has no spout (d_spout is 0)")
-        projected: Tensor = self.spout(spout.to(self.last_project.weight.dtype))  # [B, L·2·H]
+        # [B, L·2·H]
+        projected: Tensor = self.spout(spout.to(self.last_project.weight.dtype))
         return projected.view(len(spout), self.config.num_layers, 2, self.config.num_heads, 1, -1).unbind(1)
 
 
@@ -242,9 +232,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         output_router_logits: bool | None = None,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
-        """Computes the logits [B, T, V] and, with labels, the loss.
-
-        The arguments are those of `GPTSanModel`, and:
+        """Compute the logits [B, T, V] and, with labels, the loss. The arguments are those of `GPTSanModel`, and:
 
         - `labels`: [B, T], the token ids themselves (this method shifts them), −100 at positions without a target. The
           loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels, `use_cache`
@@ -264,21 +252,16 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten()) + router_loss
         wanted = config.output_router_logits if output_router_logits is None else output_router_logits
-        parts = (
-            output.past_key_values,
-            output.hidden_states,
-            output.attentions,
-            output.router_logits if wanted else None,
-        )
-        return GPTSanOutput(loss, logits, *parts, balance, z, router_loss)
+        router_logits = output.router_logits if wanted else None
+        states = output.past_key_values, output.hidden_states, output.attentions, router_logits
+        return GPTSanOutput(loss, logits, *states, balance, z, router_loss)
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Prepares the inputs as transformers does, but counts the spout's slot in the cache.
+        """Prepare the inputs as transformers does, but do not count the spout's slot in the cache as a token.
 
-        transformers takes every slot of the cache for a token, and one slot is the spout's. The name `kwargs` must
-        stay, because transformers looks for it.
+        The name `kwargs` must stay, because transformers looks for it.
         """
         cache = kwargs.get("past_key_values")
         begun = kwargs.get("is_first_iteration") and cache is not None and cache.get_seq_length() > 0
@@ -289,10 +272,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     def _update_model_kwargs_for_generation(
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], **named: Any
     ) -> dict[str, Any]:
-        """Updates the arguments as transformers does, but gives new tokens type 0.
-
-        transformers repeats the type of the last token; here a new token is never part of the prefix.
-        """
+        """Update the arguments as transformers does, but give new tokens type 0, not the type of the last token."""
         types = model_kwargs.get("token_type_ids")
         updated: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **named)
         if types is not None:
@@ -300,7 +280,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         return updated
 
     def _prepare_attention_mask_for_generation(self, inputs_tensor: Tensor, *_: Any) -> Tensor:
-        """Returns a mask of ones when the caller gives no mask.
+        """Return a mask of ones when the caller gives no mask.
 
         transformers would mask every padding token, but in GPTSAN the padding token (SEP) also occurs in text.
         """
@@ -308,17 +288,14 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
 
 
 def spout_network(config: GPTSanConfig) -> nn.Sequential:
-    """The spout network: eight linear layers with tanh, then a projection to a key and a value for each layer.
-
-    Maps [B, d_spout] to [B, L·2·H].
-    """
+    """Build the spout network [B, d_spout] → [B, L·2·H]: eight tanh layers, then a key and a value for each layer."""
     std = config.spout_init_std
     hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=std), nn.Tanh())]
     return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=std))
 
 
 def token_positions(length: int, past: int, device: torch.device, attention_mask: Tensor | None) -> Tensor:
-    """The positions [B or 1, T] of new tokens after `past` slots.
+    """Return the positions [B or 1, T] of new tokens after `past` slots.
 
     Padding on the left does not count; padding itself gets a negative position.
     """
@@ -327,23 +304,16 @@ def token_positions(length: int, past: int, device: torch.device, attention_mask
 
 
 def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: int) -> Tensor | None:
-    """A mask [B, T] of the tokens that go to experts; None if all tokens do.
-
-    Padding is left out if `config.router_ignore_padding_tokens` is set.
-    """
+    """Return a mask [B, T] of the tokens that go to experts; None if all tokens do, padding included."""
     if attention_mask is None or not config.router_ignore_padding_tokens:
         return None
     return attention_mask[:, -length:].bool()
 
 
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
-    """Checks the widths of the attention mask and of the token types.
+    """Check that the attention mask covers all tokens so far, and that the token types cover the new tokens.
 
-    The mask must cover all tokens so far; one of the `past` slots may be the spout's. The types must cover the new
-    tokens.
-
-    Raises:
-        ValueError: one of the two has another width.
+    One of the `past` slots may be the spout's. Raises ValueError for another width.
     """
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:

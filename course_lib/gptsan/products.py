@@ -113,9 +113,9 @@ def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) ->
 
 
 def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.gptsan.encode import TOKENIZER_FILES
+    from course_lib.gptsan.swe import FILES
 
-    for name in TOKENIZER_FILES:
+    for name in FILES:
         shutil.copyfile(inputs[0] / MODEL / name, folder / name)
     return {}
 

@@ -1,6 +1,6 @@
-"""The training samples: encoded examples, shuffled anew in each epoch, each with the vector for the spout.
+"""Training samples: encoded examples, shuffled anew in each epoch, each with the vector for the spout.
 
-A sample depends only on the seed and its index. So a resumed run reads the same samples as an uninterrupted one.
+A sample depends only on the seed and its index, so a resumed run reads the same samples as an uninterrupted one.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ Vector = npt.NDArray[np.float32]
 
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
-    """The input vector [width] of the spout for an example of class `label`.
+    """Return the input vector [width] of the spout for an example of class `label`.
 
     The modes are those of run_training.py in tanreinama/GPTSAN:
 
@@ -35,23 +35,21 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
     return vector
 
 
+@lru_cache(2)
+def _order(seed: int, epoch: int, examples: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng([seed, epoch, 1]).permutation(examples)
+
+
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
-    """A dataset of `number` samples that goes through all examples once per epoch, in a new random order each time."""
+    """Dataset of `number` samples that goes through all examples once per epoch, in a new random order each time.
+
+    The seed determines the order and the spout's noise. The samples have a spout vector of the given width and mode
+    (see `spout_vector`), or none if the mode is "none".
+    """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
-        """Prepares the dataset; no example is read yet.
-
-        Args:
-            examples: the encoded examples.
-            number: number of samples; more than the examples for several epochs.
-            seed: seed of the order and of the spout's noise.
-            mode: mode of the spout (see `spout_vector`), or "none" for samples without a spout vector.
-            width: width of the spout.
-            shuffle: False to keep the examples in order.
-        """
         self.examples, self.number, self.seed = examples, number, seed
         self.mode, self.width, self.shuffle = mode, width, shuffle
-        self._order = lru_cache(2)(self._epoch)
 
     def __len__(self) -> int:
         return self.number
@@ -60,23 +58,15 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         if not 0 <= index < self.number:
             raise IndexError(index)
         epoch, position = divmod(index, len(self.examples))
-        sample: dict[str, Any] = dict(self.examples[int(self._order(epoch)[position]) if self.shuffle else position])
+        if self.shuffle:
+            position = int(_order(self.seed, epoch, len(self.examples))[position])
+        sample: dict[str, Any] = dict(self.examples[position])
         if self.mode != "none":
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
 
-    def _epoch(self, number: int) -> npt.NDArray[np.int64]:
-        return np.random.default_rng([self.seed, number, 1]).permutation(len(self.examples))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_order"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._order = lru_cache(2)(self._epoch)
-
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Stacks samples into tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] if the samples have one."""
+    """Stack samples into tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] if the samples have one."""
     return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}

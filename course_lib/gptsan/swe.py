@@ -1,4 +1,4 @@
-"""The subword encoding of GPTSAN ("SWE"): encodes text to token ids and decodes them, with the standard library only.
+"""Subword encoding of GPTSAN ("SWE"): text to token ids and back, with the standard library only.
 
 Each line of `vocab.txt` is an entry, and its line number from 0 is its id. The comma-separated parts of an entry are
 alternative spellings: all of them encode to the same id, and the id decodes to the first.
@@ -29,12 +29,17 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan.cleaning import clean as cleaned
 
-LONGEST = 3  # most characters of an entry that does not begin with `<`
+# Vocabulary and emoji table in a tokenizer folder.
+FILES = ("vocab.txt", "emoji.json")
+# Most characters of an entry that does not begin with `<`.
+LONGEST = 3
 MARKUP = {"<BR>": "\n", "<SP>": " ", "<TAB>": "\t"}
 CLEANED = ("<URL>", "<EMAIL>", "<TEL>", "<DATE>", "<PRICE>", "<BLOCK>")
-CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}  # class token of symbols → text that it decodes to
+# Class token of symbols → text that it decodes to.
+CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}
 EMOJI = tuple(f"<|emoji{group}|>" for group in range(1, 13))
-BYTES = tuple(f"<|byte{value}|>" for value in range(255))  # UTF-8 has no byte 255
+# UTF-8 has no byte 255.
+BYTES = tuple(f"<|byte{value}|>" for value in range(255))
 NAMED = {
     "sot": "<|startoftext|>",
     "msk": "<|inputmask|>",
@@ -60,13 +65,13 @@ class SubwordEncoding:
     """Encoder and decoder for one vocabulary.
 
     Args:
-        entries: the lines of the vocabulary.
-        emoji: string → emoji token; the replacements are made in this order.
-        shown: emoji token → string that it decodes to.
-        origin: the name of the vocabulary in error messages.
+        entries: Lines of the vocabulary.
+        emoji: String → emoji token; the replacements are made in this order.
+        shown: Emoji token → string that it decodes to.
+        origin: Name of the vocabulary in error messages.
 
     Raises:
-        CourseError: an entry of the special block is missing.
+        CourseError: An entry of the special block is missing.
     """
 
     def __init__(
@@ -83,18 +88,17 @@ class SubwordEncoding:
             next((spelling for spelling in group if self.ids.get(spelling) == i), f"{group[0]}#{i}")
             for i, group in enumerate(spellings)
         ]
-        self.sot, self.msk, self.sep, self.nottoken, self.bag, self.seg, self.eot = (
-            self.ids[token] for token in NAMED.values()
-        )
-        self._begin(emoji)
+        named = [self.ids[token] for token in NAMED.values()]
+        self.sot, self.msk, self.sep, self.nottoken, self.bag, self.seg, self.eot = named
+        self._build_tables(emoji)
         self._shown = [group[0] for group in spellings]
         for token, text in (MARKUP | CLASSES | {"<BLOCK>": "▀"} | shown | dict.fromkeys(NAMED.values(), "")).items():
             self._shown[self.ids[token]] = text
         self._byte_ids = [self.ids[token] for token in BYTES]
         self._byte_of = {i: value for value, i in enumerate(self._byte_ids)}
 
-    def _begin(self, emoji: dict[str, str]) -> None:
-        """Builds the tables for encoding.
+    def _build_tables(self, emoji: dict[str, str]) -> None:
+        """Build the tables for encoding.
 
         - `_best`: the next 3 characters of the text, or fewer → (id, length) of the vocabulary entry chosen there
         - `_angle`, `_angle_lengths`: the entries that begin with `<`
@@ -116,7 +120,7 @@ class SubwordEncoding:
         return len(self.entries)
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The token ids of a text, without special tokens around it; with `clean`, cleaning.py edits the text first."""
+        """Return the token ids of a text, without special tokens around it; `clean` applies cleaning.py first."""
         text = self.prepare(text, clean)
         ids: list[int] = []
         best, append, position, end = self._best.get, ids.append, 0, len(text)
@@ -132,10 +136,9 @@ class SubwordEncoding:
         return ids
 
     def _other(self, text: str, position: int) -> tuple[list[int], int]:
-        """Token ids for the text at `position` that begins with `<` or with a character outside the vocabulary.
+        """Encode text that begins with `<` or with a character outside the vocabulary.
 
-        Returns:
-            The ids, and the number of characters that they encode.
+        Return the ids for the text at `position`, and the number of characters that they encode.
         """
         character = text[position]
         if character == "<":
@@ -153,7 +156,7 @@ class SubwordEncoding:
         return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
 
     def prepare(self, text: str, clean: bool = False) -> str:
-        """Prepares a text for matching: writes spaces, line ends, tabs and emoji as their tokens, and — and − as ー."""
+        """Replace spaces, line ends, tabs and emoji by their tokens, and — and − by ー."""
         for old, new in REPLACED:
             text = text.replace(old, new)
         for _, emoji, token in sorted(e for first in self._emoji.keys() & set(text) for e in self._emoji[first]):
@@ -161,32 +164,32 @@ class SubwordEncoding:
         return cleaned(text) if clean else text
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token ids.
+        """Return the text of token ids.
 
-        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the id before it two more
-        times.
+        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the id before it twice.
 
         Raises:
-            CourseError: an id is outside the vocabulary.
+            CourseError: An id is outside the vocabulary.
         """
         expanded: list[int] = []
         for i in ids:
             if not 0 <= i < len(self.entries):
                 raise CourseError(f"id {i}: not in a vocabulary of {len(self.entries)} entries")
             expanded += [i] if i != self.bag else expanded[-1:] * BAG_COPIES
-        return "".join(
-            bytes(self._byte_of[i] for i in run).decode("utf8", "replace")
-            if is_bytes
-            else "".join(self._shown[i] for i in run)
-            for is_bytes, run in groupby(expanded, self._byte_of.__contains__)
-        )
+        text = ""
+        for is_bytes, run in groupby(expanded, self._byte_of.__contains__):
+            if is_bytes:
+                text += bytes(self._byte_of[i] for i in run).decode("utf8", "replace")
+            else:
+                text += "".join(self._shown[i] for i in run)
+        return text
 
 
 def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
-    """Loads the encoding from a `vocab.txt` and an `emoji.json`.
+    """Load the encoding from a `vocab.txt` and an `emoji.json`.
 
     Raises:
-        CourseError: a file is missing or damaged; the message names the file and the fault.
+        CourseError: A file is missing or damaged; the message names the file and the fault.
     """
     entries = _read(vocabulary).removesuffix("\n").split("\n")
     try:

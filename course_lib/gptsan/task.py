@@ -1,6 +1,5 @@
-"""The training task of a GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
+"""Training task of GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from course_lib import config
-from course_lib.checkpoints.tokenizer_files import NAMES
+from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.gptsan import swe
@@ -23,22 +22,16 @@ if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM
     from course_lib.training.trainer import RunTrainer
 
-TOKENIZER = (*NAMES, "emoji.json")
-
 
 class Gptsan(Task):
-    """Trains a GPTSAN on encoded examples (lm, mlm or hybrid), optionally with a spout vector for each example."""
+    """Training on encoded examples (lm, mlm or hybrid), optionally with a spout vector for each example."""
 
     settings_class = GptsanConfig
     settings: GptsanConfig
 
     @property
     def tokenizer(self) -> Path:
-        """The folder of the tokenizer: data.tokenizer, else model.checkpoint.
-
-        Raises:
-            UsageError: neither is set.
-        """
+        """Folder of the tokenizer: data.tokenizer, else model.checkpoint. Raises UsageError if neither is set."""
         folder = self.settings.data.tokenizer or self.settings.model.checkpoint
         if folder is None:
             raise UsageError("data.tokenizer: not set; a new model needs the tokenizer its examples were encoded with")
@@ -46,57 +39,50 @@ class Gptsan(Task):
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
-        for name in TOKENIZER:
-            if (self.tokenizer / name).is_file():
-                shutil.copyfile(self.tokenizer / name, folder / name)
+        copy_present(self.tokenizer, folder, (*NAMES, *swe.FILES))
 
     @override
     def check(self) -> None:
+        mode, shape, tokenizer = self.settings.spout.mode, self.shape(), self.tokenizer
+        if mode != "none" and shape.d_spout < 2:
+            raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
+        entries = len(self._encoding())
+        if entries > shape.vocab_size:
+            raise UsageError(
+                f"data.tokenizer: {tokenizer} has {entries} entries, but the model has {shape.vocab_size} rows"
+            )
+        examples = self.examples()
+        mine = {name: sha256(tokenizer / name) for name in swe.FILES}
+        if examples.report.get("tokenizer", mine) != mine:
+            raise UsageError(f"data.input: {examples.folder} was encoded with another tokenizer than {tokenizer}")
+        classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
+        examples.check(shape.vocab_size, classes.get(mode))
+        length, positions = examples.report["num_context"], shape.max_position_embeddings
+        found = f"data.input: {examples.folder} has examples of {length} tokens"
+        if mode == "none" and length > positions:
+            raise UsageError(f"{found}; the model has {positions} positions")
+        if mode != "none" and length + 1 > positions:
+            raise UsageError(f"{found}, which with the spout need {length + 1} positions; the model has {positions}")
+        self._frozen(shape)
+
+    def _encoding(self) -> swe.SubwordEncoding:
+        return swe.load(*(self.tokenizer / name for name in swe.FILES))
+
+    def _frozen(self, shape: Any, names: list[str] | None = None) -> set[str]:
+        """Return the names of the frozen parameters, of `names` or of all parameters of a model of this shape."""
         from course_lib.gptsan.extra_stage import tensors_of
         from course_lib.gptsan.freeze import frozen_names
 
-        mode, shape = self.settings.spout.mode, self.shape()
-        if mode != "none" and shape.d_spout < 2:
-            raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
-        entries = len(swe.load(self.tokenizer / "vocab.txt", self.tokenizer / "emoji.json"))
-        if entries > shape.vocab_size:
-            raise UsageError(
-                f"data.tokenizer: {self.tokenizer} has {entries} entries, but the model has {shape.vocab_size} rows"
-            )
-        examples = self.examples()
-        mine = {name: sha256(self.tokenizer / name) for name in ("vocab.txt", "emoji.json")}
-        if examples.report.get("tokenizer", mine) != mine:
-            raise UsageError(f"data.input: {examples.folder} was encoded with another tokenizer than {self.tokenizer}")
-        classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
-        examples.check(shape.vocab_size, classes.get(mode))
-        slots = examples.report["num_context"] + (mode != "none")
-        if slots > shape.max_position_embeddings:
-            raise UsageError(
-                f"data.input: {examples.folder} has examples of {examples.report['num_context']} tokens, "
-                f"which with the spout need {slots} positions; the model has {shape.max_position_embeddings}"
-                if mode != "none"
-                else f"data.input: {examples.folder} has examples of {slots} tokens; "
-                f"the model has {shape.max_position_embeddings} positions"
-            )
-        frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
+        return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, names or tensors_of(shape)[1])
 
     def examples(self) -> Examples:
-        """All encoded examples of data.input.
-
-        Raises:
-            UsageError: data.input is not set.
-            CourseError: the examples are damaged.
-        """
+        """Open the encoded examples of data.input. Raises UsageError if data.input is not set."""
         if self.settings.data.input is None:
             raise UsageError("data.input: not set; give a folder of `course gptsan encode`")
-        return Examples.open(self.settings.data.input)
+        return Examples(self.settings.data.input)
 
     def split(self) -> tuple[Examples, Examples]:
-        """The examples for training and the held-out examples.
-
-        Raises:
-            CourseError: there are no examples for training.
-        """
+        """Return the training and the held-out examples. Raises CourseError if there are no training examples."""
         train, held_out = self.examples().split(self.settings.data.held_out, self.settings.engine.seed)
         if not len(train):
             raise CourseError(f"{train.folder}: holds no examples; encode some with `course gptsan encode`")
@@ -123,17 +109,13 @@ class Gptsan(Task):
     @override
     def fingerprint(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
-        from course_lib.gptsan.extra_stage import tensors_of
-        from course_lib.gptsan.freeze import frozen_names
 
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
         files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
-            "frozen": sorted(
-                frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
-            ),
+            "frozen": sorted(self._frozen(shape)),
         }
 
     @override
@@ -150,7 +132,7 @@ class Gptsan(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     def shape(self) -> Any:
-        """The model's configuration: that of the checkpoint, else a new one from model.shape.
+        """Return the model's configuration: that of the checkpoint, else a new one from model.shape.
 
         The coefficients of the router losses and the router jitter come from the settings.
         """
@@ -161,45 +143,39 @@ class Gptsan(Task):
         if model.checkpoint:
             shape = read_config(model.checkpoint)
         else:
-            words = swe.load(self.tokenizer / "vocab.txt", self.tokenizer / "emoji.json")
+            encoding = self._encoding()
             shape = GPTSanConfig(
                 **config.to_dict(model.shape),
-                bos_token_id=words.sot,
-                separator_token_id=words.seg,
-                pad_token_id=words.sep,
-                eos_token_id=words.eot,
+                bos_token_id=encoding.sot,
+                separator_token_id=encoding.seg,
+                pad_token_id=encoding.sep,
+                eos_token_id=encoding.eot,
             )
         shape.router_balance_coef, shape.router_z_coef = loss.router_balance, loss.router_z
         shape.router_jitter_noise = loss.router_jitter
         return shape
 
     def build(self) -> "GPTSanForCausalLM":
-        """Builds or loads the model in the training dtype, and freezes the parameters that are not trained."""
+        """Build or load the model in the training dtype, and freeze the parameters that are not trained."""
         import torch
         from transformers import AutoModelForCausalLM
 
         from course_lib.checkpoints.model_folder import reading_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
-        from course_lib.gptsan.freeze import freeze, frozen_names
+        from course_lib.gptsan.freeze import freeze
         from course_lib.gptsan.model import GPTSanForCausalLM
 
         settings, shape = self.settings, self.shape()
-        dtype = TORCH[settings.precision.dtype]
+        checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]
         shape._attn_implementation = settings.model.attention
-        if settings.model.checkpoint:
-            with reading_weights(settings.model.checkpoint):
-                model: GPTSanForCausalLM = GPTSanForCausalLM.from_pretrained(
-                    settings.model.checkpoint, config=shape, dtype=dtype
-                )
+        model: GPTSanForCausalLM
+        if checkpoint:
+            with reading_weights(checkpoint):
+                model = GPTSanForCausalLM.from_pretrained(checkpoint, config=shape, dtype=dtype)
         else:
             # from_config shards the new weights while it creates them under ZeRO stage 3.
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
-        freeze(
-            model,
-            frozen_names(
-                settings.model.ignore, settings.spout.mode, shape, [name for name, _ in model.named_parameters()]
-            ),
-        )
+        freeze(model, self._frozen(shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
             recompute(model)
         return model
@@ -215,9 +191,9 @@ class Gptsan(Task):
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:
-    """Turns on activation checkpointing, so that the backward pass recomputes each layer.
+    """Turn on activation checkpointing, except in the first layers that no gradient reaches.
 
-    The first layers are left out as long as no gradient reaches them, because they keep no activations anyway.
+    Such layers keep no activations anyway.
     """
     model.activation_checkpointing_enable()
     # Otherwise gradients would flow through all frozen layers too.

@@ -1,8 +1,7 @@
-"""Reads TensorFlow checkpoints in the "V2" format, which TensorFlow 1.x and 2.x write, without TensorFlow.
+"""Reader of TensorFlow checkpoints in the "V2" format, which TensorFlow 1.x and 2.x write.
 
-TensorFlow is too large a dependency for this format, whose description fits on a page: tensorflow-cpu 2.21 needs 307 MB
-of wheels and 1.4 GB of disk. PyPI has one reader without TensorFlow, tensorflow-checkpoint-reader. Its own description
-calls it unfinished, and it has not changed since 2023.
+The reader does not need TensorFlow: tensorflow-cpu 2.21 takes 307 MB of wheels and 1.4 GB of disk. The one reader
+without TensorFlow on PyPI, tensorflow-checkpoint-reader, calls itself unfinished and has not changed since 2023.
 
 The format (tensorflow/core/util/tensor_bundle; leveldb's doc/table_format.md):
 
@@ -13,7 +12,7 @@ The format (tensorflow/core/util/tensor_bundle; leveldb's doc/table_format.md):
 - `PREFIX.data-0000K-of-0000N` is shard K. It holds the bytes of tensors.
 - A CRC32C follows every block and is in every entry. It is masked, because a CRC of data that contains CRCs is weak.
 
-This module does not read tensors that are saved in slices.
+Tensors that are saved in slices are not supported.
 """
 
 import math
@@ -73,13 +72,10 @@ class Entry:
 
 
 class TensorBundle:
-    """A TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
+    """TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
 
     def __init__(self, source: Path) -> None:
-        """Reads the index.
-
-        Args:
-            source: the checkpoint's folder, the path prefix of its files, or its index file.
+        """Read the index of the checkpoint `source`, a path as for `find_prefix`.
 
         Raises:
             CourseError: `source` is not a checkpoint, or the index is damaged.
@@ -93,16 +89,15 @@ class TensorBundle:
         self._maps: dict[int, Any] = {}
 
     def check(self, name: str) -> None:
-        """Checks the dtype, the size and the location of the tensor `name`, without reading its bytes.
+        """Check the dtype, the size and the location of a tensor, without reading its bytes.
 
         Raises:
-            CourseError: the dtype is not supported, the size does not fit the shape, or the shard is too short.
+            CourseError: The dtype is not supported, the size does not fit the shape, or the shard is too short.
         """
         entry = self.entries[name]
         if entry.dtype not in DTYPES:
-            raise CourseError(
-                f"{self.index}: {name}: data type {entry.dtype}; allowed: float, half, bfloat16, integers"
-            )
+            allowed = "float, half, bfloat16, integers"
+            raise CourseError(f"{self.index}: {name}: data type {entry.dtype}; allowed: {allowed}")
         if entry.size != math.prod(entry.shape) * np.dtype(DTYPES[entry.dtype][0]).itemsize:
             raise CourseError(f"{self.index}: {name}: {entry.size} bytes do not fit shape {entry.shape}: damaged")
         shard = self.shard(entry.shard)
@@ -110,14 +105,14 @@ class TensorBundle:
             raise CourseError(f"{shard}: cut short: {name} should end at byte {entry.offset + entry.size}")
 
     def shard(self, number: int) -> Path:
-        """The path of a shard."""
+        """Return the path of a shard."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.shards:05d}")
 
     def read(self, name: str) -> torch.Tensor:
-        """The tensor `name`, memory-mapped from its shard, after its checksum has been verified.
+        """Verify the checksum of a tensor and return it, memory-mapped from its shard.
 
         Raises:
-            CourseError: the checksum differs, or `check` fails.
+            CourseError: The checksum differs, or `check` fails.
         """
         self.check(name)
         entry = self.entries[name]
@@ -125,32 +120,30 @@ class TensorBundle:
         if entry.shard not in self._maps:
             # Copy-on-write: the file is never changed.
             self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")
-        raw = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
+        end = entry.offset + entry.size
+        raw = self._maps[entry.shard][entry.offset : end]
         if mask(crc32c(raw)) != entry.crc:
             raise CourseError(
-                f"{shard}: {name}: checksum differs, "
-                f"the file is damaged at bytes {entry.offset} to {entry.offset + entry.size}"
+                f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {end}"
             )
         kind, dtype = DTYPES[entry.dtype]
-        values = torch.from_numpy(raw.view(kind).reshape(entry.shape))
-        return values.view(dtype)
+        return torch.from_numpy(raw.view(kind).reshape(entry.shape)).view(dtype)
 
 
 def find_prefix(source: Path) -> Path:
-    """The path prefix of a checkpoint's files.
+    """Return the path prefix of a checkpoint's files.
 
     Args:
-        source: a prefix, an index file, or a folder. In a folder, the file `checkpoint` names the newest checkpoint;
+        source: A prefix, an index file, or a folder. In a folder, the file `checkpoint` names the newest checkpoint;
             without that file, there must be exactly one index file.
 
     Raises:
-        CourseError: there is no checkpoint.
+        CourseError: There is no checkpoint.
     """
     state = source / "checkpoint"
     if state.is_file():
-        named = re.search(
-            r'^model_checkpoint_path: "(.+)"', state.read_text(encoding="utf8", errors="replace"), re.MULTILINE
-        )
+        text = state.read_text(encoding="utf8", errors="replace")
+        named = re.search(r'^model_checkpoint_path: "(.+)"', text, re.MULTILINE)
         if not named:
             raise CourseError(f"{state}: names no checkpoint (model_checkpoint_path)")
         # Only the name counts: the folder may have been moved since the path was written.
@@ -170,7 +163,7 @@ def find_prefix(source: Path) -> Path:
 
 
 def crc32c(data: Any) -> int:
-    """Computes the CRC32C of a buffer, at about 10 GB/s."""
+    """Compute the CRC32C of a buffer, at about 10 GB/s."""
     from google_crc32c import extend
 
     crc = 0
@@ -180,27 +173,21 @@ def crc32c(data: Any) -> int:
 
 
 def mask(crc: int) -> int:
-    """Masks a CRC32C as leveldb does before storing it: rotates it right by 15 bits and adds 0xA282EAD8 modulo 2³²."""
+    """Mask a CRC32C as leveldb does before storing it: rotate it right by 15 bits and add 0xA282EAD8 modulo 2³²."""
     return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
 def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
-    """Reads an index file: the header, and the entry of every tensor by name.
-
-    Raises:
-        CourseError: the file is not an index, or it is damaged.
-    """
+    """Read an index file: the header, and the entry of every tensor by name."""
     content = require_file(path).read_bytes()
     if len(content) < FOOTER or struct.unpack("<Q", content[-8:])[0] != MAGIC:
         raise CourseError(f"{path}: not the index of a TensorFlow checkpoint (V2), or cut short")
     try:
         _, at = _handle(content, len(content) - FOOTER)
         blocks, _ = _handle(content, at)
-        table = {
-            key: value
-            for _, handle in _block(content, *blocks)
-            for key, value in _block(content, *_handle(handle, 0)[0])
-        }
+        table: dict[bytes, bytes] = {}
+        for _, handle in _block(content, *blocks):
+            table.update(_block(content, *_handle(handle, 0)[0]))
         header = messages()["Header"].FromString(table.pop(b""))
         return header, {key.decode(): _entry(value) for key, value in table.items()}
     except (IndexError, KeyError, ValueError, struct.error, DecodeError) as error:
@@ -211,19 +198,14 @@ def _entry(value: bytes) -> Entry:
     read = messages()["Entry"].FromString(value)
     if read.slices:
         raise ValueError("a tensor saved in slices, which is not supported")
-    return Entry(
-        read.dtype, tuple(axis.size for axis in read.shape.dim), read.shard_id, read.offset, read.size, read.crc32c
-    )
+    shape = tuple(axis.size for axis in read.shape.dim)
+    return Entry(read.dtype, shape, read.shard_id, read.offset, read.size, read.crc32c)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decodes the varint at offset `at` (7 bits per byte, lowest bits first).
+    """Decode the varint at offset `at` (7 bits per byte, lowest bits first); return its value and the offset after it.
 
-    Returns:
-        The value, and the offset after it.
-
-    Raises:
-        IndexError: the data ends within the varint.
+    Raises IndexError if the data ends within the varint.
     """
     value = shift = 0
     while True:
@@ -235,18 +217,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Decodes the block handle at `at`: ((offset, size) of the block in bytes, offset after the handle)."""
+    """Decode the block handle at `at`: ((offset, size) of the block in bytes, offset after the handle)."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
     return (offset, size), at
 
 
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the keys and values of a block.
-
-    Raises:
-        ValueError: the checksum differs, or the block is compressed.
-    """
+    """Yield the keys and values of a block. Raises ValueError for a wrong checksum or a compressed block."""
     compression, crc = struct.unpack_from("<BI", content, offset + size)
     if mask(crc32c(content[offset : offset + size + 1])) != crc:
         raise ValueError(f"checksum differs at byte {offset}")
@@ -267,5 +245,5 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
 
 @cache
 def messages() -> dict[str, Any]:
-    """The protobuf classes of MESSAGES, by name."""
+    """Return the protobuf classes of MESSAGES, by name."""
     return message_classes(MESSAGES)

@@ -1,7 +1,6 @@
-"""Maps the variables of the original's TensorFlow checkpoint to the tensors of the Hugging Face model, and back.
+"""Map between the variables of the original's TensorFlow checkpoint and the tensors of the Hugging Face model.
 
-One table holds the names, the shapes and the order of the axes, in the notation of einops. The same table serves both
-directions.
+One table serves both directions. It holds the names and the order of the axes in the notation of einops.
 """
 
 import re
@@ -21,7 +20,7 @@ PARTS = {"p": ("q", "k", "v")}
 
 @dataclass(frozen=True)
 class Dims:
-    """The sizes of a model."""
+    """Sizes of a model."""
 
     vocabulary: int
     contexts: int  # number of positions
@@ -36,15 +35,12 @@ class Dims:
 
     @property
     def layers(self) -> int:
-        """The number of layers, switch layers and extra layers together."""
+        """Number of layers: switch layers plus extra layers."""
         return self.switch_layers + self.ext_layers
 
     @property
     def axes(self) -> dict[str, int]:
-        """The size of each axis by its letter in the table.
-
-        A digit after the letter (`h2`) distinguishes two axes of the same size.
-        """
+        """Size of each axis by its letter in the table; a digit after the letter (`h2`) marks a second axis."""
         return {
             "v": self.vocabulary,
             "c": self.contexts,
@@ -76,7 +72,7 @@ class Row:
 
     @property
     def part(self) -> str:
-        """The letter of the axis that is split into several tensors; empty if no axis is split."""
+        """Letter of the axis that is split into several tensors; empty if no axis is split."""
         return next((letter for letter in "pe" if f"{{{letter}}}" in self.hf), "")
 
 
@@ -127,12 +123,12 @@ class Variable:
 
     @property
     def tf_shape(self) -> tuple[int, ...]:
-        """The shape in the TensorFlow checkpoint."""
+        """Shape in the TensorFlow checkpoint."""
         return tuple(self.dims.axes[axis[0]] for axis in self.row.tf_axes.split())
 
     @property
     def hf_shape(self) -> tuple[int, ...]:
-        """The shape of each of the tensors in the Hugging Face model."""
+        """Shape of each of the tensors in the Hugging Face model."""
         shape = tuple(
             self.dims.axes["n"] * self.dims.axes["d"] if axis.startswith("(") else self.dims.axes[axis[0]]
             for axis in re.findall(r"\(.+?\)|\S+", self.row.hf_axes)
@@ -140,19 +136,19 @@ class Variable:
         return shape[1:] if self.row.part else shape
 
     def to_hf(self, value: torch.Tensor) -> list[torch.Tensor]:
-        """Converts the TensorFlow variable to the tensors named in `hf`; they are views of it where possible."""
+        """Convert the TensorFlow variable to the tensors named in `hf`, which are views of it where possible."""
         turned = rearrange(value, f"{self.row.tf_axes} -> {self.row.hf_axes}")
         return list(turned) if self.row.part else [turned]
 
     def to_tf(self, values: list[torch.Tensor]) -> torch.Tensor:
-        """Converts the tensors named in `hf` to the TensorFlow variable."""
+        """Convert the tensors named in `hf` to the TensorFlow variable."""
         joined = torch.stack(values) if self.row.part else values[0]
         heads = {"n": self.dims.heads} if "(" in self.row.hf_axes else {}
         return rearrange(joined, f"{self.row.hf_axes} -> {self.row.tf_axes}", **heads)
 
 
 def variables(dims: Dims) -> list[Variable]:
-    """All variables of a model: embeddings, layers in order, last projection and head's bias, spout."""
+    """Return all variables of a model: embeddings, layers in order, last projection and head's bias, spout."""
 
     def of(rows: tuple[Row, ...], layer: int = 0) -> list[Variable]:
         return [Variable(row, dims, row.tf.format(l=layer), _names(row, dims, layer)) for row in rows]
@@ -171,20 +167,14 @@ def _names(row: Row, dims: Dims, layer: int) -> tuple[str, ...]:
 
 
 def hf_shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor of the Hugging Face model, by name, without `lm_head.weight` (tied to the embedding)."""
+    """Return the shape of each tensor of the Hugging Face model, except `lm_head.weight` (tied to the embedding)."""
     return {name: variable.hf_shape for variable in variables(dims) for name in variable.hf}
 
 
 def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
-    """Infers the sizes of a model from the shapes of a TensorFlow checkpoint's variables.
+    """Infer the sizes of a model from a few of the variables' shapes in a TensorFlow checkpoint.
 
-    The function reads a few of the shapes; it does not check that the others agree.
-
-    Args:
-        shapes: name of a variable → its shape.
-
-    Raises:
-        KeyError: a variable is missing or has too few axes; the argument is its name.
+    Raises KeyError with the name of a variable that is missing or has too few axes.
     """
 
     def size(name: str, axis: int) -> int:

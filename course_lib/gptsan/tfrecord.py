@@ -1,8 +1,8 @@
-"""Reads and writes TFRecord files of tf.train.Example with integer features, without TensorFlow.
+"""Reader and writer of TFRecord files of tf.train.Example with integer features, without TensorFlow.
 
 tensorboard writes the record framing and the checksums, protobuf the messages. The messages are those of
-tensorflow/core/example/{example,feature}.proto, with integer features only. In the .proto file the features are a map.
-On the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the
+tensorflow/core/example/{example,feature}.proto, with integer features only. The .proto file declares the features as a
+map; on the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the
 features, and with it every byte of the file, is always the same.
 """
 
@@ -21,7 +21,6 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from course_lib.errors import CourseError
 from course_lib.gptsan.messages import Messages, message_classes
 
-Features = Mapping[str, npt.NDArray[np.integer[Any]]]
 MESSAGES: Messages = {
     "Int64List": [("value", 1, "int64", True)],
     "Feature": [("int64_list", 3, "Int64List", False)],
@@ -31,8 +30,13 @@ MESSAGES: Messages = {
 }
 
 
-def write_examples(file: IO[bytes], examples: Iterable[Features]) -> None:
-    """Appends one record per example to an open file."""
+@cache
+def _example() -> Any:
+    return message_classes(MESSAGES)["Example"]
+
+
+def write_examples(file: IO[bytes], examples: Iterable[Mapping[str, npt.NDArray[np.integer[Any]]]]) -> None:
+    """Append one record per example to an open file."""
     writer = RecordWriter(file)
     for features in examples:
         message = _example()()
@@ -42,10 +46,10 @@ def write_examples(file: IO[bytes], examples: Iterable[Features]) -> None:
 
 
 def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
-    """Yields the integer features of each record, by name.
+    """Yield the integer features of each record, by name.
 
     Raises:
-        CourseError: the file is missing, or a record's checksum, length or message is wrong; the message names the
+        CourseError: The file is missing, or a record's checksum, length or message is wrong; the message names the
             record.
     """
     if not path.is_file():
@@ -61,9 +65,3 @@ def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
         except (errors.DataLossError, DecodeError) as error:
             raise CourseError(f"{path}, record {number}: damaged: {str(error).removeprefix(f'{path} ')}") from None
         yield {entry.key: np.array(entry.value.int64_list.value, np.int64) for entry in entries}
-
-
-@cache
-def _example() -> Any:
-    """The protobuf class of tf.train.Example."""
-    return message_classes(MESSAGES)["Example"]

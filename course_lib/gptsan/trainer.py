@@ -1,4 +1,4 @@
-"""The Trainer of GPTSAN: computes the loss, and saves checkpoints without frozen parameters.
+"""Trainer of GPTSAN: the loss, and checkpoints without frozen parameters.
 
 Shapes: B samples in a micro-batch, T = num_context, V = vocabulary size, N positions with a target.
 """
@@ -16,17 +16,16 @@ from course_lib.errors import CourseError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.freeze import decays, digests
+from course_lib.gptsan.layouts import IGNORE
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import Samples, collate
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
-IGNORED = -1  # value in y at positions without a target
-
 
 class GptsanTrainer(RunTrainer):
-    """Trains the parameters of a GPTSAN that are not frozen, on encoded examples."""
+    """Trainer of the parameters that are not frozen; `examples` are the training and the held-out examples."""
 
     settings: GptsanConfig
 
@@ -38,7 +37,6 @@ class GptsanTrainer(RunTrainer):
         model: GPTSanForCausalLM,
         examples: Sequence[Examples],
     ) -> None:
-        """Builds the data sets and the Trainer; `examples` are the training examples and the held-out examples."""
         train, held_out = examples
         mode, width, seed = settings.spout.mode, model.config.d_spout, settings.engine.seed
         sets = Sets(
@@ -54,16 +52,12 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def on_weights_ready(self) -> None:
-        """Computes digests of the frozen parameters, once the weights are on their device and in their dtype."""
+        """Compute digests of the frozen parameters, once the weights are on their device and in their dtype."""
         self.frozen = digests(self.model)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Saves a checkpoint after checking that no bit of a frozen parameter has changed.
-
-        Raises:
-            CourseError: a frozen parameter has changed; no checkpoint is written.
-        """
+        """Save a checkpoint. Raises CourseError, without saving, if a bit of a frozen parameter has changed."""
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
             raise CourseError(f"{changed[0]}: is frozen, but has changed since training began")
@@ -75,14 +69,9 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """The mean cross-entropy [nats] over the positions with a target.
+        """Return the mean cross-entropy [nats] over the positions with a target.
 
-        In training, z_loss · mean (log Z)² and the router losses are added.
-
-        Args:
-            model: the model, possibly wrapped.
-            inputs: x and y [B, T], where y is already shifted; num_input [B]; spout [B, d_spout] if it is used.
-            return_outputs: whether to return (loss, model output) in place of the loss.
+        In training, z_loss · mean (log Z)² and the router losses are added. `inputs` are those of `samples.collate`.
         """
         spout = inputs.get("spout")
         types = prefix_types(inputs["num_input"], inputs["x"].shape[1], spout is not None)
@@ -94,7 +83,7 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """Saves as the base class does, but without the frozen parameters if model.checkpoint holds them."""
+        """Save as the base class does, but without the frozen parameters if model.checkpoint holds them."""
         if self.settings.model.checkpoint:
             engine = self.model_wrapped
             engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
@@ -102,7 +91,7 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """Saves the weights in the dtype of the forward pass, without frozen ones if model.checkpoint holds them."""
+        """Save the weights in the dtype of the forward pass, without frozen ones if model.checkpoint holds them."""
         weights = state_dict or self.model.state_dict()
         if self.settings.model.checkpoint:
             trained = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
@@ -111,14 +100,13 @@ class GptsanTrainer(RunTrainer):
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target; 0 if there are none.
+    """Return the mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target, or 0 without one.
 
-    Args:
-        logits: [B, T, V].
-        targets: [B, T], −1 at positions without a target.
+    `logits` are [B, T, V]; `targets` are [B, T], with IGNORE at positions without a target.
     """
-    learned = targets != IGNORED
-    chosen, wanted = logits[learned].float(), targets[learned]  # [N, V], [N]
+    learned = targets != IGNORE
+    # [N, V] and [N]
+    chosen, wanted = logits[learned].float(), targets[learned]
     count = max(len(wanted), 1)
     log_z = chosen.logsumexp(-1)
     return F.cross_entropy(chosen, wanted, reduction="sum") / count, log_z.square().sum() / count

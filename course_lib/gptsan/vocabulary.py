@@ -1,4 +1,4 @@
-"""Builds a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from the course's texts.
+"""Builder of a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from texts.
 
 The score of a candidate entry is the number of tokens that it saves:
 
@@ -55,25 +55,20 @@ class Counts:
     """Size of the texts that a vocabulary was built from, and number of its entries."""
 
     texts: int
-    characters: int  # characters in the texts
+    characters: int
     entries: int
     substrings: int  # entries of 2 or 3 characters
     single: int  # entries of one character
 
 
 def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
-    """Builds a vocabulary and writes it as a folder that GPTSanTokenizer can load.
+    """Build a vocabulary of `size` entries and write it as a folder that GPTSanTokenizer can load.
 
     The same texts give the same files.
 
-    Args:
-        texts: the texts to count.
-        size: number of entries.
-        folder: the folder to write.
-
     Raises:
         UsageError: `size` is too small for the special block, or larger than these texts can fill.
-        CourseError: the texts are empty.
+        CourseError: The texts are empty.
     """
     least = len(SPECIALS) + len(ALWAYS)
     if size <= least:
@@ -96,17 +91,11 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
 
 
 def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Counts texts, characters and substrings.
-
-    Returns:
-        The number of texts, the number of characters, the occurrences of each character, and the occurrences of each
-        substring of 2 or 3 letters.
-    """
+    """Return the numbers of texts and characters, and the counts of each character and substring of 2 or 3 letters."""
     prepare = SubwordEncoding(SPECIALS, tables["emoji"], tables["emoji_inv"]).prepare
     old_to_new = str.maketrans(OLD_FORMS)
     number, length, forgotten = 0, 0, 0
-    characters: Counter[str] = Counter()
-    substrings: Counter[str] = Counter()
+    characters, substrings = Counter[str](), Counter[str]()
     for text in texts:
         number += 1
         length += len(text)
@@ -122,21 +111,19 @@ def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int
 
 
 def _worth(characters: Counter[str], substrings: Counter[str]) -> dict[str, int]:
-    """The score of each candidate entry: the number of tokens that it saves."""
-    singles = {c: n * (len(c.encode()) - 1) for c, n in characters.items() if n >= LEAST and c not in ALWAYS}
+    """Return the score of each candidate entry: the number of tokens that it saves."""
+    scores = {c: n * (len(c.encode()) - 1) for c, n in characters.items() if n >= LEAST and c not in ALWAYS}
     long = {entry: n * (len(entry) - 1) for entry, n in substrings.items() if n >= LEAST}
-    return singles | {
-        entry: saved for entry, saved in long.items() if saved > long.get(entry[:-1], 0) or len(entry) == 2
-    }
+    return scores | {entry: n for entry, n in long.items() if len(entry) == 2 or n > long.get(entry[:-1], 0)}
 
 
 def _spellings(entry: str) -> list[str]:
-    """All spellings of an entry: first the entry itself, then its variants with old forms of characters."""
+    """Return the spellings of an entry: first the entry itself, then its variants with old forms of characters."""
     return ["".join(forms) for forms in product(*(c + NEW_FORMS.get(c, "") for c in entry))]
 
 
 def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: Counts) -> None:
-    """Writes the vocabulary's files; vocab.txt ends without a newline, because the original's tools expect that."""
+    """Write the vocabulary's files; vocab.txt ends without a newline, because the original's tools expect that."""
     config = {
         "tokenizer_class": "GPTSanTokenizer",
         "unk_token": NAMED["nottoken"],

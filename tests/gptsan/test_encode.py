@@ -59,7 +59,7 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
     assert sorted(content(tmp_path / "out")) == [
         "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
     ]  # fmt: skip
-    examples, swe = Examples.open(tmp_path / "out"), loaded(tokenizer)
+    examples, swe = Examples(tmp_path / "out"), loaded(tokenizer)
     assert report.documents == 8 and report.examples == len(examples) and list(report.classes or ()) == [0, 1, 2, 3]
     assert report.tokens == sum(int((example["x"] != swe.nottoken).sum()) for example in examples)
     ids: dict[int, list[int]] = {}
@@ -76,7 +76,7 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
 
 def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
-    examples = Examples.open(tmp_path / "out")
+    examples = Examples(tmp_path / "out")
     shards = [list(read_examples(tmp_path / "out" / f"lm_{shard:04d}.tfrecord")) for shard in range(3)]
     assert sum(map(len, shards)) == report.examples
     for row, example in enumerate(examples):
@@ -88,7 +88,7 @@ def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_pat
 
 def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales.parent / "*.txt"), tokenizer, tmp_path / "out", SMALL)
-    examples = Examples.open(tmp_path / "out")
+    examples = Examples(tmp_path / "out")
     assert report.documents == 9 and report.classes is None and examples.classes is None
     assert [int(example["i"]) for example in examples] == list(range(report.examples))
     paths = sorted(tales.parent.glob("*.txt"))
@@ -122,7 +122,7 @@ def test_a_long_document_comes_in_pieces(tokenizer: Path, tmp_path: Path, monkey
 def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     settings = EncodeConfig(mode="mlm", num_context=64, shards=0)
     report = encode(str(tales), tokenizer, tmp_path / "out", settings)
-    labels = {int(example["i"]) for example in Examples.open(tmp_path / "out")}
+    labels = {int(example["i"]) for example in Examples(tmp_path / "out")}
     assert 0 < report.left_out_documents < 8 and len(labels) <= 8 - report.left_out_documents
     assert f"{report.left_out_documents} documents too short for the encoder part" in report.summary()
     assert not list((tmp_path / "out").glob("*.tfrecord"))
@@ -216,7 +216,7 @@ def test_a_product_is_replaced(tales: Path, tokenizer: Path, tmp_path: Path) -> 
         "hybrid_0000.tfrecord",
         *sorted(f"{n}.npy" for n in ARRAYS),
     ]
-    assert Examples.open(tmp_path / "out").arrays["x"].shape[1] == 32
+    assert Examples(tmp_path / "out").arrays["x"].shape[1] == 32
 
 
 def test_text_of_the_encoder_part_is_not_cleaned(tokenizer: Path, tmp_path: Path) -> None:
@@ -224,6 +224,6 @@ def test_text_of_the_encoder_part_is_not_cleaned(tokenizer: Path, tmp_path: Path
     swe, url = loaded(tokenizer), loaded(tokenizer).encode_text("<EMAIL>")
     encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "lm", SMALL)
     encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "mlm", EncodeConfig(mode="mlm", num_context=16, num_mask=0))
-    cleaned, raw = Examples.open(tmp_path / "lm")[0], Examples.open(tmp_path / "mlm")[0]
+    cleaned, raw = Examples(tmp_path / "lm")[0], Examples(tmp_path / "mlm")[0]
     assert cleaned["x"].tolist()[:6] == [swe.sot, swe.seg, *url, swe.sep, *url, swe.sep]
     assert not np.isin(raw["x"][: raw["num_input"]], [*url, swe.sep]).any()

@@ -29,7 +29,7 @@ def write(folder: Path, labels: list[int], numbered: bool = False, context: int 
 
 
 def test_items_are_the_rows(tmp_path: Path) -> None:
-    examples = Examples.open(write(tmp_path, [0, 1, 5]))
+    examples = Examples(write(tmp_path, [0, 1, 5]))
     assert len(examples) == 3 and list(examples[2]) == list(ARRAYS)
     assert {name: values.tolist() for name, values in examples[2].items()} == {
         "x": [15] * 4, "y": [4] * 4, "i": 5, "num_input": 6,
@@ -41,7 +41,7 @@ def test_items_are_the_rows(tmp_path: Path) -> None:
 
 
 def test_a_reader_process_gets_the_place_not_the_arrays(tmp_path: Path) -> None:
-    examples, _ = Examples.open(write(tmp_path, list(range(9)) * 500, context=64)).split(0.5, 0)
+    examples, _ = Examples(write(tmp_path, list(range(9)) * 500, context=64)).split(0.5, 0)
     travelling = pickle.dumps(examples)
     assert len(travelling) < 8 * 4500 + 1000
     assert pickle.loads(travelling)[7]["x"].tolist() == examples[7]["x"].tolist()
@@ -52,7 +52,7 @@ def test_a_reader_process_gets_the_place_not_the_arrays(tmp_path: Path) -> None:
 def test_every_class_of_two_is_held_out(
     tmp_path_factory: pytest.TempPathFactory, labels: list[int], share: float, seed: int
 ) -> None:
-    examples = Examples.open(write(tmp_path_factory.mktemp("split"), labels))
+    examples = Examples(write(tmp_path_factory.mktemp("split"), labels))
     train, held = examples.split(share, seed)
     assert sorted([*train.rows, *held.rows]) == list(range(len(labels)))
     assert held.rows.tolist() == sorted(held.rows) == examples.split(share, seed)[1].rows.tolist()
@@ -63,14 +63,14 @@ def test_every_class_of_two_is_held_out(
 
 
 def test_numbered_examples_are_one_class(tmp_path: Path) -> None:
-    train, held = Examples.open(write(tmp_path, list(range(10)), numbered=True)).split(0.3, 1)
+    train, held = Examples(write(tmp_path, list(range(10)), numbered=True)).split(0.3, 1)
     assert (len(train), len(held)) == (7, 3)
     with pytest.raises(UsageError, match=r"held-out share: 1.0 is not allowed"):
         train.split(1.0, 0)
 
 
 def test_models_that_cannot_read_them(tmp_path: Path) -> None:
-    examples = Examples.open(write(tmp_path, [0, 5]))
+    examples = Examples(write(tmp_path, [0, 5]))
     examples.check(16, 6)
     examples.check(16)
     with pytest.raises(UsageError, match="has token 15, but the model's vocab_size is 15"):
@@ -78,13 +78,13 @@ def test_models_that_cannot_read_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has class 5, but the model's d_spout is 5: classes are 0 to 4"):
         examples.check(16, 5)
     (tmp_path / "numbered").mkdir()
-    Examples.open(write(tmp_path / "numbered", [0, 5], numbered=True)).check(16, 2)
+    Examples(write(tmp_path / "numbered", [0, 5], numbered=True)).check(16, 2)
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
     def fails(message: str) -> None:
         with pytest.raises(CourseError, match=message) as error:
-            Examples.open(tmp_path)
+            Examples(tmp_path)
         assert "\n" not in str(error.value)
 
     fails("no encoded examples: encoding.json is missing")
