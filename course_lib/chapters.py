@@ -1,22 +1,30 @@
 """The list of chapters in course order, and of the products of each. No other module has this list."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from course_lib.corpus import products as corpus
 from course_lib.errors import UsageError
+from course_lib.gptsan import products as gptsan
+from course_lib.japanese import products as japanese
 from course_lib.paths import NOTEBOOKS
-from course_lib.product import Product
+from course_lib.prefix import products as prefix
+from course_lib.pretrain import products as pretrain
+from course_lib.serving import products as serving
+from course_lib.subword import products as subword
+from course_lib.workspace import Definition, Product
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: a package of course_lib with a `products` module, and a notebook."""
+    """One chapter: a package of course_lib, its products in the current profile, and a notebook."""
 
     number: int
     package: str
+    products: Callable[[], list[Product]]
     notebook: str
     title: str
 
@@ -27,13 +35,15 @@ class Chapter:
 
 
 CHAPTERS = (
-    Chapter(1, "corpus", "01_corpus_prep", "Corpus"),
-    Chapter(2, "japanese", "02_normalize_and_segment", "Normalization and segmentation"),
-    Chapter(3, "subword", "03_tokenizers", "Tokenizers"),
-    Chapter(4, "pretrain", "04_gpt2_zero2_pretraining", "GPT-2 pretraining with DeepSpeed ZeRO-2"),
-    Chapter(5, "gptsan", "05_gptsan_extra_stage", "GPTSAN: extra stage and spout"),
-    Chapter(6, "prefix", "06_prefix_tuning", "Prefix tuning"),
-    Chapter(7, "serving", "07_fastertransformer_conversion", "FasterTransformer conversion and serving"),
+    Chapter(1, "corpus", corpus.products, "01_corpus_prep", "Corpus"),
+    Chapter(2, "japanese", japanese.products, "02_normalize_and_segment", "Normalization and segmentation"),
+    Chapter(3, "subword", subword.products, "03_tokenizers", "Tokenizers"),
+    Chapter(4, "pretrain", pretrain.products, "04_gpt2_zero2_pretraining", "GPT-2 pretraining with DeepSpeed ZeRO-2"),
+    Chapter(5, "gptsan", gptsan.products, "05_gptsan_extra_stage", "GPTSAN: extra stage and spout"),
+    Chapter(6, "prefix", prefix.products, "06_prefix_tuning", "Prefix tuning"),
+    Chapter(
+        7, "serving", serving.products, "07_fastertransformer_conversion", "FasterTransformer conversion and serving"
+    ),
 )
 
 
@@ -49,26 +59,20 @@ def select(name: str) -> list[Chapter]:
     return chosen
 
 
-def products() -> dict[str, Product]:
-    """All products of the course in the current profile: a mapping from name to product, in building order."""
-    by_name: dict[str, Product] = {}
+def products() -> list[Product]:
+    """All products of the course in the current profile, in building order. Executed notebooks are products too."""
+    listed = []
     for chapter in CHAPTERS:
-        own: list[Product] = import_module(f"course_lib.{chapter.package}.products").products()
-        by_name |= {product.name: product for product in own}
+        own = chapter.products()
+        listed += own
         if chapter.path.exists():
-            by_name[f"{chapter.package}/notebook"] = Product(
-                name=f"{chapter.package}/notebook",
-                build=partial(_run_notebook, chapter),
-                settings={},
-                inputs=(chapter.path, *(product.name for product in own)),
-                code=(
-                    chapter.package,
-                    f"{chapter.package}/figures.py",
-                    "figures.py",
-                    f"exercises/{chapter.package}.py",
-                ),
-            )
-    return by_name
+            listed.append(Product(f"{chapter.package}/notebook", partial(_executed, chapter, tuple(own))))
+    return listed
+
+
+def _executed(chapter: Chapter, own: tuple[Product, ...]) -> Definition:
+    code = (chapter.package, f"{chapter.package}/figures.py", "figures.py", f"exercises/{chapter.package}.py")
+    return Definition(partial(_run_notebook, chapter), {}, (chapter.path, *own), code)
 
 
 def _run_notebook(chapter: Chapter, folder: Path, _inputs: list[Path]) -> dict[str, Any]:

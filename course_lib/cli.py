@@ -1,8 +1,8 @@
 """The `course` command: runs a verb and turns errors into one line and an exit code.
 
 Exit codes: 0 success, 1 bad data, 2 wrong usage, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up
-(SIGHUP). The verbs are in verbs.py. This module imports them only after it has installed signal handlers: the imports
-take half a second, and without a handler Ctrl-C would print a traceback during that time.
+(SIGHUP). The verbs are in verbs.py. This module imports that table only after it has installed signal handlers: without
+a handler, Ctrl-C would print a traceback during the imports.
 """
 
 import errno

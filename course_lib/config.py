@@ -94,17 +94,23 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file: a path, or the name of a file in course_lib/configs with or without `.yaml`.
+    """Read settings from a YAML file; `file` is a path or name, as for `find`.
 
     Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or a key or value in it
     is wrong.
     """
-    path = Path(file)
-    if not path.is_file():
-        path = next((p for p in (CONFIGS / path, CONFIGS / f"{path}.yaml") if p.is_file()), path)
-    if not path.is_file():
+    return build(cls, read_yaml(find(file)), overrides, where=str(file))
+
+
+def find(file: str | Path) -> Path:
+    """Find a settings file, given as a path, or as a name in course_lib/configs with or without `.yaml`.
+
+    Raises UsageError if there is no such file.
+    """
+    path = next((p for p in (Path(file), CONFIGS / file, CONFIGS / f"{file}.yaml") if p.is_file()), None)
+    if path is None:
         raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*PROFILES, *bundled()))}")
-    return build(cls, read_yaml(path), overrides, where=str(file))
+    return path
 
 
 def bundled() -> list[str]:
@@ -183,7 +189,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings to dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
     flattened: dict[str, Any] = {}
     for key, value in values.items():
-        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flattened
 
 

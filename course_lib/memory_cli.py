@@ -8,19 +8,19 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
-from course_lib.pretrain.cli import Json, run_settings
+from course_lib.gptsan import cli as gptsan
+from course_lib.prefix import cli as prefix
+from course_lib.pretrain import cli as pretrain
+from course_lib.training.run_verb import RunKind
 
-
-def register(app: typer.Typer) -> None:
-    """Adds the verb to the `course` command."""
-    app.command("memory")(memory)
+KINDS: tuple[RunKind[Any], ...] = (pretrain.RUN, gptsan.RUN, prefix.RUN)
 
 
 def memory(
     config: options.RunConfig = None,
     overrides: options.Set = None,
     gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits.
 
@@ -34,28 +34,12 @@ def memory(
 
 
 def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
-    """The settings of a run. Its kind (pretrain, gptsan or prefix) follows from keys that only one kind has."""
-    keys = _keys(file) if file else set()
-    if file and keys & {"task_name", "model.base", "model.method", "model.length"}:
-        from course_lib.prefix.config import PrefixConfig
+    """The settings of a run of the kind that knows most keys of the file; without a file, of a pretraining run."""
+    content = configuration.flat(configuration.read_yaml(configuration.find(file))) if file else {}
 
-        return configuration.load(PrefixConfig, file, overrides or ())
-    if file and keys & {"spout", "loss", "model.checkpoint", "model.shape", "model.ignore"}:
-        from course_lib.gptsan.config import GptsanConfig
-        from course_lib.gptsan.products import planned
+    def unknown(kind: RunKind[Any]) -> int:
+        return len(content.keys() - {key for key, *_ in configuration.describe(kind.settings)})
 
-        settings = configuration.load(GptsanConfig, file, overrides or ())
-        return settings if "model.shape" in keys else planned(settings)
-    return run_settings(file, overrides)
-
-
-def _keys(file: Path) -> set[str]:
-    """The top-level keys of a settings file, and the keys of its `model` section as model.<key>.
-
-    `file` is a path or the name of a bundled file.
-    """
-    candidates = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
-    path = next((path for path in candidates if path.is_file()), None)
-    content = configuration.read_yaml(path) if path else {}
-    model = content.get("model")
-    return content.keys() | {f"model.{key}" for key in (model if isinstance(model, dict) else ())}
+    # The first of several kinds that know the same number of keys.
+    kind = min(KINDS, key=unknown)
+    return kind.planned(*kind.read(file, overrides))

@@ -45,13 +45,6 @@ Output = Annotated[
 WORKERS = default_workers()
 
 
-def group(help: str) -> typer.Typer:
-    """Make an empty command group without colours, shell completion and formatted tracebacks."""
-    return typer.Typer(
-        help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
-    )
-
-
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
     """Return the settings of a command that has a section in the profiles.
 
@@ -82,21 +75,19 @@ def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, *
     return config.build(cls, config.to_dict(loaded) | changes) if changes else loaded
 
 
-def run_file(file: Path | None, section: str, recipe: type[Settings], run: Callable[[Settings], str]) -> Path:
+def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path:
     """Return the path of a run's settings file: the one that -c names, or the one of a profile.
 
     A path that comes from a profile is printed on one line of standard error.
 
     Args:
         file: the value of -c: a settings file, the name of a profile, or None for the current profile.
-        section: the section of the profile that has the recipe.
-        recipe: the settings dataclass of that section.
-        run: returns the run's settings file, given the recipe.
+        of_profile: returns the settings file of a profile's run; None: the current profile.
     """
     named = config.named_profile(file)
     if file is not None and named is None:
         return file
-    path = Path(run(config.section(section, recipe, of=named)))
+    path = Path(of_profile(named))
     print(f"settings: {path}, the run of profile {named or config.profile()}", file=sys.stderr)
     return path
 

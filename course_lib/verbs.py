@@ -1,103 +1,144 @@
-"""The verbs of the `course` command. Each calls the library function that the notebooks use, too.
+"""The table of the verbs of the `course` command. Showing it imports no chapter; cli.py runs a verb.
 
-cli.py runs the verbs, and turns errors into one line and an exit code.
+Each verb calls the library function that the notebooks use, too.
 """
 
-import importlib
-import json
-import os
-import time
-from typing import Annotated
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from course_lib import memory_cli, options
-from course_lib.files import human_size
+# Words of the command → module:function, the settings class of that module that --help lists, and the help text, which
+# is the first paragraph of the function's docstring. Words without a function name a group of verbs.
+# fmt: off
+VERBS: dict[str, tuple[str, str, str]] = {
+    "segment": ("japanese.cli:segment", "SegmentConfig",
+      "Normalize documents, split them into sentences and segment the sentences into words, one sentence per line."),
+    "tokenize": ("pretrain.cli:tokenize", "",
+      "Tokenize a corpus into files of token ids in Megatron's indexed format."),
+    "tokens": ("pretrain.cli:tokens", "",
+      "Count the sequences, documents and tokens of token files; merge the files; correct an index."),
+    "pretrain": ("pretrain.cli:pretrain", "PretrainConfig",
+      "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model."),
+    "export": ("pretrain.cli:export", "",
+      "Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."),
+    "generate": ("pretrain.cli:generate", "GenerateConfig",
+      "Continue a raw Japanese text with a model; normalization, segmentation and its inverse are automatic."),
+    "push": ("pretrain.cli:push", "",
+      "Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."),
+    "serve": ("serving.serve_cli:serve", "",
+      "Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."),
+    "ask": ("serving.serve_cli:ask", "AskConfig",
+      "Continue texts with a served model, with the prefix of a task or without."),
+    "memory": ("memory_cli:memory", "",
+      "Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits."),
+    "run": ("workspace_cli:run", "",
+      "Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."),
+    "status": ("workspace_cli:status", "",
+      "List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."),
+    "clean": ("workspace_cli:clean", "",
+      "Remove the products of a chapter, or of all chapters, from the current profile's workspace."),
+    "doctor": ("workspace_cli:doctor", "",
+      "Show which parts this machine has, what fails without each missing one, and how to get it."),
+    "notebooks": ("workspace_cli:notebooks", "",
+      "For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."),
+    "corpus": ("", "",
+      "Turn raw dumps into clean documents, one JSON object per line."),
+    "corpus download": ("corpus.cli:download", "DownloadConfig",
+      "Download a dump and verify it; an interrupted download is resumed."),
+    "corpus wikipedia": ("corpus.cli:wikipedia", "WikipediaConfig",
+      "Extract the articles of a Wikipedia dump as plain text."),
+    "corpus webtext": ("corpus.cli:webtext", "WebtextConfig",
+      "Filter web text and remove duplicates."),
+    "tokenizer": ("", "",
+      "Train tokenizers. Each is written as a folder that AutoTokenizer loads."),
+    "tokenizer bpe": ("subword.cli:bpe", "BpeConfig",
+      "Train a BPE tokenizer as in the GPT-2 XL recipe (library: tokenizers)."),
+    "tokenizer unigram": ("subword.cli:unigram", "UnigramConfig",
+      "Train a Unigram or BPE tokenizer with sentencepiece."),
+    "convert": ("", "",
+      "Turn checkpoints of other trainers into Hugging Face folders."),
+    "convert megatron": ("pretrain.cli:convert_megatron", "",
+      "Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."),
+    "gptsan": ("", "",
+      "GPTSAN: vocabulary, examples, extra stage, training through the spout, generation."),
+    "gptsan vocabulary": ("gptsan.cli:vocabulary", "VocabularyConfig",
+      "Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."),
+    "gptsan encode": ("gptsan.cli:encode", "EncodeConfig",
+      "Encode texts as training examples: TFRecord files for the original's tools, arrays for `course gptsan train`."),
+    "gptsan import-tf": ("gptsan.cli:import_tf", "",
+      "Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."),
+    "gptsan add-extra-stage": ("gptsan.cli:add_extra_stage", "",
+      "Add layers to a GPTSAN; write the list of frozen parameters and the settings that train the others."),
+    "gptsan train": ("gptsan.cli:train", "GptsanConfig",
+      "Train a new GPTSAN, or the parameters of one that are not frozen, with DeepSpeed; then export the model."),
+    "gptsan export": ("gptsan.cli:export", "",
+      "Write the model of a run's latest complete checkpoint as a Hugging Face folder."),
+    "gptsan generate": ("gptsan.cli:generate", "GenerateConfig",
+      "Generate texts with a GPTSAN, steered by its spout."),
+    "gptsan fill": ("gptsan.cli:fill", "FillConfig",
+      "Fill the masks of a text; the model must be trained on mlm or hybrid examples."),
+    "prefix": ("", "",
+      "Prefix tuning: train, export, convert and count prefixes of a frozen model, and generate."),
+    "prefix train": ("prefix.cli:train", "PrefixConfig",
+      "Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder."),
+    "prefix export": ("prefix.cli:export", "",
+      "Write the prefix of a run's latest complete checkpoint."),
+    "prefix generate": ("prefix.cli:generate", "GenerateConfig",
+      "Continue texts with a model, without a prefix and with each given prefix, side by side."),
+    "prefix convert": ("prefix.cli:convert", "",
+      "Write a prefix in another form. The numbers stay the same; their names change."),
+    "prefix report": ("prefix.cli:report", "",
+      "Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."),
+    "ft": ("", "",
+      "FasterTransformer weights: export them and check them."),
+    "ft export": ("serving.ft_cli:export", "",
+      "Export a model, with prefixes as its tasks, to a FasterTransformer folder."),
+    "ft inspect": ("serving.ft_cli:inspect", "",
+      "Compare a FasterTransformer folder with its config.ini, file by file; exit code 1 if anything is wrong."),
+    "ct2": ("", "",
+      "CTranslate2: run a GPT-2 or GPT-NeoX on CPUs, without prefixes."),
+    "ct2 export": ("serving.ct2_cli:export", "",
+      "Export a model, with its tokenizer, to the format of CTranslate2."),
+    "ct2 generate": ("serving.ct2_cli:generate", "GenerateConfig",
+      "Continue texts with CTranslate2."),
+}
+# fmt: on
 
-app = options.group(
-    "From raw Japanese text to a served language model. COURSE_PROFILE selects the products' profile (default tiny)."
+
+class _Verb(TyperCommand):
+    """A line of the table. The module of the verb is imported when the verb is called."""
+
+    def __init__(self, name: str, function: str, settings: str, help: str) -> None:
+        super().__init__(name, help=help)
+        self.function, self.settings = function, settings
+
+    def load(self) -> Any:
+        """The command with its options and arguments."""
+        module, _, function = self.function.partition(":")
+        code = import_module(f"course_lib.{module}")
+        from course_lib import options
+
+        app = typer.Typer(rich_markup_mode=None, add_completion=False)
+        epilog = options.epilog(getattr(code, self.settings)) if self.settings else None
+        app.command(self.name, epilog=epilog)(getattr(code, function))
+        return typer.main.get_command(app)
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        """Parses the command line of the verb, with the loaded command."""
+        return self.load().make_context(*arguments, **named)
+
+
+def _group(name: str, help: str) -> TyperGroup:
+    return TyperGroup(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+app = _group(
+    "course",
+    "From raw Japanese text to a served language model. COURSE_PROFILE selects the products' profile (default tiny).",
 )
-for chapter in ("corpus", "japanese", "subword", "pretrain", "gptsan", "prefix", "serving"):
-    importlib.import_module(f"course_lib.{chapter}.cli").register(app)
-memory_cli.register(app)
-
-ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
-
-
-@app.command()
-def run(chapter: ChapterName = "all") -> None:
-    """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
-    from course_lib import chapters, workspace
-
-    for selected in chapters.select(chapter):
-        started = time.perf_counter()
-        states = {n: s.kind for n, s in workspace.states().items() if n.startswith(f"{selected.package}/")}
-        names, fresh = list(states), set(states.values()) <= {"fresh"}
-        for name in names:
-            workspace.product(name)
-        products = ", ".join(f"{name.split('/')[1]} {human_size(workspace.size(name))}" for name in names)
-        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
-        print(f"{selected.number} {selected.title}: {took}; {products}", flush=True)
-    executed = workspace.root()
-    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {_short(executed)}")
-
-
-@app.command()
-def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
-    """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
-    from course_lib import workspace
-
-    rows = []
-    for name, state in workspace.states().items():
-        manifest = workspace.manifest(name) or {}
-        rows.append({"product": name, "state": state.kind, "reason": state.reason, "bytes": workspace.size(name),
-                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=1))
-        return
-    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
-    for row in rows:
-        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
-        print(
-            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
-        )
-
-
-@app.command()
-def clean(chapter: ChapterName = "all") -> None:
-    """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
-    from course_lib import chapters, workspace
-
-    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
-    print(f"removed {human_size(freed)} from {_short(workspace.root())}")
-
-
-@app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
-    """Show which parts this machine has, what fails without each missing one, and how to get it."""
-    from course_lib import doctor as checks
-
-    results = checks.examine()
-    print(json.dumps(checks.report(results), ensure_ascii=False, indent=1) if as_json else checks.table(results))
-
-
-@app.command("notebooks")
-def tend_notebooks(
-    execute: Annotated[
-        bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
-    ] = False,
-) -> None:
-    """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
-    from course_lib import notebooks
-    from course_lib.paths import NOTEBOOKS
-
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        changed = notebooks.refresh(path)
-        if execute:
-            notebooks.execute(path, path)
-        notebooks.export_images(path)
-        print(f"{path.name}: {'rewritten' if changed else 'unchanged'}{', executed' if execute else ''}")
-
-
-def _short(path: os.PathLike[str]) -> str:
-    return os.path.relpath(path)
+for _words, (_function, _settings, _help) in VERBS.items():
+    *_parents, _name = _words.split()
+    _parent: Any = app.commands[_parents[0]] if _parents else app
+    _parent.add_command(_Verb(_name, _function, _settings, _help) if _function else _group(_name, _help))

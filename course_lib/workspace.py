@@ -1,17 +1,17 @@
-"""The workspace of products: finds them, and builds those that are missing or stale.
+"""The workspace of products: describes them, and builds those that are missing or stale.
 
 A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json. The manifest holds the inputs with
-their SHA-256, settings, library versions and counts. A Product describes how to build it. `product("corpus/wikipedia")`
-returns the folder and builds it first if necessary, so any notebook can be run without the earlier ones. Fresh products
-are not built again. This module does not interpret the files of a product.
+their SHA-256, settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder and builds it first
+if necessary, so any notebook can be run without the earlier ones. Fresh products are not built again. This module does
+not interpret the files of a product.
 """
 
 import json
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -19,14 +19,12 @@ from typing import Any, Literal
 
 from filelock import FileLock
 
-from course_lib import __version__, chapters, config, files
-from course_lib.errors import UsageError
+from course_lib import __version__, config, files
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
-from course_lib.product import Product
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -43,82 +41,95 @@ class State:
     reason: str = ""
 
 
-def product(name: str) -> Path:
-    """Returns the folder of a product. It and its inputs are built first if they are missing or stale."""
-    known = chapters.products()
-    return _ensure(_among(known, name), known, {})
+@dataclass(frozen=True)
+class Definition:
+    """How a product is built in the current profile."""
+
+    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, paths of the inputs) → counts
+    settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
+    inputs: "tuple[Path | Product, ...]"  # files, or other products, whose folders `build` receives
+    code: tuple[str, ...] = ()  # packages or modules of course_lib; a change makes the product stale
 
 
-def find(name: str) -> Product:
-    """The Product with this name. Raises UsageError with the allowed names if there is none."""
-    return _among(chapters.products(), name)
+@dataclass(frozen=True)
+class Product:
+    """A product of the course. Each profile may define it differently. Products with the same name are equal."""
+
+    name: str  # "<chapter>/<product>"
+    define: Callable[[], Definition] = field(compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the product, built or not."""
+        return root() / self.name
+
+    def path(self) -> Path:
+        """Returns the folder. The product and its inputs are built first if they are missing or stale."""
+        return _ensure(self, {}, {})
+
+    def state(self) -> State:
+        """Whether the product is fresh, stale or missing. Builds nothing."""
+        return _Look({}).state(self)
+
+    def manifest(self) -> Manifest | None:
+        """The manifest of the built product; None if it is missing or unreadable."""
+        try:
+            loaded: Any = json.loads((self.folder / "manifest.json").read_text(encoding="utf8"))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
 
 
-def _among(known: dict[str, Product], name: str) -> Product:
-    if name not in known:
-        raise UsageError(f"product {name!r} does not exist in profile {config.profile()}; allowed: {', '.join(known)}")
-    return known[name]
+def product(name: str) -> Callable[[Callable[[], Definition]], Product]:
+    """Decorator: turns a function that returns a Definition into the product with this name."""
+    return partial(Product, name)
 
 
-def manifest(name: str) -> Manifest | None:
-    """The manifest of a built product; None if it is missing or unreadable."""
-    path = root() / name / "manifest.json"
-    try:
-        loaded: Any = json.loads(path.read_text(encoding="utf8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
-
-
-def state(step: Product) -> State:
-    """Whether a product is fresh, stale or missing. Builds nothing."""
-    return _Look(chapters.products()).state(step)
-
-
-def states() -> dict[str, State]:
-    """The state of every product, by name, in building order. Each product and each file is examined once."""
-    look = _Look(chapters.products())
-    return {name: look.state(step) for name, step in look.known.items()}
+def states(products: Iterable[Product]) -> dict[str, State]:
+    """The state of each product, by name. Each product and each file is examined once."""
+    look = _Look({})
+    return {product.name: look.state(product) for product in products}
 
 
 class _Look:
-    """The state of all products at one moment.
+    """The state of products at one moment.
 
     It caches the state of every product it has examined, because many products have the same inputs. The cache is never
     updated, so each query makes a new object.
     """
 
-    def __init__(self, known: dict[str, Product]) -> None:
-        self.known = known
+    def __init__(self, definitions: dict[str, Definition]) -> None:
+        """Starts a query. `definitions` caches the definitions by name, also for later queries."""
+        self._definitions = definitions
         self._states: dict[str, State] = {}
         self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
 
-    def state(self, step: Product) -> State:
+    def state(self, product: Product) -> State:
         """The state of a product, as it was at the first call for this product."""
-        if step.name not in self._states:
-            self._states[step.name] = self._examine(step)
-        return self._states[step.name]
+        if product.name not in self._states:
+            self._states[product.name] = self._examine(product, _definition(product, self._definitions))
+        return self._states[product.name]
 
-    def _examine(self, step: Product) -> State:
-        built = manifest(step.name)
+    def _examine(self, product: Product, definition: Definition) -> State:
+        built = product.manifest()
         if built is None:
-            damaged = (root() / step.name / "manifest.json").exists()
+            damaged = (product.folder / "manifest.json").exists()
             return State("stale", "manifest.json is damaged") if damaged else State("missing")
-        if built["settings"] != _settings(step):
+        if built["settings"] != _settings(definition):
             return State("stale", "settings changed")
-        if built.get("code") != _code_digest(step):
-            return State("stale", f"the code of {', '.join(step.code)} changed")
-        if built["inputs"].keys() != {_key(source) for source in step.inputs}:
+        if built.get("code") != _code_digest(definition):
+            return State("stale", f"the code of {', '.join(definition.code)} changed")
+        if built["inputs"].keys() != {_key(source) for source in definition.inputs}:
             return State("stale", "made from other inputs")
         for relative, facts in built["outputs"].items():
-            output = root() / step.name / relative
+            output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
                 return State("stale", f"{relative} was changed or removed")
-        for source in step.inputs:
+        for source in definition.inputs:
             recorded = built["inputs"][_key(source)]
-            if isinstance(source, str):
-                if self.state(_among(self.known, source)).kind != "fresh":
-                    return State("stale", f"{source} is not fresh")
+            if isinstance(source, Product):
+                if self.state(source).kind != "fresh":
+                    return State("stale", f"{source.name} is not fresh")
                 changed = recorded != self._fingerprint(source)
             else:
                 changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
@@ -141,56 +152,60 @@ def clean(chapters: Sequence[str]) -> int:
     return freed
 
 
-def _ensure(step: Product, known: dict[str, Product], done: dict[str, Path]) -> Path:
-    """The folder of a product, built if necessary.
+def _definition(product: Product, definitions: dict[str, Definition]) -> Definition:
+    """The definition of a product, cached in `definitions`."""
+    if product.name not in definitions:
+        definitions[product.name] = product.define()
+    return definitions[product.name]
 
-    Args:
-        step: the product.
-        known: all products by name.
-        done: folders of the products that this call has already ensured; extended here.
-    """
-    if step.name not in done:
+
+def _ensure(product: Product, definitions: dict[str, Definition], done: dict[str, Path]) -> Path:
+    """The folder of a product, built if necessary. `definitions` and `done` (folders) cache by name for the inputs."""
+    if product.name not in done:
         inputs = [
-            _ensure(_among(known, source), known, done) if isinstance(source, str) else files.require_file(source)
-            for source in step.inputs
+            _ensure(source, definitions, done) if isinstance(source, Product) else files.require_file(source)
+            for source in _definition(product, definitions).inputs
         ]
-        done[step.name] = _built(step, known, inputs)
-    return done[step.name]
+        done[product.name] = _built(product, definitions, inputs)
+    return done[product.name]
 
 
-def _built(step: Product, known: dict[str, Product], inputs: list[Path]) -> Path:
-    target = root() / step.name
-    if _Look(known).state(step).kind == "fresh":
+def _built(product: Product, definitions: dict[str, Definition], inputs: list[Path]) -> Path:
+    target = product.folder
+    if _Look(definitions).state(product).kind == "fresh":
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     # A second notebook waits here instead of building the product again.
     with FileLock(target.parent / f".{target.name}.lock"):
-        now = _Look(known).state(step)
+        now = _Look(definitions).state(product)
         if now.kind == "fresh":
             return target
-        print(f"building {step.name} ({now.reason or now.kind})", flush=True)
+        print(f"building {product.name} ({now.reason or now.kind})", flush=True)
+        definition = definitions[product.name]
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()
-            counts = step.build(folder, inputs)
-            _write_manifest(folder, step, counts, time.perf_counter() - started)
+            counts = definition.build(folder, inputs)
+            _write_manifest(folder, product.name, definition, counts, time.perf_counter() - started)
     return target
 
 
-def _write_manifest(folder: Path, step: Product, counts: dict[str, Any], seconds: float) -> None:
+def _write_manifest(folder: Path, name: str, definition: Definition, counts: dict[str, Any], seconds: float) -> None:
     outputs = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    inputs = {_key(s): _fingerprint(s) if isinstance(s, str) else _file_facts(s) for s in step.inputs}
     content = {
-        "product": step.name,
+        "product": name,
         "profile": config.profile(),
         "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 2),
-        "settings": _settings(step),
-        "code": _code_digest(step),
-        "inputs": inputs,
+        "settings": _settings(definition),
+        "code": _code_digest(definition),
+        "inputs": {
+            _key(source): _fingerprint(source) if isinstance(source, Product) else _file_facts(source)
+            for source in definition.inputs
+        },
         "counts": counts,
         "outputs": outputs,
         "versions": {"course_lib": __version__} | _versions(),
@@ -204,8 +219,9 @@ def _versions() -> dict[str, str]:
     return {name: installed[name] for name in LIBRARIES if name in installed}
 
 
-def _settings(step: Product) -> Any:
-    return step.settings if isinstance(step.settings, dict) else config.to_dict(step.settings)
+def _settings(definition: Definition) -> Any:
+    settings = definition.settings
+    return settings if isinstance(settings, dict) else config.to_dict(settings)
 
 
 @cache
@@ -220,19 +236,19 @@ def _digest(code: str) -> str:
     return sha256(b"\0".join(contents)).hexdigest()
 
 
-def _code_digest(step: Product) -> dict[str, str]:
-    return {code: _digest(code) for code in step.code}
+def _code_digest(definition: Definition) -> dict[str, str]:
+    return {code: _digest(code) for code in definition.code}
 
 
-def _key(source: Path | str) -> str:
-    if isinstance(source, str):
-        return source
+def _key(source: Path | Product) -> str:
+    if isinstance(source, Product):
+        return source.name
     return str(source.relative_to(REPOSITORY)) if source.is_relative_to(REPOSITORY) else source.name
 
 
-def _fingerprint(name: str) -> str:
+def _fingerprint(product: Product) -> str:
     """One hash of all outputs of a built product, for the manifests of products made from it."""
-    built = manifest(name)
+    built = product.manifest()
     return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
 
 

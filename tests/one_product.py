@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from course_lib import chapters, files, workspace
-from course_lib.product import Product
+from course_lib import files
+from course_lib.workspace import Definition, Product
 
 NAME = "part/thing"
 
 
-def slow_step(log: Path, gate: Path, version: str) -> Product:
-    """The step whose build waits for the gate; `version` is its only setting."""
+def slow_product(log: Path, gate: Path, version: str) -> Product:
+    """The product whose build waits for the gate; `version` is its only setting."""
 
     def build(folder: Path, _inputs: list[Path]) -> dict[str, Any]:
         with log.open("a") as file:
@@ -31,14 +31,13 @@ def slow_step(log: Path, gate: Path, version: str) -> Product:
         (folder / "whole").write_text("whole")
         return {"parts": 2}
 
-    return Product(NAME, build, {"version": version}, ())
+    return Product(NAME, lambda: Definition(build, {"version": version}, ()))
 
 
 def main(log: str, gate: str, version: str) -> None:
     """Asks for the product and says where it is."""
-    chapters.products = lambda: {NAME: slow_step(Path(log), Path(gate), version)}
     print("asking", flush=True)
-    print(workspace.product(NAME), flush=True)
+    print(slow_product(Path(log), Path(gate), version).path(), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from course_lib import chapters, config
 from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
+from course_lib.japanese import products
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import model_validator
@@ -232,7 +233,8 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
         patched.setattr(config, "section", noting)
         for profile in config.PROFILES:
             patched.setenv("COURSE_PROFILE", profile)
-            chapters.products()
+            for product in chapters.products():
+                product.define()
     return asked
 
 
@@ -250,7 +252,7 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
         settings = config.build(classes[name], values, where=name)
         assert config.to_dict(settings).items() >= config.to_dict(config.build(classes[name], values)).items()
     monkeypatch.setenv("COURSE_PROFILE", profile)
-    assert chapters.products()
+    assert [product.define() for product in chapters.products()]
 
 
 def test_every_profile_has_a_file_and_every_file_is_a_profile() -> None:
@@ -278,7 +280,7 @@ def test_a_misspelt_profile_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(config, "CONFIGS", tmp_path)
     (tmp_path / "tiny.yaml").write_text(text)
     with pytest.raises(UsageError, match="^" + re.escape(wanted)):
-        chapters.products()
+        products.WIKIPEDIA.define()
 
 
 def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,16 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import cli, config, options
+from course_lib import cli, config, options, verbs
 from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.gptsan import cli as gptsan
 from course_lib.gptsan.config import VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.japanese.config import SegmentConfig
-from course_lib.prefix.config import RecipeConfig as PrefixRecipe
-from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.prefix import cli as prefix
+from course_lib.pretrain import cli as pretrain
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.training.run_verb import RunKind
 
 VERBS: dict[str, type[Any]] = {  # the sections of verbs that work on a user's own files
     "corpus.download": DownloadConfig, "corpus.wikipedia": WikipediaConfig, "corpus.webtext": WebtextConfig,
@@ -69,22 +71,31 @@ def test_a_verb_without_a_section_refuses_a_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "recipe", "pick", "runs"),
+    ("kind", "runs"),
     [
-        ("pretrain.recipe", RecipeConfig, lambda r: r.config, ("gpt2-tiny.yaml", "gpt2-xl.yaml")),
-        ("gptsan.recipe", GptsanRecipe, lambda r: r.extra, ("gptsan-tiny-extra.yaml", "gptsan-2.8b-extra14.yaml")),
-        ("prefix.recipe", PrefixRecipe, lambda r: r.tasks[0], ("prefix-tiny.yaml", "prefix-neox-3.6b.yaml")),
+        (pretrain.RUN, ("gpt2-tiny.yaml", "gpt2-xl.yaml")),
+        (gptsan.RUN, ("gptsan-tiny-extra.yaml", "gptsan-2.8b-extra14.yaml")),
+        (prefix.RUN, ("prefix-tiny.yaml", "prefix-neox-3.6b.yaml")),
     ],
 )
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(
-    capsys: pytest.CaptureFixture[str], section: str, recipe: type[Any], pick: Any, runs: tuple[str, str]
+    capsys: pytest.CaptureFixture[str], kind: RunKind[Any], runs: tuple[str, str]
 ) -> None:
-    assert options.run_file(None, section, recipe, pick) == Path(runs[0])
+    assert options.run_file(None, kind.of_profile) == Path(runs[0])
     assert capsys.readouterr().err == f"settings: {runs[0]}, the run of profile tiny\n"
-    assert options.run_file(Path("xl"), section, recipe, pick) == Path(runs[1])
+    assert options.run_file(Path("xl"), kind.of_profile) == Path(runs[1])
     assert capsys.readouterr().err == f"settings: {runs[1]}, the run of profile xl\n"
-    assert options.run_file(Path("gpt2-345m.yaml"), section, recipe, pick) == Path("gpt2-345m.yaml")
+    assert options.run_file(Path("gpt2-345m.yaml"), kind.of_profile) == Path("gpt2-345m.yaml")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", [words for words, row in verbs.VERBS.items() if row[0]])
+def test_the_table_says_what_the_function_says(words: str) -> None:
+    function, settings, help = verbs.VERBS[words]
+    command = verbs._Verb(words.split()[-1], function, settings, help).load()
+    assert command.name == words.split()[-1]
+    assert " ".join(command.help.split("\n\n")[0].split()) == help
+    assert ("Settings (in the YAML of -c" in (command.epilog or "")) == bool(settings)
 
 
 def test_the_verb_itself_trains_what_its_help_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

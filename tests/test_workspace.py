@@ -13,8 +13,9 @@ import pytest
 from course_lib import chapters, cli, config, files, paths, workspace
 from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError, UsageError
-from course_lib.product import Product
-from course_lib.workspace import State
+from course_lib.gptsan import products as gptsan_products
+from course_lib.prefix import products as prefix_products
+from course_lib.workspace import Definition, Product, State
 from pydantic.dataclasses import dataclass
 
 from tests import one_product
@@ -42,13 +43,19 @@ class Course:
         }  # fmt: skip
         self.code: dict[str, tuple[str, ...]] = {}
         self.built: list[str] = []
+        self.defined: list[str] = []
         self.failure: BaseException | None = None
 
-    def products(self) -> dict[str, Product]:
-        return {
-            name: Product(name, self.builder(name), self.settings[name], self.inputs[name], self.code.get(name, ()))
-            for name in self.inputs
-        }
+    def product(self, name: str) -> Product:
+        def define() -> Definition:
+            self.defined.append(name)
+            inputs = (self.product(source) if isinstance(source, str) else source for source in self.inputs[name])
+            return Definition(self.builder(name), self.settings[name], tuple(inputs), self.code.get(name, ()))
+
+        return Product(name, define)
+
+    def products(self) -> list[Product]:
+        return [self.product(name) for name in self.inputs]
 
     def builder(self, name: str) -> Callable[[Path, list[Path]], dict[str, Any]]:
         def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -68,18 +75,16 @@ class Course:
     def make(self, name: str = "b/third") -> list[str]:
         """What was built to have `name`."""
         self.built.clear()
-        workspace.product(name)
+        self.product(name).path()
         return list(self.built)
 
     def state(self, name: str) -> State:
-        return workspace.state(workspace.find(name))
+        return self.product(name).state()
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
-    made = Course(tmp_path)
-    monkeypatch.setattr(chapters, "products", made.products)
-    return made
+def course(tmp_path: Path) -> Course:
+    return Course(tmp_path)
 
 
 def text(name: str) -> str:
@@ -96,7 +101,7 @@ def leftovers() -> list[Path]:
 
 def test_building_makes_what_is_missing_once(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     assert [course.state(name) for name in course.inputs] == [State("missing")] * 3
-    folder = workspace.product("b/third")
+    folder = course.product("b/third").path()
     assert folder == workspace.root() / "b" / "third"
     assert course.built == ["a/first", "a/second", "b/third"]
     assert capsys.readouterr().out.splitlines() == [f"building {name} (missing)" for name in course.built]
@@ -109,7 +114,7 @@ def test_building_makes_what_is_missing_once(course: Course, capsys: pytest.Capt
 
 def test_the_manifest_says_where_a_product_comes_from(course: Course) -> None:
     course.make()
-    found = workspace.manifest("a/second")
+    found = course.product("a/second").manifest()
     assert found is not None
     assert found["product"] == "a/second"
     assert found["profile"] == "tiny"
@@ -216,7 +221,7 @@ def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
 
 
 def test_the_steps_of_the_course_name_packages_that_exist() -> None:
-    packages = {package for step in chapters.products().values() for package in step.code}
+    packages = {package for product in chapters.products() for package in product.define().code}
     assert packages >= {"corpus", "japanese", "subword"}
     places = [Path(workspace.__file__).parent / package for package in packages]
     assert all(place.is_file() or (place / "__init__.py").is_file() for place in places)
@@ -234,7 +239,7 @@ def test_other_inputs(course: Course) -> None:
 def test_a_missing_input_file_is_named_and_nothing_is_written(course: Course) -> None:
     course.source.unlink()
     with pytest.raises(CourseError, match=r"source\.txt: no such file$"):
-        workspace.product("b/third")
+        course.product("b/third").path()
     assert not workspace.root().exists()
 
 
@@ -243,7 +248,7 @@ def test_a_vanished_input_makes_stale_but_leaves_the_product(course: Course) -> 
     course.source.unlink()
     assert course.state("a/first") == State("stale", "source.txt changed")
     with pytest.raises(CourseError, match="no such file"):
-        workspace.product("a/first")
+        course.product("a/first").path()
     assert text("a/first") == "ONE"
 
 
@@ -254,7 +259,7 @@ def test_a_vanished_input_makes_stale_but_leaves_the_product(course: Course) -> 
 def test_a_corrupted_manifest_makes_stale(course: Course, content: bytes) -> None:
     course.make()
     (workspace.root() / "a" / "first" / "manifest.json").write_bytes(content)
-    assert workspace.manifest("a/first") is None
+    assert course.product("a/first").manifest() is None
     assert course.state("a/first") == State("stale", "manifest.json is damaged")
     assert course.make() == ["a/first"]
     assert course.state("b/third") == FRESH
@@ -273,7 +278,7 @@ def test_a_file_in_the_place_of_a_product_is_not_overwritten(course: Course) -> 
     place.write_text("mine")
     assert course.state("a/first") == State("missing")
     with pytest.raises(CourseError, match="first: is a file, expected a name for a folder"):
-        workspace.product("a/first")
+        course.product("a/first").path()
     assert place.read_text() == "mine"
 
 
@@ -284,7 +289,7 @@ def test_a_failing_build_leaves_the_earlier_product(course: Course, failure: Bas
     course.source.write_text("uno dos")
     course.failure = failure
     with pytest.raises(type(failure)):
-        workspace.product("b/third")
+        course.product("b/third").path()
     assert everything(workspace.root() / "a" / "first") == before
     assert leftovers() == []
     course.failure = None
@@ -294,7 +299,7 @@ def test_a_failing_build_leaves_the_earlier_product(course: Course, failure: Bas
 def test_a_failing_first_build_leaves_nothing(course: Course) -> None:
     course.failure = CourseError("bad line 3")
     with pytest.raises(CourseError, match="bad line 3"):
-        workspace.product("a/first")
+        course.product("a/first").path()
     assert not (workspace.root() / "a" / "first").exists()
     assert leftovers() == []
 
@@ -315,14 +320,13 @@ def lines_until(process: "subprocess.Popen[str]", wanted: str) -> list[str]:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_killed_build_leaves_no_half_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool) -> None:
+def test_a_killed_build_leaves_no_half_product(tmp_path: Path, earlier: bool) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
-    step = one_product.slow_step(log, gate, "1")
-    monkeypatch.setattr(chapters, "products", lambda: {one_product.NAME: step})
+    product = one_product.slow_product(log, gate, "1")
     folder = workspace.root() / one_product.NAME
     if earlier:
         gate.touch()
-        workspace.product(one_product.NAME)
+        product.path()
         gate.unlink()
     before = everything(folder)
     with start(log, gate) as process:
@@ -331,26 +335,25 @@ def test_a_killed_build_leaves_no_half_product(tmp_path: Path, monkeypatch: pyte
     assert process.returncode == -9
     assert len(leftovers()) == 1
     assert everything(folder) == before
-    step = one_product.slow_step(log, gate, "2")
-    assert workspace.state(step) == (State("stale", "settings changed") if earlier else State("missing"))
+    product = one_product.slow_product(log, gate, "2")
+    assert product.state() == (State("stale", "settings changed") if earlier else State("missing"))
     log.unlink()
     gate.touch()
-    assert workspace.product(one_product.NAME) == folder
+    assert product.path() == folder
     assert everything(folder).keys() == {"half", "whole", "manifest.json"}
     assert leftovers() == []
     assert log.read_text() == "built\n"
-    assert workspace.state(step) == FRESH
+    assert product.state() == FRESH
 
 
-def test_a_killed_build_that_writes_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_build_that_writes_a_folder_of_its_own(tmp_path: Path) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
     with start(log, gate, "nested") as process:
         lines_until(process, "half")
         process.kill()
     assert {path.name.count("..") for path in leftovers()} == {0, 1}
     gate.touch()
-    monkeypatch.setattr(chapters, "products", lambda: {one_product.NAME: one_product.slow_step(log, gate, "1")})
-    workspace.product(one_product.NAME)
+    one_product.slow_product(log, gate, "1").path()
     assert leftovers() == []
 
 
@@ -390,20 +393,20 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
         course.inputs |= dict.fromkeys(names, below)
         course.settings |= {name: {} for name in names}
         below = tuple(names)
-    workspace.product("9/a")
+    course.product("9/a").path()
     built = len(course.built)
     os.utime(course.source)  # the same bytes at another time: they are read again
-    listed = calls(monkeypatch, chapters, "products")
-    read, hashed = calls(monkeypatch, workspace, "manifest"), calls(monkeypatch, files, "sha256")
-    found = workspace.states()
+    course.defined.clear()
+    read, hashed = calls(monkeypatch, Product, "manifest"), calls(monkeypatch, files, "sha256")
+    found = workspace.states(course.products())
     assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
-    assert len(listed) == 1 and hashed == [course.source]
+    assert sorted(course.defined) == sorted(course.inputs) and hashed == [course.source]
     assert len(read) <= 2 * len(course.inputs)  # its own, and as an input of others
-    for seen in (listed, read):
-        seen.clear()
-    workspace.product("9/a")
+    course.defined.clear()
+    read.clear()
+    course.product("9/a").path()
     assert len(course.built) == built == 19
-    assert len(listed) == 1 and len(read) <= 2 * len(course.inputs) ** 2
+    assert len(course.defined) == built and len(read) <= 2 * len(course.inputs) ** 2
 
 
 def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -441,11 +444,16 @@ def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.Mo
     assert workspace.root() == tmp_path / "workspace" / config.profile()
 
 
-def test_an_unknown_product_lists_those_there_are(course: Course) -> None:
-    with pytest.raises(
-        UsageError, match=r"^product 'a/nope' does not exist in profile tiny; allowed: a/first, a/second, b/third$"
-    ):
-        workspace.product("a/nope")
+def test_an_unknown_task_lists_those_there_are() -> None:
+    with pytest.raises(UsageError, match=r"^task: the profile has no task 'nope'; allowed: smile, plain$"):
+        prefix_products.task("nope")
+
+
+def test_a_product_that_the_profile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROFILE", "xl")
+    with pytest.raises(UsageError, match=r"^product 'gptsan/corpus' does not exist in profile xl, whose base is ready"):
+        gptsan_products.CORPUS.path()
+    assert "gptsan/corpus" not in {product.name for product in chapters.products()}
 
 
 def test_bundled_data_is_found_or_refused() -> None:

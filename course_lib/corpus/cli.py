@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from course_lib.corpus.report import Report
 
 
-def register(app: typer.Typer) -> None:
-    """Add this chapter's commands to `course`."""
-    group = options.group("Turn raw dumps into clean documents, one JSON object per line.")
-    group.command("download", epilog=options.epilog(DownloadConfig))(download)
-    group.command("wikipedia", epilog=options.epilog(WikipediaConfig))(wikipedia)
-    group.command("webtext", epilog=options.epilog(WebtextConfig))(webtext)
-    app.add_typer(group, name="corpus")
-
-
 def download(
     dataset: Annotated[Dataset, typer.Argument(help="jawiki: Japanese Wikipedia; cc100: web text")],
     date: Annotated[

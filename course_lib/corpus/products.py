@@ -9,37 +9,53 @@ from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextCo
 from course_lib.corpus.report import Report, write_report
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
-from course_lib.product import Product
+from course_lib.workspace import Definition, Product, product
 
-BUNDLED: dict[Dataset, str] = {"jawiki": "jawiki-sample.xml.bz2", "cc100": "webtext-sample.txt.xz"}
 # The file name inside each product.
 DOCUMENTS = "documents.jsonl"
 
 
 def products() -> list[Product]:
-    """Return the products corpus/wikipedia and corpus/webtext, after their downloads if the profile asks for them."""
+    """The chapter's products in the current profile, in building order."""
     sources = config.section("corpus.sources", Sources)
-    wikipedia = config.section("corpus.wikipedia", WikipediaConfig)
-    webtext = config.section("corpus.webtext", WebtextConfig)
-    dump, pages = _raw("jawiki", sources.wikipedia), _raw("cc100", sources.webtext)
-    return [
-        *_download_step("jawiki", sources.wikipedia, str(sources.date)),
-        *_download_step("cc100", sources.webtext, "latest"),
-        Product("corpus/wikipedia", partial(_wikipedia, wikipedia), wikipedia, (dump,), ("corpus",)),
-        Product("corpus/webtext", partial(_webtext, webtext), webtext, (pages,), ("corpus",)),
-    ]
+    downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
+    return [*(product for product, kind in downloads if kind == "download"), WIKIPEDIA, WEBTEXT]
 
 
-def _download_step(dataset: Dataset, kind: str, date: str) -> list[Product]:
-    if kind != "download":
-        return []
+@product("corpus/jawiki")
+def JAWIKI() -> Definition:
+    """The downloaded dump of the Japanese Wikipedia."""
+    return _download_of("jawiki", str(config.section("corpus.sources", Sources).date))
+
+
+@product("corpus/cc100")
+def CC100() -> Definition:
+    """The downloaded web text."""
+    return _download_of("cc100", "latest")
+
+
+@product("corpus/wikipedia")
+def WIKIPEDIA() -> Definition:
+    """The articles of the dump as clean documents."""
+    settings = config.section("corpus.wikipedia", WikipediaConfig)
+    kind = config.section("corpus.sources", Sources).wikipedia
+    dump = JAWIKI if kind == "download" else data("jawiki-sample.xml.bz2")
+    return Definition(partial(_wikipedia, settings), settings, (dump,), ("corpus",))
+
+
+@product("corpus/webtext")
+def WEBTEXT() -> Definition:
+    """The filtered web text without duplicates."""
+    settings = config.section("corpus.webtext", WebtextConfig)
+    kind = config.section("corpus.sources", Sources).webtext
+    crawl = CC100 if kind == "download" else data("webtext-sample.txt.xz")
+    return Definition(partial(_webtext, settings), settings, (crawl,), ("corpus",))
+
+
+def _download_of(dataset: Dataset, date: str) -> Definition:
     settings = config.section("corpus.download", DownloadConfig)
     recorded = {"dataset": dataset, "date": date} | config.to_dict(settings)
-    return [Product(f"corpus/{dataset}", partial(_download, settings, dataset, date), recorded, ())]
-
-
-def _raw(dataset: Dataset, kind: str) -> Path | str:
-    return f"corpus/{dataset}" if kind == "download" else data(BUNDLED[dataset])
+    return Definition(partial(_download, settings, dataset, date), recorded, ())
 
 
 def _download(

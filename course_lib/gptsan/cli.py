@@ -1,6 +1,5 @@
 """The verbs (subcommands) of chapter 5: `course gptsan …`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+from course_lib.training.run_verb import RunKind
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[
@@ -19,20 +19,6 @@ Spout = Annotated[
     typer.Option("--spout", metavar="K", help="class number (from 0), uniform, zeros or none; default: none"),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="seed of the random generator; default: 0")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add this chapter's verbs to the `course` command."""
-    group = options.group("GPTSAN: vocabulary, examples, extra stage, training through the spout, generation.")
-    group.command("vocabulary", epilog=options.epilog(VocabularyConfig))(vocabulary)
-    group.command("encode", epilog=options.epilog(EncodeConfig))(encode)
-    group.command("import-tf")(import_tf)
-    group.command("add-extra-stage")(add_extra_stage)
-    group.command("train", epilog=options.epilog(GptsanConfig))(train)
-    group.command("export")(export)
-    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
-    group.command("fill", epilog=options.epilog(FillConfig))(fill)
-    app.add_typer(group, name="gptsan")
 
 
 def vocabulary(
@@ -71,12 +57,12 @@ def encode(
 
     The defaults fit the published model; `-c tiny` encodes for the model of the profile tiny.
     """
-    from course_lib import workspace
     from course_lib.gptsan import encode as encoder
+    from course_lib.gptsan import products
 
     changes = [*(overrides or []), *([f"mode={mode}"] if mode else [])]
     settings = options.settings(EncodeConfig, "gptsan.classes", config, changes)
-    report = encoder.encode(source, tokenizer or workspace.product("gptsan/vocabulary"), output, settings, workers)
+    report = encoder.encode(source, tokenizer or products.VOCABULARY.path(), output, settings, workers)
     print(f"{report.summary()} → {output}")
 
 
@@ -104,76 +90,73 @@ def add_extra_stage(
     print(extra_stage.add_extra_stage(source, output, layers, seed).summary())
 
 
-def train(
-    config: options.RunConfig = None,
-    overrides: options.Set = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="the run's folder; sets engine.output_dir")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
-) -> None:
-    """Train a new GPTSAN, or the parameters of one that are not frozen, with DeepSpeed; then export the model.
+def _complete(settings: GptsanConfig, file: Path) -> GptsanConfig:
+    """The settings, with products of the profile if the checkpoint or the examples are unset.
 
-    If the settings name no checkpoint or no examples, the profile's extra stage and examples are used.
-    """
-    # Check the settings before the import below: importing torch takes seconds.
-    settings = run_settings(config, overrides)
-    from course_lib.gptsan import launch
-
-    if output:
-        settings = replace(settings, engine=replace(settings.engine, output_dir=output))
-    run = launch.train(settings, resume)
-    print(launch.export(run.folder, run.folder / launch.MODEL).summary())
-
-
-def run_settings(file: Path | None, overrides: list[str] | None) -> GptsanConfig:
-    """Return the settings of a training run.
-
-    The settings come from -c FILE, else from the profile's extra-stage run. Each --set overrides one of them. If the
-    checkpoint or the examples are still unset, the profile's products are used.
     A run whose file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model: it gets the
     examples of the corpus. Any other run gets the extra stage and the examples with classes.
 
     Raises:
-        UsageError: A setting is wrong, or the file has a shape for the planner only and no checkpoint.
+        UsageError: The file has a shape for the planner only and no checkpoint.
     """
-    from course_lib import workspace
     from course_lib.gptsan import products
 
-    file = options.run_file(file, "gptsan.recipe", RecipeConfig, lambda recipe: recipe.extra)
-    settings = configuration.load(GptsanConfig, file, overrides or ())
-    fresh = "shape" in (configuration.read_yaml(_found(file)).get("model") or {})
+    fresh = _has_shape(file)
     if fresh and not settings.model.checkpoint and settings.model.ignore is None:
         if settings.data.input is None:
-            examples, words = workspace.product("gptsan/corpus"), workspace.product("gptsan/vocabulary")
-            settings = products.with_data(settings, examples, words)
+            settings = products.with_data(settings, products.CORPUS.path(), products.VOCABULARY.path())
         return settings
-    extra = configuration.section("gptsan.recipe", RecipeConfig).extra
-    if settings.model.checkpoint is None and fresh and file.name != extra:
+    if settings.model.checkpoint is None and fresh and file.name != _of_profile(None):
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
             "give a folder written by `course gptsan add-extra-stage`"
         )
     if settings.data.input is None:
-        settings = products.with_data(settings, workspace.product("gptsan/classes"))
+        settings = products.with_data(settings, products.CLASSES.path())
     if settings.model.checkpoint is None:
-        settings = products.with_stage(settings, workspace.product("gptsan/extra") / products.MODEL)
+        settings = products.with_stage(settings, products.EXTRA.path() / products.MODEL)
     return settings
 
 
-def _found(file: Path) -> Path:
-    """Return the path of a settings file, which may lie in course_lib/configs."""
-    candidates = (file, configuration.CONFIGS / file, configuration.CONFIGS / f"{file}.yaml")
-    return next(path for path in candidates if path.is_file())
+def _planned(settings: GptsanConfig, file: Path) -> GptsanConfig:
+    from course_lib.gptsan.products import planned
+
+    return settings if _has_shape(file) else planned(settings)
+
+
+def _has_shape(file: Path) -> bool:
+    model = configuration.read_yaml(configuration.find(file)).get("model")
+    return isinstance(model, dict) and "shape" in model
+
+
+def _of_profile(profile: str | None) -> str:
+    return configuration.section("gptsan.recipe", RecipeConfig, of=profile).extra
+
+
+def _run(settings: GptsanConfig, resume: bool) -> str:
+    from course_lib.gptsan.export import export
+    from course_lib.gptsan.task import Gptsan
+    from course_lib.training import launch, run_dir
+
+    run = launch.train(Gptsan(settings), resume)
+    return export(run.folder, run.folder / run_dir.MODEL).summary()
+
+
+RUN = RunKind(GptsanConfig, of_profile=_of_profile, complete=_complete, run=_run, planned=_planned)
+train = RUN.verb(
+    "Train a new GPTSAN, or the parameters of one that are not frozen, with DeepSpeed; then export the model.\n\n"
+    "If the settings name no checkpoint or no examples, the profile's extra stage and examples are used.",
+    "the run's folder; sets engine.output_dir",
+)
 
 
 def export(
     source: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")], output: options.Output
 ) -> None:
     """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
-    from course_lib.gptsan import launch
+    from course_lib.gptsan.export import export as write
 
-    print(launch.export(source, output).summary())
+    print(write(source, output).summary())
 
 
 def generate(

@@ -5,7 +5,7 @@ configs/README.md lists every key, also those of the sections that chapter 4 has
 
 from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -78,6 +78,9 @@ class LossConfig:
 class GptsanConfig(RunConfig):
     """Settings of a whole training run."""
 
+    places: ClassVar[tuple[str, ...]] = (
+        *RunConfig.places, "data.input", "data.tokenizer", "model.checkpoint", "model.ignore",
+    )  # fmt: skip
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)

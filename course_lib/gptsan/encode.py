@@ -60,41 +60,54 @@ class EncodeReport:
 def encode(
     inputs: str | Sequence[Path], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int = 1
 ) -> EncodeReport:
-    """Encode documents as training examples and write them to a folder.
-
-    The files are the same bytes for any number of workers. After an error, an earlier product stays as it was.
+    """Encode documents and write them to `folder`; after an error, an earlier product there stays as it was.
 
     `inputs` is the path of a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
 
     Raises:
-        CourseError: A file is missing, empty or not UTF-8, a class is out of range, or no document is long enough.
+        CourseError: As encode_documents.
         UsageError: No file matches the pattern, or the output folder holds other files or an input file.
     """
-    started = perf_counter()
     documents = list_documents(inputs, settings.d_spout)
-    checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
+    for name in FILES:
+        require_file(tokenizer / name)
     for path in (*(document.path for document in documents), tokenizer):
         require_other(path, folder)
+    with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
+        return encode_documents(documents, tokenizer, temporary, settings, workers)
+
+
+def encode_documents(
+    documents: Sequence[Document], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int
+) -> EncodeReport:
+    """Encode documents as training examples into an existing folder.
+
+    The files are the same bytes for any number of workers.
+
+    Raises:
+        CourseError: A file is missing, empty or not UTF-8, a class is out of range, or no document is long enough.
+    """
+    started = perf_counter()
+    checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
     # The folder may hold another tokenizer than in an earlier call.
     _loaded.cache_clear()
     # Forked workers inherit the loaded tokenizer.
     _loaded(tokenizer, settings.original_layout)
-    with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
-        report = _write_arrays(temporary, documents, tokenizer, settings, workers)
-        if not report.examples:
-            raise CourseError(
-                f"no example: every document ends within the encoder part (mode {settings.mode}, "
-                f"{report.left_out_tokens} tokens left out); "
-                f"try longer documents or a num_context below {settings.num_context}"
-            )
-        shards = min(settings.shards, report.examples)
-        write_shard = partial(_write_shard, temporary, settings.mode, shards)
-        with progress(report.examples, "examples", "writing TFRecords") as bar:
-            for count in ordered_map(write_shard, range(shards), workers):
-                bar.update(count)
-        content = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
-        del content["seconds"]
-        (temporary / REPORT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+    report = _write_arrays(folder, documents, tokenizer, settings, workers)
+    if not report.examples:
+        raise CourseError(
+            f"no example: every document ends within the encoder part (mode {settings.mode}, "
+            f"{report.left_out_tokens} tokens left out); "
+            f"try longer documents or a num_context below {settings.num_context}"
+        )
+    shards = min(settings.shards, report.examples)
+    write_shard = partial(_write_shard, folder, settings.mode, shards)
+    with progress(report.examples, "examples", "writing TFRecords") as bar:
+        for count in ordered_map(write_shard, range(shards), workers):
+            bar.update(count)
+    content = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
+    del content["seconds"]
+    (folder / REPORT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
     report.seconds = perf_counter() - started
     return report
 

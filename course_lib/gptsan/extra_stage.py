@@ -73,8 +73,10 @@ class StageReport:
         return f"{layers}: {self.kept:,} parameters kept, {self.new:,} new, {frozen} → {self.folder}"
 
 
-def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> StageReport:
+def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:
     """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
+
+    train.yaml names the path `final`, or `folder` if that is None.
 
     Raises:
         UsageError: `layers` is below 1, or `folder` exists.
@@ -105,7 +107,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> S
                 bar.update()
 
     settings = original_settings(source, folder, config)
-    twin = training_yaml(folder, settings, seed)
+    twin = training_yaml(final or folder, settings, seed)
     with atomic_folder(folder) as temporary:
         weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)

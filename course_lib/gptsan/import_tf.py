@@ -111,7 +111,9 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
             folder, bundle.prefix, dims, dtype, len(wanted), len(bundle.entries) - len(wanted),
             numbers - dims.vocabulary, tuple(sorted(path.name for path in temporary.iterdir())),
         )  # fmt: skip
-        write_json(temporary / "conversion.json", asdict(report))
+        # The folder may be given to others: paths of this machine stay out of it.
+        names = {"folder": folder.name, "checkpoint": bundle.prefix.name}
+        write_json(temporary / "conversion.json", asdict(report) | names)
     return report
 
 

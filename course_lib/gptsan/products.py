@@ -10,83 +10,97 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config, paths
+from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.parallel import default_workers
-from course_lib.product import Product
+from course_lib.workspace import Definition, Product, product
 
-TEXTS = ("corpus/wikipedia", "corpus/webtext")
-CLASSES = "classified/list.csv"
+TEXTS = (corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
+CLASSES_LIST = "classified/list.csv"
 # Holds one folder per run.
 RUNS = "gptsan/runs"
 # Inside a product's folder: the model folder that from_pretrained loads.
 MODEL = "model"
-TOKENIZER = ("vocab.txt", "emoji.json")
 # The modules whose change makes encoded examples stale.
 ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
 
 def products() -> list[Product]:
-    """The products of the chapter, in the order in which they are built.
+    """The chapter's products in the current profile, in building order."""
+    first = [BASE, VOCABULARY] if _recipe().checkpoint else [VOCABULARY, CORPUS, BASE]
+    return [*first, CLASSES, EXTRA, TUNED]
 
-    - vocabulary: the tokenizer
-    - corpus: examples without classes
-    - base: a trained model
-    - classes: examples with classes
-    - extra: the base with extra layers
-    - tuned: `extra` after training on `classes`
 
-    If gptsan.recipe.checkpoint names a ready base, base is a copy of it and vocabulary is copied from it. Then there is
-    no corpus, and no base is trained.
-    """
-    recipe = config.section("gptsan.recipe", RecipeConfig)
+def _recipe() -> RecipeConfig:
+    return config.section("gptsan.recipe", RecipeConfig)
+
+
+@product("gptsan/vocabulary")
+def VOCABULARY() -> Definition:
+    """The tokenizer: built from the corpus, or copied from a ready base."""
+    if _recipe().checkpoint:
+        return Definition(_take_vocabulary, {}, (BASE,))
     size = config.section("gptsan.vocabulary", VocabularyConfig)
-    corpus = config.section("gptsan.corpus", EncodeConfig)
-    classes = config.section("gptsan.classes", EncodeConfig)
-    layers = recipe.extra_layers
-    listed = paths.data(CLASSES)
-    if recipe.checkpoint:
-        first = [
-            Product("gptsan/base", partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ()),
-            Product("gptsan/vocabulary", _take_vocabulary, {}, ("gptsan/base",)),
-        ]
-    else:
-        settings = base_settings()
-        first = [
-            Product("gptsan/vocabulary", partial(_vocabulary, size), size, TEXTS, ("gptsan/vocabulary.py",)),
-            Product("gptsan/corpus", partial(_corpus, corpus), corpus, ("gptsan/vocabulary", *TEXTS), ENCODING),
-            Product("gptsan/base", partial(_base, settings), settings, ("gptsan/vocabulary", "gptsan/corpus")),
-        ]
-    tuned = tuned_settings()
-    return [
-        *first,
-        Product(
-            "gptsan/classes", partial(_classes, classes), classes, ("gptsan/vocabulary", *_listed(listed)), ENCODING
-        ),
-        Product(
-            "gptsan/extra", partial(_extra, layers), {"layers": layers}, ("gptsan/base",), ("gptsan/extra_stage.py",)
-        ),
-        Product("gptsan/tuned", partial(_tuned, tuned), tuned, ("gptsan/extra", "gptsan/classes")),
-    ]
+    return Definition(partial(_vocabulary, size), size, TEXTS, ("gptsan/vocabulary.py",))
+
+
+@product("gptsan/corpus")
+def CORPUS() -> Definition:
+    """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names a ready base."""
+    if ready := _recipe().checkpoint:
+        raise UsageError(
+            f"product 'gptsan/corpus' does not exist in profile {config.profile()}, whose base is ready: {ready}"
+        )
+    settings = config.section("gptsan.corpus", EncodeConfig)
+    return Definition(partial(_corpus, settings), settings, (VOCABULARY, *TEXTS), ENCODING)
+
+
+@product("gptsan/base")
+def BASE() -> Definition:
+    """A trained model: a copy of the ready base that gptsan.recipe.checkpoint names, or one trained here."""
+    if ready := _recipe().checkpoint:
+        return Definition(partial(_fetch, ready), {"checkpoint": ready}, ())
+    settings = base_settings()
+    return Definition(partial(_base, settings), settings, (VOCABULARY, CORPUS))
+
+
+@product("gptsan/classes")
+def CLASSES() -> Definition:
+    """Examples with classes."""
+    from course_lib.gptsan.inputs import list_documents
+
+    settings = config.section("gptsan.classes", EncodeConfig)
+    listed = paths.data(CLASSES_LIST)
+    texts = (document.path for document in list_documents(str(listed), 1 << 20))
+    return Definition(partial(_classes, settings), settings, (VOCABULARY, listed, *texts), ENCODING)
+
+
+@product("gptsan/extra")
+def EXTRA() -> Definition:
+    """The base with extra layers."""
+    layers = _recipe().extra_layers
+    return Definition(partial(_extra, layers), {"layers": layers}, (BASE,), ("gptsan/extra_stage.py",))
+
+
+@product("gptsan/tuned")
+def TUNED() -> Definition:
+    """The base with extra layers, after training on the examples with classes."""
+    settings = tuned_settings()
+    return Definition(partial(_tuned, settings), settings, (EXTRA, CLASSES))
 
 
 def base_settings() -> GptsanConfig:
     """Settings of the run that trains the base of the active profile."""
-    return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).base)
+    return config.load(GptsanConfig, _recipe().base)
 
 
 def tuned_settings() -> GptsanConfig:
     """Settings of the run that trains the extra stage of the active profile on the examples with classes."""
-    return config.load(GptsanConfig, config.section("gptsan.recipe", RecipeConfig).extra)
-
-
-def _listed(csv: Path) -> list[Path]:
-    from course_lib.gptsan.inputs import list_documents
-
-    return [csv, *(document.path for document in list_documents(str(csv), 1 << 20))]
+    return config.load(GptsanConfig, _recipe().extra)
 
 
 def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -94,15 +108,14 @@ def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) ->
     from course_lib.gptsan.vocabulary import build_vocabulary
 
     texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
-    counts = build_vocabulary(texts, settings.size, folder / MODEL)
-    for path in (folder / MODEL).iterdir():
-        path.rename(folder / path.name)
-    (folder / MODEL).rmdir()
+    counts = build_vocabulary(texts, settings.size, folder)
     return {"entries": counts.entries, "texts": counts.texts}
 
 
 def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    for name in TOKENIZER:
+    from course_lib.gptsan.swe import FILES
+
+    for name in FILES:
         shutil.copyfile(inputs[0] / MODEL / name, folder / name)
     return {}
 
@@ -127,12 +140,11 @@ def _classes(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[s
 
 
 def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) -> dict[str, Any]:
-    from course_lib.gptsan.encode import encode
+    from course_lib.gptsan.encode import encode_documents
+    from course_lib.gptsan.inputs import list_documents
 
-    report = encode(source, tokenizer, folder / "encoded", settings, default_workers())
-    for path in (folder / "encoded").iterdir():
-        path.rename(folder / path.name)
-    (folder / "encoded").rmdir()
+    documents = list_documents(source, settings.d_spout)
+    report = encode_documents(documents, tokenizer, folder, settings, default_workers())
     return {"examples": report.examples, "tokens": report.tokens}
 
 
@@ -151,13 +163,9 @@ def _tuned(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str
 
 
 def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.gptsan.extra_stage import TRAIN, add_extra_stage
+    from course_lib.gptsan.extra_stage import add_extra_stage
 
-    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
-    # The settings file names the temporary folder; replace it with the product's final folder.
-    settings = folder / MODEL / TRAIN
-    named = settings.read_text(encoding="utf8").replace(str(folder), str(paths.root() / "gptsan/extra"))
-    settings.write_text(named, encoding="utf8")
+    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers, final=EXTRA.folder / MODEL)
     return {"layers": report.total_layers, "new parameters": report.new, "kept parameters": report.kept}
 
 
@@ -190,7 +198,7 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
     """
     if settings.model.checkpoint or settings.model.shape != ShapeConfig():
         return settings
-    recipe = config.section("gptsan.recipe", RecipeConfig)
+    recipe = _recipe()
     base = ShapeConfig() if recipe.checkpoint else base_settings().model.shape
     shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
     length = settings.data.num_context
@@ -204,16 +212,12 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
 
 
 def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
-    from course_lib.gptsan.launch import export, train
+    from course_lib.gptsan.export import export
+    from course_lib.gptsan.task import Gptsan
     from course_lib.training import run_product
 
     def write_model(run: Path) -> dict[str, Any]:
         trained = export(run, folder / MODEL)
         return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
 
-    assert settings.data.input
-    stage = settings.model.checkpoint
-    files = (settings.data.input / "x.npy", *(sorted(stage.glob("*.safetensors")) if stage else ()))
-    values = run_product.content(settings, ("data.input", "data.tokenizer", "model.checkpoint", "model.ignore"))
-    run_dir = run_product.run_folder(paths.root() / RUNS, values, files)
-    return run_product.fill(folder, settings, run_dir, train, write_model)
+    return run_product.fill(folder, Gptsan(settings), paths.root() / RUNS, write_model)

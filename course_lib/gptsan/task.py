@@ -1,5 +1,6 @@
 """Training task of GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,11 @@ class Gptsan(Task):
         return steps
 
     @override
+    def files(self) -> Iterable[Path]:
+        base = self.settings.model.checkpoint
+        return self.examples().folder / "x.npy", *(sorted(base.glob("*.safetensors")) if base else ())
+
+    @override
     def fingerprint(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
 
@@ -175,12 +181,12 @@ class Gptsan(Task):
         return model
 
     @override
-    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
         from course_lib.gptsan.trainer import GptsanTrainer
         from course_lib.training.trainer import init_distributed
 
         settings = self.settings
-        arguments = init_distributed(settings, batch, self.steps(batch), settings.data.reader_workers)
+        arguments = init_distributed(settings, batch, steps, settings.data.reader_workers)
         return GptsanTrainer(settings, batch, arguments, self.build(), self.split())
 
 

@@ -9,11 +9,6 @@ from course_lib import options
 from course_lib.japanese.config import SegmentConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add this chapter's commands to `course`."""
-    app.command("segment", epilog=options.epilog(SegmentConfig))(segment)
-
-
 def segment(
     source: Annotated[
         Path, typer.Argument(metavar="IN", help="documents: .jsonl, or .txt with an empty line between documents")

@@ -5,26 +5,39 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config
-from course_lib.corpus.products import DOCUMENTS
+from course_lib.corpus import products as corpus
 from course_lib.japanese.config import SegmentConfig
 from course_lib.parallel import default_workers
-from course_lib.product import Product
+from course_lib.workspace import Definition, Product, product
 
 # The file name inside each product.
 LINES = "lines.txt"
 
 
 def products() -> list[Product]:
-    """Return the products japanese/wikipedia and japanese/webtext, one for each source of chapter 1."""
+    """The chapter's products, in building order."""
+    return [WIKIPEDIA, WEBTEXT]
+
+
+@product("japanese/wikipedia")
+def WIKIPEDIA() -> Definition:
+    """The documents of Wikipedia as segmented lines."""
+    return _segmented(corpus.WIKIPEDIA)
+
+
+@product("japanese/webtext")
+def WEBTEXT() -> Definition:
+    """The documents of the web text as segmented lines."""
+    return _segmented(corpus.WEBTEXT)
+
+
+def _segmented(documents: Product) -> Definition:
     settings = config.section("japanese.segment", SegmentConfig)
-    names = ("wikipedia", "webtext")
-    return [
-        Product(f"japanese/{n}", partial(_segment, settings), settings, (f"corpus/{n}",), ("japanese",)) for n in names
-    ]
+    return Definition(partial(_segment, settings), settings, (documents,), ("japanese",))
 
 
 def _segment(settings: SegmentConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.japanese.pipeline import segment_file
 
-    report = segment_file(inputs[0] / DOCUMENTS, folder / LINES, settings, default_workers())
+    report = segment_file(inputs[0] / corpus.DOCUMENTS, folder / LINES, settings, default_workers())
     return {name: getattr(report, name) for name in ("documents", "lines", "words", "unanalysed")}

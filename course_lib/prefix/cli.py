@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -10,76 +10,56 @@ from course_lib import config as configuration
 from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
-from course_lib.prefix.config import PrefixConfig, RecipeConfig
+from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
+from course_lib.training.run_verb import RunKind
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
 AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this chapter's verbs to the `course` command."""
-    group = options.group("Prefix tuning: train, export, convert and count prefixes of a frozen model, and generate.")
-    group.command("train", epilog=options.epilog(PrefixConfig))(train)
-    group.command("export")(export)
-    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
-    group.command("convert")(convert)
-    group.command("report")(report)
-    app.add_typer(group, name="prefix")
-
-
-def train(
-    config: options.RunConfig = None,
-    overrides: options.Set = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="folder of the run (engine.output_dir)")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
-) -> None:
-    """Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder.
-
-    If model.base is unset, the profile's base is used; if data.input is unset, the course's samples of task_name.
-    """
-    # Wrong settings are reported before the import of torch, which takes seconds.
-    settings = run_settings(config, overrides)
-    from course_lib.prefix import launch
-
-    if output:
-        settings = replace(settings, engine=replace(settings.engine, output_dir=output))
-    run = launch.train(settings, resume)
-    print(launch.export(run.folder).summary())
-
-
-def run_settings(file: Path | None, overrides: list[str] | None) -> PrefixConfig:
-    """Return the settings of a run: those in -c FILE, or else those of the profile's first task.
-
-    Every --set override is applied next. Then an unset data.input becomes the course's samples of the task, and an
-    unset model.base the profile's base.
-    """
-    from course_lib import workspace
+def _complete(settings: PrefixConfig, _file: Path) -> PrefixConfig:
+    """The settings, with the course's samples of the task and the profile's base where they are unset."""
     from course_lib.prefix import products
 
-    file = options.run_file(file, "prefix.recipe", RecipeConfig, lambda recipe: recipe.tasks[0])
-    settings = products.with_data(configuration.load(PrefixConfig, file, overrides or ()))
-    if settings.model.base is None:
-        base = workspace.product(products.BASE) / products.MODEL
-        settings = replace(settings, model=replace(settings.model, base=base))
-    return settings
+    settings = products.with_data(settings)
+    if settings.model.base:
+        return settings
+    return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
+
+
+def _run(settings: PrefixConfig, resume: bool) -> str:
+    from course_lib.prefix.export import export
+    from course_lib.prefix.task import PrefixTask
+    from course_lib.training import launch
+
+    return export(launch.train(PrefixTask(settings), resume).folder).summary()
+
+
+RUN = RunKind(
+    PrefixConfig,
+    of_profile=lambda profile: configuration.section("prefix.recipe", RecipeConfig, of=profile).tasks[0],
+    complete=_complete,
+    run=_run,
+)
+train = RUN.verb(
+    "Train a prefix of a frozen model with DeepSpeed, and write it into the run's folder.\n\n"
+    "If model.base is unset, the profile's base is used; if data.input is unset, the course's samples of task_name.",
+    "folder of the run (engine.output_dir)",
+)
 
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
     output: options.Output,
-    form: Annotated[
-        Literal["course", "rinna", "peft"], typer.Option("--form", help="form of the prefix file")
-    ] = "course",
+    form: Annotated[Form, typer.Option("--form", help="form of the prefix file")] = "course",
 ) -> None:
     """Write the prefix of a run's latest complete checkpoint.
 
     If the run's method is `full`, write the trained model as a Hugging Face folder instead.
     """
-    from course_lib.prefix import launch
+    from course_lib.prefix.export import export as write
 
-    print(launch.export(run, output, form).summary())
+    print(write(run, output, form).summary())
 
 
 def generate(
@@ -109,7 +89,7 @@ def generate(
 def convert(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="a prefix file of any form, or a peft folder")],
     output: options.Output,
-    form: Annotated[Literal["course", "rinna", "peft"], typer.Option("--form", help="form of the output")] = "course",
+    form: Annotated[Form, typer.Option("--form", help="form of the output")] = "course",
     base: Annotated[
         Path | None,
         typer.Option(

@@ -7,7 +7,7 @@ key.
 from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -23,6 +23,11 @@ from course_lib.models.memory import Sizes
 from course_lib.prefix.memory import frozen_sizes
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training.settings import RunConfig
+
+# Form of a prefix file: the course's own safetensors, rinna's torch file, or a peft folder.
+Form = Literal["course", "rinna", "peft"]
+# The prefix file in the folder of a run and in the product of a task.
+FILE = "prefix.safetensors"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -129,6 +134,7 @@ class DataConfig:
 class PrefixConfig(RunConfig):
     """All settings of a run."""
 
+    places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "model.base")
     task_name: str = setting(
         "task",
         "name of the task in the prefix file and on the server: letters, digits, . _ + -, up to 100 bytes",

@@ -15,7 +15,7 @@ import pickle
 import warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,8 +27,8 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
+from course_lib.prefix.config import Form
 
-Form = Literal["course", "rinna", "peft"]
 # In a safetensors file of the course: the name of the tensor, and the metadata key of the JSON.
 TENSOR, ABOUT = "prefix", "course_prefix"
 # Names that peft uses for its files and its tensor.

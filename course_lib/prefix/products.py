@@ -18,45 +18,64 @@ from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
-from course_lib.prefix.config import PrefixConfig, RecipeConfig
+from course_lib.prefix.config import FILE, PrefixConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.products import TEXTS
-from course_lib.product import Product
+from course_lib.pretrain.products import ENCODING, TEXTS, trained
 from course_lib.subword.config import BpeConfig
+from course_lib.workspace import Definition, Product, product
 
 # Holds one folder for each run.
 RUNS = "prefix/runs"
-TOKENIZER, TOKENS, BASE, MODEL = "prefix/tokenizer", "prefix/tokens", "prefix/base", "model"
+# The model folder in the product of the base.
+MODEL = "model"
 CHAT = "chat.jsonl"
-# The prefix file in the product of a task.
-FILE = "prefix.safetensors"
 
 
 def products() -> list[Product]:
-    """Return the product of the base, and one product for each task, with the task's name.
+    """The chapter's products in the current profile, in building order."""
+    ready = config.section("prefix.recipe", RecipeConfig).checkpoint
+    return [*([] if ready else [TOKENIZER, TOKENS]), BASE, *tasks()]
 
-    The base is a Hugging Face folder. If recipe.checkpoint is set, it is that existing model. Otherwise chapter 4's
-    code trains the base; its tokenizer and its tokens are then products too.
-    """
+
+@product("prefix/tokenizer")
+def TOKENIZER() -> Definition:
+    """The tokenizer of a base that the profile trains."""
+    bpe = config.section("subword.bpe", BpeConfig)
+    return Definition(partial(_tokenizer, bpe), bpe, (*TEXTS, paths.data(CHAT)), ("japanese", "subword"))
+
+
+@product("prefix/tokens")
+def TOKENS() -> Definition:
+    """The token files of a base that the profile trains."""
+    return Definition(_tokens, {"append_eod": True}, (TOKENIZER, *TEXTS, paths.data(CHAT)), ENCODING)
+
+
+@product("prefix/base")
+def BASE() -> Definition:
+    """The base, a Hugging Face folder: the existing model recipe.checkpoint, or one trained by chapter 4's code."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
-        base = [Product(BASE, partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())]
-    else:
-        settings, bpe = config.load(PretrainConfig, recipe.base), config.section("subword.bpe", BpeConfig)
-        texts = (*TEXTS, paths.data(CHAT))
-        base = [
-            Product(TOKENIZER, partial(_tokenizer, bpe), bpe, texts, ("japanese", "subword")),
-            Product(
-                TOKENS,
-                _tokens,
-                {"append_eod": True},
-                (TOKENIZER, *texts),
-                ("pretrain/encode.py", "pretrain/indexed.py"),
-            ),
-            Product(BASE, partial(_base, settings), settings, (TOKENS, TOKENIZER)),
-        ]
-    tasks = task_settings().values()
-    return [*base, *(Product(f"prefix/{t.task_name}", partial(_task, t), _content(t), _inputs(t)) for t in tasks)]
+        return Definition(partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
+    settings = config.load(PretrainConfig, recipe.base)
+    return Definition(partial(trained, settings), settings, (TOKENS, TOKENIZER))
+
+
+def task(name: str) -> Product:
+    """The product of a task: its prefix and the log of its run. Raises UsageError if the profile has no such task."""
+    return _task_product(_settings_of(name))
+
+
+def tasks() -> list[Product]:
+    """The products of the profile's tasks, in their order."""
+    return [_task_product(settings) for settings in task_settings().values()]
+
+
+def _task_product(settings: PrefixConfig) -> Product:
+    def define() -> Definition:
+        assert settings.data.input
+        return Definition(partial(_task, settings), settings.content(), (BASE, settings.data.input))
+
+    return Product(f"prefix/{settings.task_name}", define)
 
 
 def task_settings() -> dict[str, PrefixConfig]:
@@ -76,12 +95,16 @@ def run_settings(task: str, *overrides: str) -> PrefixConfig:
     Raises:
         UsageError: the profile has no such task.
     """
+    values = config.to_dict(_settings_of(task))
+    values["model"]["base"] = str(BASE.folder / MODEL)
+    return config.build(PrefixConfig, values, overrides)
+
+
+def _settings_of(task: str) -> PrefixConfig:
     runs = task_settings()
     if task not in runs:
         raise UsageError(f"task: the profile has no task {task!r}; allowed: {', '.join(runs)}")
-    values = config.to_dict(runs[task])
-    values["model"]["base"] = str(paths.root() / BASE / MODEL)
-    return config.build(PrefixConfig, values, overrides)
+    return runs[task]
 
 
 def with_data(settings: PrefixConfig) -> PrefixConfig:
@@ -96,11 +119,6 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
             f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; give a file"
         )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
-
-
-def _inputs(settings: PrefixConfig) -> tuple[Path | str, ...]:
-    assert settings.data.input
-    return BASE, settings.data.input
 
 
 def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -131,30 +149,14 @@ def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
     return counts
 
 
-def _base(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.pretrain.products import trained
-
-    return trained(settings, folder, inputs)
-
-
 def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.prefix.launch import export, train
+    from course_lib.prefix.export import export
+    from course_lib.prefix.task import PrefixTask
     from course_lib.training import log, run_product
 
     def write_prefix(run: Path) -> dict[str, Any]:
         export(run, folder / FILE)
         return {}
 
-    base = inputs[0] / MODEL
-    settings = replace(settings, model=replace(settings.model, base=base))
-    assert settings.data.input
-    files = (settings.data.input, *sorted(base.glob("*.safetensors")))
-    run_dir = run_product.run_folder(paths.root() / RUNS, _content(settings), files)
-    return run_product.fill(folder, settings, run_dir, train, write_prefix, keep=(log.FILE,))
-
-
-def _content(settings: PrefixConfig) -> dict[str, Any]:
-    """Return the settings that a prefix depends on, without files and folders."""
-    from course_lib.training import run_product
-
-    return run_product.content(settings, ("data.input", "model.base"))
+    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
+    return run_product.fill(folder, PrefixTask(settings), paths.root() / RUNS, write_prefix, keep=(log.FILE,))

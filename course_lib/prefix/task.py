@@ -1,6 +1,7 @@
 """The training task of prefix tuning: checks, number of steps, fingerprint and trainer."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -105,6 +106,15 @@ class PrefixTask(Task):
         return steps
 
     @override
+    def summary(self) -> str:
+        return self.data.summary()
+
+    @override
+    def files(self) -> Iterable[Path]:
+        assert self.settings.data.input
+        return self.settings.data.input, *sorted(self.base.glob("*.safetensors"))
+
+    @override
     def fingerprint(self) -> dict[str, Any]:
         from course_lib.generation.prefix_cache import Shape
         from course_lib.models.frozen_base import digest, read_config
@@ -134,10 +144,10 @@ class PrefixTask(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     @override
-    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
         from course_lib.prefix.model import build
         from course_lib.prefix.trainer import PrefixTrainer
         from course_lib.training.trainer import init_distributed
 
-        arguments = init_distributed(self.settings, batch, self.steps(batch), reader_workers=0)
+        arguments = init_distributed(self.settings, batch, steps, reader_workers=0)
         return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,24 +14,11 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.training.run_verb import RunKind
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
 Tokenizer = Annotated[Path, typer.Option("--tokenizer", metavar="T", help="tokenizer folder")]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the verbs of chapter 4 to the `course` command."""
-    app.command("tokenize")(tokenize)
-    app.command("tokens")(tokens)
-    app.command("pretrain", epilog=options.epilog(PretrainConfig))(pretrain)
-    app.command("export")(export)
-    convert = options.group("Turn checkpoints of other trainers into Hugging Face folders.")
-    convert.callback()(lambda: None)
-    convert.command("megatron")(convert_megatron)
-    app.add_typer(convert, name="convert")
-    app.command("generate", epilog=options.epilog(GenerateConfig))(generate)
-    app.command("push")(push)
 
 
 def tokenize(
@@ -93,30 +79,35 @@ def tokens(
         print("all: {:,} sequences, {:,} documents, {:,} tokens".format(*totals))
 
 
-def pretrain(
-    config: options.RunConfig = None,
-    overrides: options.Set = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="folder of the run; overrides engine.output_dir"),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the last complete checkpoint")] = False,
-) -> None:
-    """Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model."""
-    # Settings are checked before torch is imported, which takes seconds.
-    settings = run_settings(config, overrides)
-    from course_lib import workspace
-    from course_lib.pretrain import launch
-    from course_lib.pretrain.export import MODEL, export
-    from course_lib.pretrain.products import TOKENIZER, with_products
+def _complete(settings: PretrainConfig, _file: Path) -> PretrainConfig:
+    """The settings, with the profile's tokens and tokenizer if both are unset."""
+    from course_lib.pretrain.products import TOKENS, with_products
+    from course_lib.subword.products import BPE
 
-    if not (settings.data.input and settings.data.tokenizer):
-        settings = with_products(settings, workspace.product("pretrain/tokens"), workspace.product(TOKENIZER))
-    if output:
-        settings = replace(settings, engine=replace(settings.engine, output_dir=output))
-    run = launch.pretrain(settings, resume)
-    model = export(run.folder, run.folder / MODEL)
-    print(f"{run.steps} steps → {model.folder}")
+    if settings.data.input and settings.data.tokenizer:
+        return settings
+    return with_products(settings, TOKENS.path(), BPE.path())
+
+
+def _run(settings: PretrainConfig, resume: bool) -> str:
+    from course_lib.pretrain.export import export
+    from course_lib.pretrain.gpt2 import Gpt2
+    from course_lib.training import launch, run_dir
+
+    run = launch.train(Gpt2(settings), resume)
+    return f"{run.steps} steps → {export(run.folder, run.folder / run_dir.MODEL).folder}"
+
+
+RUN = RunKind(
+    PretrainConfig,
+    of_profile=lambda profile: configuration.section("pretrain.recipe", RecipeConfig, of=profile).config,
+    complete=_complete,
+    run=_run,
+)
+pretrain = RUN.verb(
+    "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed, on the GPUs or CPU of one or more nodes, and export the model.",
+    "folder of the run; overrides engine.output_dir",
+)
 
 
 def export(
@@ -209,15 +200,6 @@ def push(
     from course_lib.checkpoints import push as pusher
 
     print(pusher.push(model, repo, private))
-
-
-def run_settings(file: Path | None, overrides: list[str] | None) -> PretrainConfig:
-    """The settings of a run, with the --set overrides applied.
-
-    They come from -c FILE, from the profile that -c names (`-c xl`), or else from the current profile.
-    """
-    chosen = options.run_file(file, "pretrain.recipe", RecipeConfig, lambda recipe: recipe.config)
-    return configuration.load(PretrainConfig, chosen, overrides or ())
 
 
 def _standard_input() -> str:

@@ -6,6 +6,7 @@ DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of
 
 from dataclasses import field
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -43,6 +44,7 @@ class DataConfig:
 class PretrainConfig(RunConfig):
     """All settings of a pretraining run."""
 
+    places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "data.tokenizer")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
 

@@ -26,14 +26,12 @@ from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training import log
-from course_lib.training.checkpoint import FOLDER, is_whole, step_of, whole_checkpoints
+from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
+from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
+from course_lib.training.task import CONFIG
 
 # Name of the output head in memory, and in the files of a GPT-NeoX.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
-# The settings file in the folder of a run.
-SETTINGS = "config.yaml"
-# Where `course pretrain` puts the exported model in the folder of a run.
-MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def export(
         require_other(source, target)
     resolved = _find(source)
     own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, resolved.run / SETTINGS) if resolved.run else None
+    settings = settings_files.load(PretrainConfig, resolved.run / CONFIG) if resolved.run else None
     tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
     if not own:
         for folder in (source, tokenizer_folder):
@@ -129,8 +127,8 @@ def export(
             dtype=stored,
             license=license,
             settings=settings,
-            samples=_json(resolved.run / "deepspeed.json").get("train_batch_size") if resolved.run else None,
-            data=_json(resolved.run / "data.json") if resolved.run else {},
+            samples=_json(resolved.run / DEEPSPEED).get("train_batch_size") if resolved.run else None,
+            data=_json(resolved.run / DATA) if resolved.run else {},
             log=entries,
             prepared=(folder / "preparation.json").is_file(),
             curves=_draw(entries, folder / "curves.png"),
@@ -147,12 +145,10 @@ def _find(source: Path) -> _Source:
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
-        whole = whole_checkpoints(source)
-        if not whole:
-            raise CourseError(f"{source}: the run has no whole checkpoint yet")
-        return _Source(whole[0], source if (source / SETTINGS).is_file() else None, step_of(whole[0]))
+        found = latest(source)
+        return _Source(found, source if (source / CONFIG).is_file() else None, step_of(found))
     parent = source.absolute().parent
-    run = parent.parent if parent.name == FOLDER and (parent.parent / SETTINGS).is_file() else None
+    run = parent.parent if parent.name == FOLDER and (parent.parent / CONFIG).is_file() else None
     if run and not is_whole(source):
         raise CourseError(f"{source}: the checkpoint is not whole; `course export {run}` takes the latest that is")
     return _Source(source, run, _step(source))

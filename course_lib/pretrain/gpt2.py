@@ -1,6 +1,7 @@
 """The training task of GPT-2 and GPT-NeoX: checks, number of steps, data fingerprint and trainer."""
 
 import shutil
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,11 @@ class Gpt2(Task):
 
     @override
     def check(self) -> None:
+        if not self.settings.data.input or self.settings.data.tokenizer is None:
+            raise UsageError(
+                "data.input, data.tokenizer: not set; give prefixes from `course tokenize` "
+                "and the tokenizer they were made with"
+            )
         if self.settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
             raise UsageError(
                 "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
@@ -46,6 +52,12 @@ class Gpt2(Task):
         steps = data.training_steps(self.settings, batch, splits.train_tokens)
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
+
+    @override
+    def files(self) -> Iterable[Path]:
+        inputs, tokenizer = self.settings.data.input, self.settings.data.tokenizer
+        assert tokenizer
+        return *(prefix.with_suffix(".bin") for prefix in inputs), tokenizer / "tokenizer.json"
 
     @override
     def fingerprint(self) -> dict[str, Any]:
@@ -65,7 +77,7 @@ class Gpt2(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs, settings.data.train_tokens
 
     @override
-    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
+    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
         from course_lib.models.causal import build_model
         from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
         from course_lib.training.trainer import init_distributed
@@ -74,6 +86,5 @@ class Gpt2(Task):
         splits = data.open_splits(settings.data, settings.model.vocab_size)
         assert settings.data.tokenizer
         first, end = data.special_ids(settings.data.tokenizer)
-        steps = data.training_steps(settings, batch, splits.train_tokens)
         arguments = init_distributed(settings, batch, steps, settings.data.reader_workers)
         return Gpt2Trainer(settings, batch, arguments, build_model(settings.model, first, end), splits, end)

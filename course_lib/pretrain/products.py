@@ -7,36 +7,38 @@ from typing import Any
 
 from course_lib import config
 from course_lib.errors import UsageError
+from course_lib.japanese import products as japanese
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
 from course_lib.paths import root
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
-from course_lib.product import Product
+from course_lib.subword import products as subword
+from course_lib.workspace import Definition, Product, product
 
-TEXTS = ("japanese/wikipedia", "japanese/webtext")
-TOKENIZER = "subword/bpe"
+TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
+# The modules whose change makes token files stale.
+ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
 # Holds one folder per run. Runs are kept, so that an interrupted training can resume and the checkpoints of earlier
 # settings are not lost.
 RUNS = "pretrain/runs"
 
 
 def products() -> list[Product]:
-    """The products of chapter 4.
+    """The chapter's products, in building order."""
+    return [TOKENS, GPT2]
 
-    pretrain/tokens holds a .bin and an .idx file for each text. pretrain/gpt2 holds the model and the log of its run.
-    """
-    recipe = config.section("pretrain.recipe", RecipeConfig)
-    settings = config.load(PretrainConfig, recipe.config)
-    return [
-        Product(
-            "pretrain/tokens",
-            _tokenize,
-            {"append_eod": True},
-            (*TEXTS, TOKENIZER),
-            ("pretrain/encode.py", "pretrain/indexed.py"),
-        ),
-        Product("pretrain/gpt2", partial(trained, settings), settings, ("pretrain/tokens", TOKENIZER)),
-    ]
+
+@product("pretrain/tokens")
+def TOKENS() -> Definition:
+    """A .bin and an .idx file for each text."""
+    return Definition(_tokenize, {"append_eod": True}, (*TEXTS, subword.BPE), ENCODING)
+
+
+@product("pretrain/gpt2")
+def GPT2() -> Definition:
+    """The model and the log of its run."""
+    settings = config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
+    return Definition(partial(trained, settings), settings, (TOKENS, subword.BPE))
 
 
 def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -69,30 +71,16 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
 
 
 def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Trains a model and fills a product's folder with model/ and the log of the run.
+    """Trains a model and fills a product's folder with model/ and the log of the run; returns the product's counts.
 
-    Args:
-        settings: the settings of the run.
-        folder: the product's folder.
-        inputs: the inputs of with_products.
-
-    Returns the entries for the product's manifest.
+    `inputs` are those of with_products.
     """
     from course_lib.pretrain.export import export
-    from course_lib.pretrain.launch import pretrain
+    from course_lib.pretrain.gpt2 import Gpt2
     from course_lib.training import run_product
 
     def write_model(run: Path) -> dict[str, Any]:
         export(run, folder / "model")
         return {}
 
-    settings = with_products(settings, *inputs)
-    assert settings.data.tokenizer
-    files = (
-        *(prefix.with_suffix(".bin") for prefix in settings.data.input),
-        settings.data.tokenizer / "tokenizer.json",
-    )
-    values = run_product.content(settings, ("data.input", "data.tokenizer"))
-    return run_product.fill(
-        folder, settings, run_product.run_folder(root() / RUNS, values, files), pretrain, write_model
-    )
+    return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), root() / RUNS, write_model)

@@ -1,4 +1,4 @@
-"""Registers the verbs `course ct2 …` of chapter 7."""
+"""The verbs `course ct2 …` of chapter 7."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,14 +10,6 @@ from course_lib import options
 from course_lib.errors import CourseError
 from course_lib.generation.config import GenerateConfig
 from course_lib.serving.ct2_config import Quantization
-
-
-def register_ct2(app: typer.Typer) -> None:
-    """Add `ct2 export` and `ct2 generate` to the `course` command."""
-    group = options.group("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs, without prefixes.")
-    group.command("export")(export)
-    group.command("generate", epilog=options.epilog(GenerateConfig))(generate)
-    app.add_typer(group, name="ct2")
 
 
 def export(

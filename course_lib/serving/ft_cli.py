@@ -1,4 +1,4 @@
-"""Registers the verbs `course ft …` of chapter 7."""
+"""The verbs `course ft …` of chapter 7."""
 
 import json
 from dataclasses import asdict
@@ -9,14 +9,6 @@ import typer
 
 from course_lib import options
 from course_lib.errors import CourseError
-
-
-def register_ft(app: typer.Typer) -> None:
-    """Add `ft export` and `ft inspect` to the `course` command."""
-    group = options.group("FasterTransformer weights: export them and check them.")
-    group.command("export")(export)
-    group.command("inspect")(inspect)
-    app.add_typer(group, name="ft")
 
 
 def export(

@@ -5,21 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config
-from course_lib.prefix.products import BASE, FILE, MODEL, task_settings
-from course_lib.product import Product
+from course_lib.prefix import products as prefix
+from course_lib.prefix.config import FILE
+from course_lib.prefix.products import MODEL
 from course_lib.serving.config import RecipeConfig
+from course_lib.workspace import Definition, Product, product
 
 CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_source.py", "serving/weight_map.py")
 
 
 def products() -> list[Product]:
-    """Return the product serving/weights, a folder that `course serve` takes.
+    """The chapter's only product."""
+    return [WEIGHTS]
 
-    Its tasks are the profile's prefixes, in their order.
-    """
+
+@product("serving/weights")
+def WEIGHTS() -> Definition:
+    """A folder that `course serve` takes. Its tasks are the profile's prefixes, in their order."""
     recipe = config.section("serving.recipe", RecipeConfig)
-    tasks = tuple(f"prefix/{name}" for name in task_settings())
-    return [Product("serving/weights", partial(_export, recipe), recipe, (BASE, *tasks), CODE)]
+    return Definition(partial(_export, recipe), recipe, (prefix.BASE, *prefix.tasks()), CODE)
 
 
 def _export(recipe: RecipeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -28,9 +32,5 @@ def _export(recipe: RecipeConfig, folder: Path, inputs: list[Path]) -> dict[str,
 
     base, *tasks = inputs
     prefixes = [named(f"{task.name}={task / FILE}") for task in tasks]
-    written = folder / "written"
-    report = export(base / MODEL, written, recipe.tensor_parallel, recipe.dtype, prefixes, name=recipe.name)
-    for path in written.iterdir():
-        path.rename(folder / path.name)
-    written.rmdir()
+    report = export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, name=recipe.name)
     return {"files": report.files, "bytes": report.size, "tasks": [task.name for task in tasks]}

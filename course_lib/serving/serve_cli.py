@@ -1,4 +1,4 @@
-"""Registers the verbs `course serve` and `course ask` of chapter 7."""
+"""The verbs `course serve` and `course ask` of chapter 7."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,12 +10,6 @@ from course_lib.errors import UsageError
 from course_lib.serving.ask_config import AskConfig
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `course ft export`")]
-
-
-def register_serve(app: typer.Typer) -> None:
-    """Add `serve` and `ask` to the `course` command."""
-    app.command("serve")(serve)
-    app.command("ask", epilog=options.epilog(AskConfig))(ask)
 
 
 def serve(

@@ -17,14 +17,6 @@ Inputs = Annotated[
 Target = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="tokenizer folder to write")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this chapter's commands to `course`."""
-    group = options.group("Train tokenizers. Each is written as a folder that AutoTokenizer loads.")
-    group.command("bpe", epilog=options.epilog(BpeConfig))(bpe)
-    group.command("unigram", epilog=options.epilog(UnigramConfig))(unigram)
-    app.add_typer(group, name="tokenizer")
-
-
 def bpe(
     sources: Annotated[list[Path], typer.Argument(metavar="IN...", help="segmented .txt lines, or .jsonl documents")],
     output: options.Output,

@@ -1,43 +1,60 @@
 """Products of chapter 3: each algorithm with and without segmentation, and BPE as in the GPT-2 XL recipe."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from course_lib import config
-from course_lib.corpus.products import DOCUMENTS
-from course_lib.japanese.products import LINES
-from course_lib.product import Product
+from course_lib.corpus import products as corpus
+from course_lib.japanese import products as japanese
 from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.workspace import Definition, Product, product
 
-SEGMENTED = ("japanese/wikipedia", "japanese/webtext")
-RAW = ("corpus/wikipedia", "corpus/webtext")
+SEGMENTED = (japanese.WIKIPEDIA, japanese.WEBTEXT)
+RAW = (corpus.WIKIPEDIA, corpus.WEBTEXT)
 
 
 def products() -> list[Product]:
-    """Return the products bpe, bpe-recipe, bpe-raw, unigram and unigram-raw.
-
-    `bpe` is segmented and lossless; chapter 4 uses it. `bpe-recipe` is lossy, as in the GPT-2 XL recipe. `bpe-raw` and
-    `unigram-raw` are trained on unsegmented text.
-    """
-    bpe = config.section("subword.bpe", BpeConfig)
-    unigram = config.section("subword.unigram", UnigramConfig)
-    return [
-        _step("bpe", bpe, SEGMENTED),
-        _step("bpe-recipe", replace(bpe, lossless=False, byte_fallback=False), SEGMENTED),
-        _step("bpe-raw", bpe, RAW),
-        _step("unigram", unigram, SEGMENTED),
-        _step("unigram-raw", unigram, RAW),
-    ]
+    """The chapter's products, in building order."""
+    return [BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW]
 
 
-def _step(name: str, settings: BpeConfig | UnigramConfig, inputs: tuple[str, ...]) -> Product:
-    return Product(f"subword/{name}", partial(_train, settings), settings, inputs, ("japanese", "subword"))
+@product("subword/bpe")
+def BPE() -> Definition:
+    """Segmented and lossless; chapter 4 uses it."""
+    return _trained(config.section("subword.bpe", BpeConfig), SEGMENTED)
+
+
+@product("subword/bpe-recipe")
+def BPE_RECIPE() -> Definition:
+    """Segmented and lossy, as in the GPT-2 XL recipe."""
+    return _trained(config.section("subword.bpe", BpeConfig, ["lossless=false", "byte_fallback=false"]), SEGMENTED)
+
+
+@product("subword/bpe-raw")
+def BPE_RAW() -> Definition:
+    """Trained on unsegmented text."""
+    return _trained(config.section("subword.bpe", BpeConfig), RAW)
+
+
+@product("subword/unigram")
+def UNIGRAM() -> Definition:
+    """Segmented."""
+    return _trained(config.section("subword.unigram", UnigramConfig), SEGMENTED)
+
+
+@product("subword/unigram-raw")
+def UNIGRAM_RAW() -> Definition:
+    """Trained on unsegmented text."""
+    return _trained(config.section("subword.unigram", UnigramConfig), RAW)
+
+
+def _trained(settings: BpeConfig | UnigramConfig, texts: tuple[Product, ...]) -> Definition:
+    return Definition(partial(_train, settings), settings, texts, ("japanese", "subword"))
 
 
 def _train(settings: BpeConfig | UnigramConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    files = [path / (LINES if (path / LINES).exists() else DOCUMENTS) for path in inputs]
+    files = [path / (japanese.LINES if (path / japanese.LINES).exists() else corpus.DOCUMENTS) for path in inputs]
     if isinstance(settings, BpeConfig):
         from course_lib.subword.bpe import train_bpe
 

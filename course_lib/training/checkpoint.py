@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
 COMPLETE = "complete.json"
@@ -32,6 +33,14 @@ def is_whole(checkpoint: Path) -> bool:
         return all((checkpoint / name).stat().st_size == size for name, size in files.items())
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return False
+
+
+def latest(run: Path) -> Path:
+    """The latest complete checkpoint of a run. Raises CourseError if there is none."""
+    whole = whole_checkpoints(run)
+    if not whole:
+        raise CourseError(f"{run}: the run has no whole checkpoint yet")
+    return whole[0]
 
 
 def step_of(checkpoint: Path) -> int:

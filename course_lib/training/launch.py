@@ -1,8 +1,8 @@
 """Starts a training run with DeepSpeed's launcher.
 
 monitor.py reads the output of the ranks, run_dir.py prepares the run's folder, and worker.py is the program of a rank.
-The folder of a run has config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output of
-the ranks), checkpoints/ and tensorboard/, and after the last step model/.
+The folder of a run has config.yaml, resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all
+other output of the ranks), checkpoints/ and tensorboard/, and after the last step model/.
 """
 
 import base64
@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -51,29 +51,17 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     batch = settings.batch.resolve(ranks)
     _require_parts(settings)
     task.check()
+    if about := task.summary():
+        say(about)
     steps = task.steps(batch)
     folder = settings.engine.output_dir
     with run_dir.sole_user(folder):
-        start_step = run_dir.prepare(task, batch, resume, say)
+        start_step = run_dir.prepare(task, run_dir.Resolved(batch, steps), resume, say)
         if start_step < steps:
             environment = _environment(settings, ranks)
             with stale_locks.no_stale_locks():
                 Monitor(task, ranks, steps, say).follow(_command(task, ranks, resume), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
-
-
-def absolute(settings: Any) -> Any:
-    """The same settings with absolute paths, because ranks on other nodes start in another folder."""
-    changes: dict[str, Any] = {}
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        if is_dataclass(value):
-            changes[each.name] = absolute(value)
-        elif isinstance(value, Path):
-            changes[each.name] = value.absolute()
-        elif isinstance(value, tuple) and any(isinstance(item, Path) for item in value):
-            changes[each.name] = tuple(item.absolute() for item in value)
-    return replace(settings, **changes)
 
 
 def _require_parts(settings: RunConfig) -> None:

@@ -38,15 +38,7 @@ class Monitor:
         self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Runs the launcher until it ends.
-
-        Args:
-            command: the launcher's command line.
-            environment: environment variables of the launcher and the ranks.
-
-        Raises:
-            CourseError: unless every rank finished.
-        """
+        """Runs the launcher until it ends. Raises CourseError unless every rank finished."""
         with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,29 @@ from filelock import FileLock, Timeout
 
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, atomic_write
+from course_lib.files import atomic_folder, atomic_write, require_other
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import CONFIG, Task
 
-DEEPSPEED, DATA = "deepspeed.json", "data.json"
+RESOLVED, DEEPSPEED, DATA = "resolved.json", "deepspeed.json", "data.json"
+# the exported model in the folder of a run
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What the launcher has computed from the settings, the data and the number of ranks."""
+
+    batch: ResolvedBatch
+    steps: int  # optimizer steps of the whole run
+
+
+def resolved(folder: Path) -> Resolved:
+    """Reads what `prepare` has written into the folder of a run."""
+    content = orjson.loads((folder / RESOLVED).read_bytes())
+    return Resolved(ResolvedBatch(**content["batch"]), content["steps"])
 
 
 @contextmanager
@@ -35,7 +52,7 @@ def sole_user(folder: Path) -> Iterator[None]:
         raise CourseError(f"{folder}: another process is training here; choose another engine.output_dir") from None
 
 
-def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str], None]) -> int:
+def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], None]) -> int:
     """Writes the files that the ranks read; returns the step to continue from, 0 for a new run.
 
     A run without a complete checkpoint may start again with other settings.
@@ -58,7 +75,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
         )
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
-        _require_same(task, earlier, batch, facts)
+        _require_same(task, earlier, resolved.batch, facts)
         if task.train_length(earlier) != task.train_length(settings):
             say("the training length was changed: from here on, learning rate and sample order follow the new length")
     else:
@@ -68,12 +85,26 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, say: Callable[[str],
             say(f"nothing to resume in {folder}: training from the start")
     # config.yaml comes first, because it marks the folder as a run.
     _write(folder / CONFIG, config.to_yaml(settings).encode())
-    _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, batch), option=orjson.OPT_INDENT_2))
+    _write(folder / RESOLVED, orjson.dumps(resolved, option=orjson.OPT_INDENT_2))
+    _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, resolved.batch), option=orjson.OPT_INDENT_2))
     _write(folder / DATA, orjson.dumps(facts, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
+
+
+@contextmanager
+def export_folder(run: Path, target: Path) -> Iterator[Path]:
+    """Yields an empty folder that replaces `target` when the block ends without an error.
+
+    Raises UsageError if writing `target` would destroy the run. Its folder `model` may be replaced.
+    """
+    own = target.absolute() == run.absolute() / MODEL
+    if not own:
+        require_other(run, target)
+    with atomic_folder(target, ours=own) as folder:
+        yield folder
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -84,13 +115,8 @@ def _write(path: Path, content: bytes) -> None:
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
     """Raises UsageError if a resumed run differs from the run in its folder.
 
-    It must have the same model, optimizer, batch, number of ranks and data.
-
-    Args:
-        task: the task with the new settings.
-        earlier: the settings in the run's folder.
-        batch: the new batch sizes.
-        facts: the fingerprint of the new inputs.
+    It must have the same model, optimizer, batch, number of ranks and data. `earlier` are the settings in the folder,
+    `batch` and `facts` the batch sizes and the fingerprint of the new run.
     """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))

@@ -3,15 +3,15 @@
 FleetX, Megatron-DeepSpeed and DeepSpeed use other names for the same settings: configs/README.md has a table.
 """
 
-from dataclasses import field
+from dataclasses import field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.config import STRICT, setting
+from course_lib.config import STRICT, setting, to_dict
 from course_lib.errors import UsageError
 from course_lib.models.memory import Sizes
 
@@ -195,6 +195,8 @@ class LaunchConfig:
 class RunConfig:
     """The settings that all kinds of runs have. Each kind adds sections for its model and its data."""
 
+    # Dotted keys of settings that do not affect what a run learns, or that name files and folders.
+    places: ClassVar[tuple[str, ...]] = ("launch", "engine.output_dir")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -216,6 +218,31 @@ class RunConfig:
         """The settings that determine the training length, by dotted key. At most one of them may be set."""
         return {"engine.max_steps": self.engine.max_steps, "engine.num_train_epochs": self.engine.num_train_epochs}
 
+    def content(self) -> dict[str, Any]:
+        """The settings that affect what a run learns, as plain values: all except `places`."""
+        values = to_dict(self)
+        for key in self.places:
+            *sections, last = key.split(".")
+            inner = values
+            for section in sections:
+                inner = inner[section]
+            del inner[last]
+        return values
+
     def sizes(self) -> Sizes:
         """The sizes of the model, from which the memory of the run is computed."""
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
+
+
+def absolute(settings: Any) -> Any:
+    """The same settings with absolute paths, because ranks on other nodes start in another folder."""
+    changes: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if is_dataclass(value):
+            changes[each.name] = absolute(value)
+        elif isinstance(value, Path):
+            changes[each.name] = value.absolute()
+        elif isinstance(value, tuple) and any(isinstance(item, Path) for item in value):
+            changes[each.name] = tuple(item.absolute() for item in value)
+    return replace(settings, **changes)

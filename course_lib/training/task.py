@@ -4,13 +4,12 @@ Everything else is the same for all models: folder, launcher, ranks, log, checkp
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib import config
-from course_lib.training.settings import (
-    ResolvedBatch,
-)
+from course_lib.training.settings import ResolvedBatch, absolute
 
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer
@@ -29,7 +28,7 @@ class Task(ABC):
     settings: Any  # a RunConfig with the sections of this task; all paths are absolute
 
     def __init__(self, settings: Any) -> None:
-        self.settings = settings
+        self.settings = absolute(settings)
 
     @classmethod
     def read(cls, run: Path) -> "Task":
@@ -53,9 +52,17 @@ class Task(ABC):
         contradict each other.
         """
 
+    def summary(self) -> str:
+        """What is known about the data once `check` has passed, in one line; "": nothing to tell."""
+        return ""
+
     @abstractmethod
     def steps(self, batch: ResolvedBatch) -> int:
         """The number of optimizer steps of the whole run."""
+
+    @abstractmethod
+    def files(self) -> Iterable[Path]:
+        """The files whose content, together with the settings, determines what the run learns."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -70,8 +77,8 @@ class Task(ABC):
         """The settings that determine the training length."""
 
     @abstractmethod
-    def trainer(self, batch: ResolvedBatch) -> "RunTrainer":
-        """The trainer of one rank, with the model, the data and the loss. Called in each rank."""
+    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
+        """The trainer of one rank, with the model, the data and the loss, for a run of `steps` optimizer steps."""
 
     def memory_help(self, ranks: int) -> str:
         """The memory that the planner expects, and the settings that need less, as text for an error message."""

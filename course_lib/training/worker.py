@@ -56,12 +56,13 @@ def _train(task: str, run: Path, resume: bool) -> None:
     gc.disable()
     from transformers.utils import logging
 
-    from course_lib.training import checkpoint
+    from course_lib.training import checkpoint, run_dir
 
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
     loaded: Task = getattr(import_module(module), name).read(run)
-    trainer = loaded.trainer(loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1"))))
+    resolved = run_dir.resolved(run)
+    trainer = loaded.trainer(resolved.batch, resolved.steps)
     gc.freeze()
     gc.enable()
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []

@@ -30,11 +30,12 @@ from course_lib.gptsan.examples import ExampleWriter
 from course_lib.gptsan.freeze import BASE
 from course_lib.gptsan.generate import Generator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
-from course_lib.gptsan.launch import train
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.shape import ShapeConfig
+from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.training import log
+from course_lib.training.launch import train
 from course_lib.training.planner import plan
 
 from tests.bench.gpu_pretrain import GB, MARGIN, Enough, Late, held_on_device
@@ -136,7 +137,7 @@ def measure(bench: Bench, settings: GptsanConfig) -> tuple[float, float, float]:
             raise Enough
 
     with held_on_device() as peak, suppress(Enough):
-        train(settings, say=say)
+        train(Gptsan(settings), say=say)
     entries = log.read(settings.engine.output_dir)
     tokens = settings.batch.micro_size * bench.length
     return tokens / median(entry["batch_cost"] for entry in entries[2:]), entries[-1]["memory"], peak()

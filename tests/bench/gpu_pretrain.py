@@ -3,7 +3,7 @@
     python -m tests.bench.gpu_pretrain [-o gpu_pretrain.md] [--minutes 7.5] [--cpu]
 
 bf16, ZeRO-2, sequences of 1024 random tokens, the largest power of two up to 32 as micro batch that the planner lets on the card, no
-accumulation. Each run is started by launch.pretrain and ended after its last measured step, so nothing is saved. Utilisation counts useful
+accumulation. Each run is started by launch.train and ended after its last measured step, so nothing is saved. Utilisation counts useful
 FLOPs (planner.flops_per_token) against bf16 matrix products measured first on the same card. Asked for: half of that rate for XL.
 Runs stand in order of weight; what the minutes do not allow is left out. `--cpu` takes the same path with a tiny shape, to see that it works.
 """
@@ -25,10 +25,11 @@ import torch
 from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter
-from course_lib.pretrain.launch import pretrain
 from course_lib.subword.folder import Preparation, save
 from course_lib.training import log
+from course_lib.training.launch import train
 from course_lib.training.planner import plan
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -135,7 +136,7 @@ def measure(bench: Bench, settings: PretrainConfig) -> tuple[float, float, float
             raise Enough
 
     with held_on_device() as peak, suppress(Enough):
-        pretrain(settings, say=say)
+        train(Gpt2(settings), say=say)
     entries = log.read(settings.engine.output_dir)
     tokens = settings.batch.micro_size * settings.data.seq_length
     return tokens / median(entry["batch_cost"] for entry in entries[2:]), entries[-1]["memory"], peak()

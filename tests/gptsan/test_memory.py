@@ -11,7 +11,7 @@ import torch
 from course_lib import memory_cli
 from course_lib.cli import main
 from course_lib.config import build, load, to_dict
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -21,6 +21,8 @@ from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.task import recompute
 from course_lib.gptsan.trainer import cross_entropy
+from course_lib.prefix.config import PrefixConfig
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.training import planner
 
 from tests.allocations import allocated
@@ -256,3 +258,24 @@ def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
     changed = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["model.shape.num_ext_layers=2"])
     assert changed.sizes().parameters == 2_805_984_256
     assert memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["data.num_context=100"]).data.num_context == 100
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("", PretrainConfig),
+        ("batch: {micro_size: 2}", PretrainConfig),
+        ("model: {num_layers: 2, hiden_size: 3}", PretrainConfig),
+        ("task_name: smile", PrefixConfig),
+        ("model: {shape: gpt2-tiny.yaml}", PrefixConfig),
+        ("model: {shape: {num_heads: 8}}", GptsanConfig),
+        ("spout: {mode: none}", GptsanConfig),
+    ],
+)
+def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path, content: str, kind: type) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    if "hiden" in content:
+        with pytest.raises(UsageError, match="hiden_size: unknown key; allowed: architecture"):
+            memory_cli.settings_of(tmp_path / "run.yaml", None)
+    else:
+        assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind

@@ -12,11 +12,11 @@ import torch
 from course_lib import config
 from course_lib.checkpoints.deepspeed_shards import read_module
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan import launch
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.freeze import digests, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -24,7 +24,7 @@ from course_lib.gptsan.samples import Samples, spout_vector
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
-from course_lib.training import checkpoint, log
+from course_lib.training import checkpoint, launch, log
 
 from tests.waiting import until
 from tests.weights import read_tensors
@@ -77,11 +77,11 @@ def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
 
 @pytest.fixture(scope="module")
 def unbroken(place, tmp_path_factory):
-    return launch.train(settings(place, tmp_path_factory.mktemp("runs") / "whole"))
+    return launch.train(Gptsan(settings(place, tmp_path_factory.mktemp("runs") / "whole")))
 
 
 def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
-    report = launch.export(unbroken.folder, tmp_path / "model")
+    report = export(unbroken.folder, tmp_path / "model")
     before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
     frozen = set(json.loads((place / "stage" / IGNORE).read_text()))
     assert before.keys() == after.keys() and report.trained + report.frozen == len(before) - 1  # the bias is a buffer
@@ -105,30 +105,28 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
         member.kill()
     process.wait()
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
-    resumed = launch.train(settings(place, tmp_path / "run"), resume=True)
-    launch.export(unbroken.folder, tmp_path / "one")
-    launch.export(resumed.folder, tmp_path / "two")
+    resumed = launch.train(Gptsan(settings(place, tmp_path / "run")), resume=True)
+    export(unbroken.folder, tmp_path / "one")
+    export(resumed.folder, tmp_path / "two")
     one, two = read_tensors(tmp_path / "one"), read_tensors(tmp_path / "two")
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
         e["loss"] for e in resumed.log if e["kind"] == "train"
     ]
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has half_onehot"):
-        launch.train(settings(place, tmp_path / "run", "spout.mode=onehot"), resume=True)
+        launch.train(Gptsan(settings(place, tmp_path / "run", "spout.mode=onehot")), resume=True)
     with pytest.raises(
         UsageError, match=r"^optimizer\.lr\.min: 0.002 is not allowed: the run in [^{]* has 0.001; [^{]*$"
     ):
-        launch.train(settings(place, tmp_path / "run", "optimizer.lr.min=2e-3"), resume=True)
+        launch.train(Gptsan(settings(place, tmp_path / "run", "optimizer.lr.min=2e-3")), resume=True)
 
 
 def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
-    run = launch.train(
-        settings(
+    run = launch.train(Gptsan(settings(
             place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
             "zero.stage3_param_persistence_threshold=0", "engine.max_steps=3",
-        )
-    )  # fmt: skip
-    launch.export(run.folder, tmp_path / "model")
+        )))  # fmt: skip
+    export(run.folder, tmp_path / "model")
     before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
     assert {value.dtype for value in after.values()} == {torch.float32}
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -143,8 +141,8 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
         | values
     )
     given["data"]["tokenizer"] = str(place / "words")
-    run = launch.train(config.build(GptsanConfig, given))
-    report = launch.export(run.folder, tmp_path / "model")
+    run = launch.train(Gptsan(config.build(GptsanConfig, given)))
+    report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
     assert report.frozen == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
 
@@ -182,7 +180,7 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
         for file in ("vocab.txt", "emoji.json"):
             (place / name / file).write_bytes((place / "words" / file).read_bytes())
     with pytest.raises(CourseError, match=words):
-        launch.train(settings(place, tmp_path / "run", *(each.format(place) for each in overrides)))
+        launch.train(Gptsan(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

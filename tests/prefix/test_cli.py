@@ -1,15 +1,15 @@
 """The verbs that need no training, as a user calls them."""
 
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 import torch
-import typer
+from course_lib import verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import digest
-from course_lib.prefix import cli
 from course_lib.prefix.files import Prefix, read, write
-from typer.testing import CliRunner
 
 from tests.generation.test_prefix_cache import prefix
 from tests.prefix import bases
@@ -23,13 +23,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def course(*words: object) -> str:
-    app = typer.Typer()
-    cli.register(app)
-    result = CliRunner().invoke(app, ["prefix", *map(str, words)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
+    with redirect_stdout(io.StringIO()) as output:
+        verbs.app(["prefix", *map(str, words)], standalone_mode=False)
+    return output.getvalue()
 
 
 def test_generate_side_by_side(model: Path, tmp_path: Path) -> None:

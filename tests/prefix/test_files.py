@@ -11,7 +11,8 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
-from course_lib.prefix.files import Form, Prefix, read, write
+from course_lib.prefix.config import Form
+from course_lib.prefix.files import Prefix, read, write
 from peft import PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 

@@ -15,14 +15,16 @@ from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.freeze import digests
 from course_lib.models import frozen_base
-from course_lib.prefix import launch, single_process_trainer
+from course_lib.prefix import single_process_trainer
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
+from course_lib.prefix.export import export
 from course_lib.prefix.files import read
 from course_lib.prefix.model import build, warm_start
+from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import cache_values
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.training import checkpoint, log
+from course_lib.training import checkpoint, launch, log
 from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -82,13 +84,13 @@ def same_as_loop(run, given, tolerance=1e-5):
 def whole(place, tmp_path_factory):
     """A run without ZeRO, and the digest of its base before it."""
     before = frozen_base.digest(place / "tokenizer")
-    return launch.train(settings(place, tmp_path_factory.mktemp("runs") / "whole")), before
+    return launch.train(PrefixTask(settings(place, tmp_path_factory.mktemp("runs") / "whole"))), before
 
 
 def test_it_is_the_training_of_plain_pytorch(place, whole):
     run, before = whole
     model = same_as_loop(run, settings(place, run.folder))
-    exported = launch.export(run.folder)
+    exported = export(run.folder)
     prefix = read(exported.target)
     torch.testing.assert_close(prefix.values, encoder(model).deployed(), atol=1e-5, rtol=0)
     assert losses(run)[-1] < losses(run)[0] - 0.02 and losses(run, "eval")[-1] == exported.loss
@@ -123,14 +125,13 @@ def test_cut_short_it_resumes_to_the_same_prefix_without_another_warm_start(plac
         ("optimizer.lr.max=0.1", r"^optimizer\.lr\.max: 0.1 is not allowed: the run in [^{]* has 0.01; [^{]*$"),
     ):
         with pytest.raises(UsageError, match=words):
-            launch.train(settings(place, run, override), resume=True)
+            launch.train(PrefixTask(settings(place, run, override)), resume=True)
     with pytest.raises(UsageError, match="model.base: not what the run"):
         other = bases.folder(tmp_path, "gpt_neox", seed=1)
-        launch.train(settings(place, run, f"model.base={other}"), resume=True)
-    resumed = launch.train(given, resume=True)
+        launch.train(PrefixTask(settings(place, run, f"model.base={other}")), resume=True)
+    resumed = launch.train(PrefixTask(given), resume=True)
     one, two = (
-        read(launch.export(each.folder, tmp_path / name).target).values
-        for each, name in ((whole[0], "1"), (resumed, "2"))
+        read(export(each.folder, tmp_path / name).target).values for each, name in ((whole[0], "1"), (resumed, "2"))
     )
     assert torch.equal(one, two) and losses(resumed) == losses(whole[0])
 
@@ -138,7 +139,7 @@ def test_cut_short_it_resumes_to_the_same_prefix_without_another_warm_start(plac
 def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     """Two ranks, gradients and optimizer sharded, dropout in the encoder."""
     overrides = ("zero.stage=2", "launch.ranks=2", "model.dropout=0.2", "batch.micro_size=1", "batch.local_size=2")
-    unbroken = launch.train(settings(place, tmp_path / "whole", *overrides))
+    unbroken = launch.train(PrefixTask(settings(place, tmp_path / "whole", *overrides)))
     (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run", *overrides)))
     command = [sys.executable, "-m", "course_lib.cli", "prefix", "train", "-c", str(tmp_path / "c.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -147,14 +148,14 @@ def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
         member.kill()
     process.wait()
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
-    resumed = launch.train(settings(place, tmp_path / "run", *overrides), resume=True)
-    one, two = (read(launch.export(run.folder).target).values for run in (unbroken, resumed))
+    resumed = launch.train(PrefixTask(settings(place, tmp_path / "run", *overrides)), resume=True)
+    one, two = (read(export(run.folder).target).values for run in (unbroken, resumed))
     assert torch.equal(one, two) and losses(unbroken) == losses(resumed)
 
 
 def test_offload_changes_no_result(place, tmp_path):
     given = settings(place, tmp_path / "run", "zero.stage=2", "zero.offload_optimizer=true")
-    same_as_loop(launch.train(given), given)
+    same_as_loop(launch.train(PrefixTask(given)), given)
 
 
 def test_sharded_in_bf16_without_mlp(place, tmp_path):
@@ -163,10 +164,10 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
         place, tmp_path / "run", "zero.stage=3", "zero.stage3_param_persistence_threshold=0", "zero.offload_param=true", "launch.ranks=2",
         "precision.dtype=bf16", "model.method=embedding", "model.recompute=full", "batch.local_size=2", "batch.micro_size=1",
     )  # fmt: skip
-    run = launch.train(given)
+    run = launch.train(PrefixTask(given))
     started = build(given)
     warm_start(started, given.model)
-    begun, ended = encoder(started).deployed(), read(launch.export(run.folder).target).values
+    begun, ended = encoder(started).deployed(), read(export(run.folder).target).values
     assert (
         ended.dtype == torch.float32 and (ended != ended.bfloat16()).any()
     )  # fp32 weights, not those of the forward pass
@@ -178,7 +179,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
 
 def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
-    run = launch.train(given)
+    run = launch.train(PrefixTask(given))
     model = same_as_loop(run, given, 1e-4)
     with pytest.raises(SystemExit):
         main(["prefix", "export", str(run.folder), "-o", str(tmp_path / "model")])
@@ -192,18 +193,18 @@ def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
         AutoTokenizer.from_pretrained(place / "tokenizer")
     )
     with pytest.raises(UsageError, match="--form: rinna is not allowed"):
-        launch.export(run.folder, tmp_path / "p", "rinna")
+        export(run.folder, tmp_path / "p", "rinna")
 
 
 @pytest.mark.parametrize("form", ["rinna", "peft"])
 def test_other_forms_hold_the_same_numbers(whole, tmp_path, form):
-    found = read(launch.export(whole[0].folder, tmp_path / "p", form).target)
-    assert torch.equal(found.values, read(launch.export(whole[0].folder, tmp_path / "q").target).values)
+    found = read(export(whole[0].folder, tmp_path / "p", form).target)
+    assert torch.equal(found.values, read(export(whole[0].folder, tmp_path / "q").target).values)
 
 
 def test_a_prefix_file_names_no_folder_of_the_machine(whole, place, tmp_path):
     for form in ("course", "rinna", "peft"):
-        target = launch.export(whole[0].folder, tmp_path / form, form).target
+        target = export(whole[0].folder, tmp_path / form, form).target
         for path in [target] if target.is_file() else target.iterdir():
             assert str(place).encode() not in path.read_bytes()
 
@@ -267,7 +268,7 @@ def test_what_decays():
 )
 def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     with pytest.raises(CourseError, match=words):
-        launch.train(settings(place, tmp_path / "run", *(each.format(place) for each in overrides)))
+        launch.train(PrefixTask(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
     with pytest.raises(CourseError, match="no whole checkpoint yet"):
-        launch.export(tmp_path / "run")
+        export(tmp_path / "run")

@@ -19,12 +19,13 @@ from course_lib.models.causal import build_model
 from course_lib.pretrain import data, text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
+from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
-from course_lib.pretrain.launch import pretrain
 from course_lib.subword.folder import Preparation, save
-from course_lib.training import checkpoint, log
+from course_lib.training import checkpoint, launch, log, run_dir
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import ResolvedBatch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
@@ -73,13 +74,16 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def unbroken(place, tmp_path_factory):
     """A run with dropout, as one piece."""
-    return pretrain(settings(place, tmp_path_factory.mktemp("runs") / "whole", "model.hidden_dropout_prob=0.1"))
+    return launch.train(
+        Gpt2(settings(place, tmp_path_factory.mktemp("runs") / "whole", "model.hidden_dropout_prob=0.1"))
+    )
 
 
 def test_a_run_leaves_what_it_promises(unbroken):
     names = {path.name for path in unbroken.folder.iterdir()}
     assert names >= {
         "config.yaml",
+        "resolved.json",
         "deepspeed.json",
         "data.json",
         "tokenizer",
@@ -87,6 +91,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
         "output.txt",
         "checkpoints",
     }
+    assert run_dir.resolved(unbroken.folder) == run_dir.Resolved(ResolvedBatch(8, 4, 2, 2), STEPS)
     entries = log.read(unbroken.folder)
     assert any((unbroken.folder / "tensorboard").glob("events.out.tfevents.*"))
     train = [entry for entry in entries if entry["kind"] == "train"]
@@ -122,8 +127,8 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     reached = checkpoint.step_of(checkpoint.whole_checkpoints(run)[0])
     assert 5 <= reached < STEPS
     with pytest.raises(UsageError, match="--resume continues it"):
-        pretrain(killed)
-    resumed = pretrain(killed, resume=True)
+        launch.train(Gpt2(killed))
+    resumed = launch.train(Gpt2(killed), resume=True)
     assert not half.exists()
     assert log.read(run)[-1]["step"] == STEPS
     before, after = weights(unbroken.folder), weights(resumed.folder)
@@ -135,7 +140,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
 
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
-    run = pretrain(settings(place, tmp_path / "run"))
+    run = launch.train(Gpt2(settings(place, tmp_path / "run")))
     wanted = run.log
     chosen = config.load(PretrainConfig, run.folder / "config.yaml")
     torch.manual_seed(chosen.engine.seed)
@@ -162,7 +167,9 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
 
 def test_the_log_tells_the_highest_loss_and_norm_of_an_interval(place, tmp_path, unbroken):
     """A mean over 10 steps, or the norm of the last one, would hide a spike between two lines."""
-    run = pretrain(settings(place, tmp_path / "run", "model.hidden_dropout_prob=0.1", "engine.logging_freq=10"))
+    run = launch.train(
+        Gpt2(settings(place, tmp_path / "run", "model.hidden_dropout_prob=0.1", "engine.logging_freq=10"))
+    )
     each = [entry for entry in unbroken.log if entry["kind"] == "train"]
     assert all(entry["loss_max"] == pytest.approx(entry["loss"], abs=1e-6) for entry in each)
     assert all(entry["grad_norm_max"] == entry["grad_norm"] for entry in each)
@@ -209,10 +216,10 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
         "engine.logging_freq=3",
     )
     with pytest.raises(CourseError, match="the loss is nan at step 1: lower optimizer.lr.max"):
-        pretrain(settings(place, tmp_path / "run", *overrides))
+        launch.train(Gpt2(settings(place, tmp_path / "run", *overrides)))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
-    again = pretrain(
-        settings(place, tmp_path / "run", *overrides[2:], "engine.max_steps=4")
+    again = launch.train(
+        Gpt2(settings(place, tmp_path / "run", *overrides[2:], "engine.max_steps=4"))
     )  # nothing was saved: begins anew in place
     assert [entry["step"] for entry in again.log if entry["kind"] == "train"] == [1, 3]
 
@@ -225,7 +232,7 @@ def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_
         (f"data.input=[{place}/nothing]",): "nothing",
     }.items():
         with pytest.raises(CourseError, match=words):
-            pretrain(settings(place, tmp_path / "run", *overrides))
+            launch.train(Gpt2(settings(place, tmp_path / "run", *overrides)))
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
@@ -244,8 +251,10 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
     }.items():
         with pytest.raises(UsageError, match=words):
-            pretrain(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides), resume=True)
-    done = pretrain(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1"), resume=True)
+            launch.train(
+                Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)), resume=True
+            )
+    done = launch.train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
 
 
@@ -267,14 +276,16 @@ def test_the_deepspeed_json_is_written_and_has_nothing_deprecated(unbroken):
 @pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed (pip install wandb)")
 def test_wandb_keeps_its_run_offline(place, tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    run = pretrain(settings(place, tmp_path / "run", "engine.tracking=[wandb]", "engine.max_steps=2", "launch.ranks=1"))
+    run = launch.train(
+        Gpt2(settings(place, tmp_path / "run", "engine.tracking=[wandb]", "engine.max_steps=2", "launch.ranks=1"))
+    )
     assert any((run.folder / "wandb").glob("offline-run-*"))
 
 
 @pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
 def test_a_tracker_that_is_missing_is_named_before_anything_starts(place, tmp_path):
     with pytest.raises(UsageError, match="engine.tracking: wandb is not installed"):
-        pretrain(settings(place, tmp_path / "run", "engine.tracking=[wandb]"))
+        launch.train(Gpt2(settings(place, tmp_path / "run", "engine.tracking=[wandb]")))
     assert not (tmp_path / "run").exists()
 
 
@@ -289,7 +300,7 @@ def test_the_other_stages_train_and_export(place, tmp_path, stage, architecture)
         "engine.eval_freq=0",
         "engine.test_iters=0",
     )
-    run = pretrain(chosen)
+    run = launch.train(Gpt2(chosen))
     losses = [entry["loss"] for entry in run.log]
     assert len(losses) == 6 and losses[-1] < losses[0]
     export(run.folder, run.folder / "model")
@@ -306,11 +317,11 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     """In bf16, where rotary frequencies must not be rounded with the weights; the exported model is the one that was measured."""
     shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
     chosen = settings(place, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
-    run = pretrain(chosen)
+    run = launch.train(Gpt2(chosen))
     losses, before = [entry["loss"] for entry in run.log if entry["kind"] == "train"], weights(run.folder)
     assert losses[-1] < losses[0] - 0.2
     shutil.rmtree(run.folder / "checkpoints" / "checkpoint-10")
-    again = pretrain(chosen, resume=True)
+    again = launch.train(Gpt2(chosen), resume=True)
     assert [entry["loss"] for entry in again.log if entry["kind"] == "train"] == losses
     assert all(torch.equal(before[name], tensor) for name, tensor in weights(run.folder).items())
 

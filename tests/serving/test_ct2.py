@@ -10,13 +10,12 @@ import ctranslate2
 import numpy as np
 import pytest
 import torch
-import typer
+from course_lib import cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
-from course_lib.serving.ct2_cli import register_ct2
 from course_lib.serving.ct2_generate import Ct2Generator
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
@@ -27,7 +26,6 @@ from transformers import (
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
 )
-from typer.testing import CliRunner
 
 from tests.pretrain import models
 from tests.pretrain.models import SENTENCE
@@ -320,13 +318,11 @@ def test_folders_that_are_none(memorized: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_verbs(memorized: Path, tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register_ct2(app)
-    runner, folder = CliRunner(), str(tmp_path / "out")
-    done = runner.invoke(app, ["ct2", "export", str(memorized), "-o", folder, "--quantization", "int8"])
-    assert done.exit_code == 0 and done.output.startswith("GPT-2, ") and "in int8" in done.output
-    done = runner.invoke(app, ["ct2", "generate", folder, "早稲田", "", "--set", "strategy=greedy"])
-    assert done.output.splitlines() == [SENTENCE] * 2
+def test_verbs(memorized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "out")
+    assert cli._main(["ct2", "export", str(memorized), "-o", folder, "--quantization", "int8"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("GPT-2, ") and "in int8" in shown
+    assert cli._main(["ct2", "generate", folder, "早稲田", "", "--set", "strategy=greedy"]) == 0
+    assert capsys.readouterr().out.splitlines() == [SENTENCE] * 2
     assert ctranslate2.contains_model(folder)

@@ -205,7 +205,7 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, ending: signal.Signals) -> None:
     ports = free_ports()
-    code = "from course_lib import options; from course_lib.serving.cli import register; register(app := options.group('')); app()"
+    code = "from course_lib import verbs; verbs.app()"
     options = ["--http-port", ports[0], "--grpc-port", ports[1], "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True

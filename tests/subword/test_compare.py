@@ -41,10 +41,10 @@ def test_overlap() -> None:
 
 
 def test_larger_vocabularies_give_longer_tokens() -> None:
-    from course_lib import workspace
+    from course_lib.corpus import products
     from course_lib.documents import read_texts
 
-    texts = list(itertools.islice(read_texts(workspace.product("corpus/wikipedia") / "documents.jsonl"), 150))
+    texts = list(itertools.islice(read_texts(products.WIKIPEDIA.path() / "documents.jsonl"), 150))
     measured = characters_per_token(texts, sizes=(3000, 5000))
     assert set(measured) == {"BPE, segmented", "BPE, raw", "Unigram, raw"}
     assert all(points[3000] < points[5000] for points in measured.values())

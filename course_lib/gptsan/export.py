@@ -1,4 +1,4 @@
-"""Trains a GPTSAN with DeepSpeed's launcher and exports the trained model as a Hugging Face folder."""
+"""Exports the model of a training run as a Hugging Face folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,17 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config
-from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, require_other
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
 from course_lib.training import checkpoint
-from course_lib.training.launch import Run, absolute
-from course_lib.training.launch import train as run_task
-from course_lib.training.monitor import ALOUD, Say
+from course_lib.training.run_dir import export_folder
 from course_lib.training.task import CONFIG
-
-MODEL = "model"  # folder of the exported model inside the folder of a run
 
 
 @dataclass(frozen=True)
@@ -34,11 +28,6 @@ class Trained:
             f"step {self.step:,}, {self.trained} tensors trained, "
             f"{self.frozen} frozen (bit for bit as they were) → {self.folder}"
         )
-
-
-def train(settings: GptsanConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains a GPTSAN; arguments and result are those of course_lib.training.launch.train."""
-    return run_task(Gptsan(absolute(settings)), resume, say)
 
 
 def export(run: Path, target: Path) -> Trained:
@@ -59,17 +48,15 @@ def export(run: Path, target: Path) -> Trained:
     from course_lib.gptsan.extra_stage import read_config, read_weights, tensors_of
     from course_lib.gptsan.freeze import frozen_names
 
-    checkpoints = checkpoint.whole_checkpoints(run)
-    if not checkpoints:
-        raise CourseError(f"{run}: the run has no whole checkpoint yet")
+    latest = checkpoint.latest(run)
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()
-    weights = deepspeed_shards.read_weights(checkpoints[0])
+    weights = deepspeed_shards.read_weights(latest)
     before = read_weights(source) if source else {}
     held, parameters = tensors_of(shape)
     # At ZeRO stage 1 the optimizer has no copy of the frozen weights; the module's state does.
-    stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(checkpoints[0])
+    stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(latest)
     trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
 
     def tensors() -> Iterator[tuple[str, Any]]:
@@ -80,11 +67,8 @@ def export(run: Path, target: Path) -> Trained:
             else:
                 yield name, before[name].contiguous()
 
-    own = target.absolute() == run.absolute() / MODEL
-    if not own:
-        require_other(run, target)
-    with atomic_folder(target, ours=own) as folder:
+    with export_folder(run, target) as folder:
         weight_files.write(tensors(), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)
-    return Trained(target, checkpoint.step_of(checkpoints[0]), len(trained), len(parameters) - len(trained))
+    return Trained(target, checkpoint.step_of(latest), len(trained), len(parameters) - len(trained))

@@ -1,32 +1,19 @@
-"""Training of a prefix with DeepSpeed's launcher, and export of the trained weights.
-
-The export is a prefix file, or for method `full` a Hugging Face folder.
-"""
+"""Export of a run's trained weights: a prefix file, or for method `full` a Hugging Face folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from course_lib import config
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, require_other
-from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.task import PrefixTask
+from course_lib.errors import UsageError
+from course_lib.prefix.config import FILE, Form, PrefixConfig
 from course_lib.training import checkpoint, log, run_dir
-from course_lib.training.launch import Run, absolute
-from course_lib.training.launch import train as run_task
-from course_lib.training.monitor import ALOUD, Say
 from course_lib.training.task import CONFIG
 
 if TYPE_CHECKING:
     from course_lib.prefix.files import Prefix
-
-# The file or folder that `course prefix train` writes into the folder of a run.
-PREFIX, MODEL = "prefix.safetensors", "model"
-# Form of a prefix file, as in files.py.
-Form = Literal["course", "rinna", "peft"]
 
 
 @dataclass(frozen=True)
@@ -42,14 +29,6 @@ class Trained:
         """Return the description in one line."""
         loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
         return f"step {self.step:,}, {self.what}{loss} → {self.target}"
-
-
-def train(settings: PrefixConfig, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Train the prefix of the settings; see course_lib.training.launch.train."""
-    task = PrefixTask(absolute(settings))
-    task.check()
-    say(task.data.summary())
-    return run_task(task, resume, say)
 
 
 def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
@@ -69,20 +48,18 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
     from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
 
-    checkpoints = checkpoint.whole_checkpoints(run)
-    if not checkpoints:
-        raise CourseError(f"{run}: the run has no whole checkpoint yet")
-    settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(checkpoints[0])
+    latest = checkpoint.latest(run)
+    settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(latest)
     losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
     held_out = losses[-1] if losses else None
-    tensors = {name: value.contiguous() for name, value in read_weights(checkpoints[0]).tensors.items()}
+    tensors = {name: value.contiguous() for name, value in read_weights(latest).tensors.items()}
     if settings.model.method == "full":
         if form != "course":
             raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
-        target = target or run / MODEL
+        target = target or run / run_dir.MODEL
         _write_model(settings, run, tensors, target)
         return Trained(target, step, "the whole base", held_out)
-    target = target or run / PREFIX
+    target = target or run / FILE
     prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
     write(prefix, target, form, settings.model.base if form == "peft" else None)
     return Trained(target, step, f"task {settings.task_name}, {len(prefix)} positions", held_out)
@@ -120,10 +97,7 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[f"base.{name}"])
-    own = target.absolute() == run.absolute() / MODEL
-    if not own:
-        require_other(run, target)
-    with atomic_folder(target, ours=own) as folder:
+    with run_dir.export_folder(run, target) as folder:
         with quiet():
             model.save_pretrained(folder)
         for path in (run / "tokenizer").iterdir():

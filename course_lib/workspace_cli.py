@@ -1,0 +1,84 @@
+"""The verbs that concern all chapters: run, status, clean, doctor and notebooks."""
+
+import json
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from course_lib.files import human_size
+
+ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
+
+
+def run(chapter: ChapterName = "all") -> None:
+    """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
+    from course_lib import chapters, workspace
+
+    products = chapters.products()
+    for selected in chapters.select(chapter):
+        started = time.perf_counter()
+        own = [product for product in products if product.name.startswith(f"{selected.package}/")]
+        fresh = {state.kind for state in workspace.states(own).values()} <= {"fresh"}
+        for product in own:
+            product.path()
+        sizes = ", ".join(f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in own)
+        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
+        print(f"{selected.number} {selected.title}: {took}; {sizes}", flush=True)
+    executed = os.path.relpath(workspace.root())
+    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {executed}")
+
+
+def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
+    """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
+    from course_lib import chapters, workspace
+
+    rows, products = [], chapters.products()
+    for product, state in zip(products, workspace.states(products).values(), strict=True):
+        manifest = product.manifest() or {}
+        rows.append({"product": product.name, "state": state.kind, "reason": state.reason,
+                     "bytes": workspace.size(product.name),
+                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
+    for row in rows:
+        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
+        print(
+            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
+        )
+
+
+def clean(chapter: ChapterName = "all") -> None:
+    """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
+    from course_lib import chapters, workspace
+
+    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
+    print(f"removed {human_size(freed)} from {os.path.relpath(workspace.root())}")
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
+    """Show which parts this machine has, what fails without each missing one, and how to get it."""
+    from course_lib import doctor as checks
+
+    results = checks.examine()
+    print(json.dumps(checks.report(results), ensure_ascii=False, indent=1) if as_json else checks.table(results))
+
+
+def notebooks(
+    execute: Annotated[
+        bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
+    ] = False,
+) -> None:
+    """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
+    from course_lib import notebooks as tools
+    from course_lib.paths import NOTEBOOKS
+
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        changed = tools.refresh(path)
+        if execute:
+            tools.execute(path, path)
+        tools.export_images(path)
+        print(f"{path.name}: {'rewritten' if changed else 'unchanged'}{', executed' if execute else ''}")
