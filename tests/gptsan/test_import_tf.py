@@ -123,6 +123,7 @@ def test_import(original: Path, values, tmp_path: Path, shard, monkeypatch):
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, value in model.state_dict().items():
         assert torch.equal(value, stored["model.embed_tokens.weight" if name == "lm_head.weight" else name])
+    assert str(tmp_path) not in (tmp_path / "hf" / "conversion.json").read_text()
     import_tf(original, tmp_path / "hf")  # its own product may be replaced
 
 
