@@ -265,7 +265,7 @@ def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
     [
         ("", PretrainConfig),
         ("batch: {micro_size: 2}", PretrainConfig),
-        ("model: {num_layers: 2, hiden_size: 3}", PretrainConfig),
+        ("model: {num_layers: 2, hidden_width: 3}", PretrainConfig),
         ("task_name: smile", PrefixConfig),
         ("model: {shape: gpt2-tiny.yaml}", PrefixConfig),
         ("model: {shape: {num_heads: 8}}", GptsanConfig),
@@ -274,8 +274,8 @@ def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
 )
 def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path, content: str, kind: type) -> None:
     (tmp_path / "run.yaml").write_text(content)
-    if "hiden" in content:
-        with pytest.raises(UsageError, match="hiden_size: unknown key; allowed: architecture"):
+    if "hidden_width" in content:
+        with pytest.raises(UsageError, match="hidden_width: unknown key; allowed: architecture"):
             memory_cli.settings_of(tmp_path / "run.yaml", None)
     else:
         assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind
