@@ -20,29 +20,41 @@ from course_lib.workspace import Definition, Product
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: a package of course_lib, its products in the current profile, and a notebook."""
+    """One chapter: a package of course_lib, its products in the current profile, and its notebooks in reading order."""
 
     number: int
     package: str
     products: Callable[[], list[Product]]
-    notebook: str
+    notebooks: dict[str, str]  # file name without ending → its module of course_lib.exercises, in reading order
     title: str
 
     @property
-    def path(self) -> Path:
-        """Path of the notebook in the checkout."""
-        return NOTEBOOKS / f"{self.notebook}.ipynb"
+    def paths(self) -> list[Path]:
+        """Paths of the notebooks in the checkout."""
+        return [NOTEBOOKS / f"{name}.ipynb" for name in self.notebooks]
 
 
 CHAPTERS = (
-    Chapter(1, "corpus", corpus.products, "01_corpus_prep", "Corpus"),
-    Chapter(2, "japanese", japanese.products, "02_normalize_and_segment", "Normalization and segmentation"),
-    Chapter(3, "subword", subword.products, "03_tokenizers", "Tokenizers"),
-    Chapter(4, "pretrain", pretrain.products, "04_gpt2_zero2_pretraining", "GPT-2 pretraining with DeepSpeed ZeRO-2"),
-    Chapter(5, "gptsan", gptsan.products, "05_gptsan_extra_stage", "GPTSAN: extra stage and spout"),
-    Chapter(6, "prefix", prefix.products, "06_prefix_tuning", "Prefix tuning"),
+    Chapter(1, "corpus", corpus.products, {"01_corpus_prep": "corpus"}, "Corpus"),
     Chapter(
-        7, "serving", serving.products, "07_fastertransformer_conversion", "FasterTransformer conversion and serving"
+        2, "japanese", japanese.products, {"02_normalize_and_segment": "japanese"}, "Normalization and segmentation"
+    ),
+    Chapter(3, "subword", subword.products, {"03_tokenizers": "subword"}, "Tokenizers"),
+    Chapter(
+        4,
+        "pretrain",
+        pretrain.products,
+        {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"},
+        "GPT-2 pretraining with DeepSpeed ZeRO-2",
+    ),
+    Chapter(5, "gptsan", gptsan.products, {"05_gptsan_extra_stage": "gptsan"}, "GPTSAN: extra stage and spout"),
+    Chapter(6, "prefix", prefix.products, {"06_prefix_tuning": "prefix"}, "Prefix tuning"),
+    Chapter(
+        7,
+        "serving",
+        serving.products,
+        {"07_fastertransformer_conversion": "serving"},
+        "FasterTransformer conversion and serving",
     ),
 )
 
@@ -52,7 +64,7 @@ def select(name: str) -> list[Chapter]:
 
     Raises UsageError with the allowed names if there is no such chapter.
     """
-    chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, c.notebook)]
+    chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, *c.notebooks)]
     if not chosen:
         allowed = ", ".join(f"{c.number}|{c.package}" for c in CHAPTERS)
         raise UsageError(f"chapter {name!r} does not exist; allowed: all, {allowed}")
@@ -65,17 +77,24 @@ def products() -> list[Product]:
     for chapter in CHAPTERS:
         own = chapter.products()
         listed += own
-        if chapter.path.exists():
-            listed.append(Product(f"{chapter.package}/notebook", partial(_executed, chapter, tuple(own))))
+        for path in filter(Path.exists, chapter.paths):
+            # A chapter's last notebook is its main one.
+            name = "notebook" if path == chapter.paths[-1] else path.stem
+            listed.append(Product(f"{chapter.package}/{name}", partial(_executed, chapter, path, tuple(own))))
     return listed
 
 
-def _executed(chapter: Chapter, own: tuple[Product, ...]) -> Definition:
-    code = (chapter.package, f"{chapter.package}/figures.py", "figures.py", f"exercises/{chapter.package}.py")
-    return Definition(partial(_run_notebook, chapter), {}, (chapter.path, *own), code)
+def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Definition:
+    code = (
+        chapter.package,
+        f"{chapter.package}/figures.py",
+        "figures.py",
+        f"exercises/{chapter.notebooks[notebook.stem]}.py",
+    )
+    return Definition(partial(_run_notebook, notebook), {}, (notebook, *own), code)
 
 
-def _run_notebook(chapter: Chapter, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     from course_lib.notebooks import execute
 
-    return {"cells": execute(chapter.path, folder / chapter.path.name)}
+    return {"cells": execute(notebook, folder / notebook.name)}

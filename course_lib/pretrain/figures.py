@@ -82,3 +82,17 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
         axis.set_yticks(range(len(kinds)), kinds if axis is axes[0] else [""] * len(kinds))
         axis.invert_yaxis()
     return figure
+
+
+def attention(weights: Any, tokens: Sequence[str]) -> Any:
+    """Plot attention weights [heads, seq, seq] as one grid for each head; rows are the tokens that read."""
+    figure, axes = subplots(columns=len(weights), height=2.6)
+    places = range(len(tokens))
+    for head, (axis, grid) in enumerate(zip(axes, weights.detach(), strict=True), 1):
+        image = axis.imshow(grid, cmap="Blues", vmin=0, vmax=1)
+        axis.set_title(f"head {head}", fontsize=10)
+        axis.set_xticks(places, tokens, fontsize=7)
+        axis.set_yticks(places, tokens if head == 1 else [""] * len(tokens), fontsize=8)
+    axes[0].set_ylabel("token that reads")
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
+    return figure

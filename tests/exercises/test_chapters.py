@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.exercises import Chapter, corpus, gptsan, japanese, prefix, pretrain, serving, subword
+from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.gptsan.attention import prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -29,6 +29,7 @@ CHAPTERS = {
     "corpus": corpus.CHAPTER,
     "japanese": japanese.CHAPTER,
     "subword": subword.CHAPTER,
+    "by_hand": by_hand.CHAPTER,
     "pretrain": pretrain.CHAPTER,
     "gptsan": gptsan.CHAPTER,
     "prefix": prefix.CHAPTER,
@@ -49,6 +50,24 @@ def once(word: str, merges: list[tuple[str, str]]) -> list[str]:
                 symbols[at : at + 2] = ["".join(pair)]
                 break
     return symbols
+
+
+def softmax(scores: Any) -> Any:
+    powers = np.exp(np.asarray(scores) - np.max(scores, -1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def masked(scores: Any, value: float) -> Any:
+    return np.where(np.tri(len(scores)) == 1, scores, value)
+
+
+def step(w: float, g: float, m: float, v: float, t: int, r: float, beta2: float = 0.95, decay: float = 0.1) -> float:
+    m, v = 0.9 * m + 0.1 * g, beta2 * v + (1 - beta2) * g * g
+    return w * (1 - r * decay) - r * m / (1 - 0.9**t) / ((v / (1 - beta2**t)) ** 0.5 + 1e-8)
+
+
+def entry(number: int, loss: float) -> dict[str, float]:
+    return {"step": number, "train": loss, "held out": loss}
 
 
 def index(content: bytes, order: str = "<", start: int = 34, skip: int = 12) -> tuple[int, list[int], list[int]]:
@@ -155,6 +174,35 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda c, t, n: True, "a b c"),
         (lambda c, t, n: c.decode(c.encode(t)).replace(" ", "") == n(t), "a b c"),
         (lambda c, t, n: len(c.encode(t)) == len(t) + 1, "expected"),
+    ],
+    ("by_hand", 1): [
+        (lambda s: softmax(s), "must not read from column 2"),
+        (lambda s: softmax(masked(s, 0.0)), "must not read from column 2"),
+        (lambda s: np.tril(softmax(s)), "must not read from column 2"),
+        (lambda s: np.tril(s) / np.tril(s).sum(-1, keepdims=True) if np.any(s) else s, "a single token"),
+        (lambda s: softmax(np.where(np.tri(len(s)) == 0, s, -np.inf)), "raised"),
+        (lambda s: [[np.exp(v) for v in row] for row in s], "a single token"),
+        (lambda s: None, "raised TypeError"),
+        ([[1.0]], "expected a function"),
+    ],
+    ("by_hand", 2): [
+        (lambda w, g, m, v, t, r: w - r * g, "sign of the gradient"),
+        (lambda w, g, m, v, t, r: step(w, g, m, v, t, r, decay=0), "only weight decay acts"),
+        (lambda w, g, m, v, t, r: step(w, g, m, v, t, r, beta2=0.999), "β₂ = 0.95"),
+        (lambda w, g, m, v, t, r: step(w, g, m, v, 1, r), "their own β"),
+        (lambda w, g, m, v, t, r: step(w, -g, m, v, t, r), "sign of the gradient"),
+        (lambda w, g, m, v, t, r: None, "raised TypeError"),
+        (0.5, "expected a function"),
+    ],
+    ("by_hand", 3): [
+        (1e-2, "hand in two things"),
+        ((1e-2, [6.5]), "the list of entries"),
+        ((1e-2, []), "the list of entries"),
+        ((3e-4, [entry(1, 8.9), entry(60, 8.1)]), "too cautious"),
+        ((5e-2, [entry(1, 8.9), entry(60, 7.0)]), "too high"),
+        ((1.0, [entry(1, 8.9), entry(60, 30.0)]), "overshoots"),
+        ((1.0, [entry(1, 8.9), entry(60, float("nan"))]), "overshoots"),
+        ((1e-2, [entry(1, 8.9), entry(200, 6.3)]), "60 steps"),
     ],
     ("pretrain", 1): [
         (lambda c: index(c, order=">"), "little-endian"),
@@ -275,6 +323,37 @@ def test_the_printed_solution_runs_in_the_notebook(name: str, number: int, capsy
     else:
         answer = eval(printed)
     assert said(chapter, number, answer, capsys) == f"Exercise {number}: right.\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda s: softmax(masked(s, -np.inf)),
+        lambda s: torch.tensor(s).masked_fill(torch.ones(len(s), len(s)).triu(1).bool(), -torch.inf).softmax(-1),
+        lambda s: [tuple(softmax([line[: row + 1]])[0]) + (0,) * (len(s) - row - 1) for row, line in enumerate(s)],
+        lambda s: softmax(np.asarray(s) + np.where(np.tri(len(s)) == 1, 0, -1e9)),
+        lambda s: torch.tensor(softmax(masked(s, -np.inf)), dtype=torch.float32),
+    ],
+)
+def test_attention_weights_in_any_form_are_right(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(by_hand.CHAPTER, 1, answer, capsys) == "Exercise 1: right.\n"
+
+
+@pytest.mark.parametrize("form", [float, np.float64, np.float32, torch.tensor, lambda x: np.asarray([x])[0]])
+def test_an_update_in_any_form_is_right(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(by_hand.CHAPTER, 2, lambda *a: form(step(*a)), capsys) == "Exercise 2: right.\n"
+
+
+def test_the_update_is_torchs() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    optimizer = torch.optim.AdamW([weight], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1)
+    value, first, second = 1.0, 0.0, 0.0
+    for t, gradient in enumerate((0.5, -2.0, 0.1), 1):
+        weight.grad = torch.tensor([gradient, 0.0], dtype=torch.float64)
+        optimizer.step()
+        value = by_hand.update(value, gradient, first, second, t, 0.01)
+        first, second = 0.9 * first + 0.1 * gradient, 0.95 * second + 0.05 * gradient**2
+        assert value == pytest.approx(weight[0].item(), abs=1e-12)
 
 
 def test_there_are_three_exercises_a_chapter() -> None:

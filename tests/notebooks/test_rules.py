@@ -7,7 +7,7 @@ from course_lib.chapters import CHAPTERS
 from course_lib.notebooks import SETUP
 from tests.notebooks.rules import code_cells, problems
 
-NOTEBOOKS = {chapter.notebook: nbformat.read(chapter.path, as_version=4) for chapter in CHAPTERS}
+NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for chapter in CHAPTERS for path in chapter.paths}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -16,7 +16,7 @@ def test_notebook_keeps_the_rules(name: str) -> None:
 
 
 def test_every_notebook_is_listed() -> None:
-    assert sorted(path.stem for path in CHAPTERS[0].path.parent.glob("*.ipynb")) == sorted(NOTEBOOKS)
+    assert sorted(path.stem for path in CHAPTERS[0].paths[0].parent.glob("*.ipynb")) == sorted(NOTEBOOKS)
 
 
 def test_setup_cell_is_short() -> None:
@@ -61,7 +61,7 @@ def spoil(change: str) -> nbformat.NotebookNode:
     [
         ("not executed", "was not executed"), ("error", "ends in an error"), ("too long", "26 lines"), ("shell", "shell escape"),
         ("path", "machine path"), ("widget", "widget state"), ("three in a row", "more than two code cells"),
-        ("ignored", "not compared"), ("functions", "more than three functions"), ("no outputs", "no outputs"),
+        ("ignored", "not compared"), ("functions", "more than 3 functions"), ("no outputs", "no outputs"),
         ("badge", "not in step"), ("markdown", "fewer markdown cells"),
     ],
 )  # fmt: skip

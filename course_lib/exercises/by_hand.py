@@ -1,0 +1,143 @@
+"""Exercises for the first half of chapter 4: attention weights, an AdamW update, and a learning rate to choose."""
+
+from math import isfinite
+from typing import Any
+
+from course_lib.exercises import Chapter, Exercise, run_cases
+
+
+def causal(scores: list[list[float]]) -> list[list[float]]:
+    """Return the attention weights of one head, [seq, seq]: each row is a softmax over the columns up to its own."""
+    from math import exp
+
+    weights = []
+    for row, line in enumerate(scores):
+        seen = [exp(score - max(line[: row + 1])) for score in line[: row + 1]]
+        weights.append([value / sum(seen) for value in seen] + [0.0] * (len(line) - row - 1))
+    return weights
+
+
+def _rounded(answer: Any) -> Any:
+    """Wrap a function so that its table of weights is rounded to six decimals."""
+
+    def call(scores: list[list[float]]) -> Any:
+        result = answer([list(line) for line in scores])
+        result = result.tolist() if hasattr(result, "tolist") else result
+        return [[round(float(value), 6) for value in line] for line in result]
+
+    return call if callable(answer) else answer
+
+
+def _check_causal(answer: Any) -> str | None:
+    return run_cases(_rounded(answer), _CAUSAL)
+
+
+_LN2, _LN3 = 0.6931471805599453, 1.0986122886681098
+_CAUSAL = (
+    (([[5.0]],), [[1.0]], "a single token reads only from itself, whatever its score"),
+    (([[0.0, 9.0], [0.0, 0.0]],), [[1.0, 0.0], [0.5, 0.5]], "row 1 must not read from column 2: its weight is 0"),
+    (
+        ([[0.0, 0.0], [0.0, _LN3]],),
+        [[1.0, 0.0], [0.25, 0.75]],
+        "a softmax divides e^score by the sum of e^score; dividing the scores themselves is something else",
+    ),
+    (
+        ([[0.0, 0.0, 9.0], [_LN2, 0.0, 9.0], [0.0, 0.0, 0.0]],),
+        [[1.0, 0.0, 0.0], [0.666667, 0.333333, 0.0], [0.333333, 0.333333, 0.333333]],
+        "mask first, then divide: each row must add up to 1, and rows are the tokens that read",
+    ),
+    (([[800.0, 0.0], [800.0, 800.0]],), [[1.0, 0.0], [0.5, 0.5]], "subtract the row's largest score before exp"),
+)
+
+
+def update(weight: float, gradient: float, first: float, second: float, t: int, rate: float) -> float:
+    """Return one weight after AdamW's step `t`, which counts from 1. Source: arXiv:1711.05101, algorithm 2."""
+    first = 0.9 * first + 0.1 * gradient
+    second = 0.95 * second + 0.05 * gradient**2
+    step = first / (1 - 0.9**t) / ((second / (1 - 0.95**t)) ** 0.5 + 1e-8)
+    return weight * (1 - rate * 0.1) - rate * step
+
+
+def _six(answer: Any) -> Any:
+    """Wrap a function so that its number is rounded to six decimals."""
+    return (lambda *arguments: round(float(answer(*arguments)), 6)) if callable(answer) else answer
+
+
+_UPDATE = (
+    (
+        (0.0, 2.0, 0.0, 0.0, 1, 0.1),
+        -0.1,
+        "in step 1 the corrected averages are the gradient and its square, so the step is rate · sign of the gradient",
+    ),
+    ((1.0, 0.0, 0.0, 1.0, 5, 0.1), 0.99, "without a gradient only weight decay acts: weight · (1 − rate · 0.1)"),
+    (
+        (0.0, 1.0, 0.5, 1.0, 2, 0.1),
+        round(update(0.0, 1.0, 0.5, 1.0, 2, 0.1), 6),
+        "update both averages first, then divide them by 1 − βᵗ with their own β",
+    ),
+    (
+        (1.0, -3.0, 0.2, 4.0, 3, 0.01),
+        round(update(1.0, -3.0, 0.2, 4.0, 3, 0.01), 6),
+        "the averages are β · old + (1 − β) · new, with β₁ = 0.9 for the gradient and β₂ = 0.95 for its square",
+    ),
+)
+
+
+def _check_update(answer: Any) -> str | None:
+    return run_cases(_six(answer), _UPDATE)
+
+
+GOAL, STEPS = 6.60, 60
+
+
+def _check_rate(answer: Any) -> str | None:
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return "hand in two things: (rate, list(learn(rate, 60)))."
+    rate, history = float(answer[0]), list(answer[1]) if not isinstance(answer[1], dict) else [answer[1]]
+    if not history or not all(isinstance(entry, dict) and "held out" in entry for entry in history):
+        return "the history is the list of entries that learn gives: list(learn(rate, 60))."
+    last = history[-1]
+    if last["step"] != STEPS:
+        return f"the history ends at step {last['step']}; the experiment has {STEPS} steps."
+    loss = float(last["held out"])
+    if not isfinite(loss) or loss > history[0]["held out"]:
+        return f"with a rate of {rate:g} the loss rises to {loss:.2f}: each update overshoots. Try a tenth of it."
+    if loss > GOAL:
+        advice = "too cautious: try three times as much" if rate < 5e-3 else "too high: try half as much"
+        return f"{loss:.2f} nats on held-out text, {GOAL} is wanted. {rate:g} is {advice}."
+    return None
+
+
+CHAPTER = Chapter(
+    Exercise(
+        "write a function causal(scores) that gives the attention weights for a square table of scores",
+        _check_causal,
+        (
+            "Go through the rows; row number r (from 0) may read from the columns 0 to r.",
+            "For these columns take e^score, divide by their sum, and fill the rest of the row with 0.",
+        ),
+        causal,
+        "Subtracting the largest score changes nothing in the quotient, but keeps e^score from overflowing.",
+    ),
+    Exercise(
+        "write a function update(weight, gradient, first, second, t, rate): the weight after AdamW's step t",
+        _check_update,
+        (
+            "Update both averages, correct each by 1 − βᵗ, then move the weight; weight decay uses the old weight.",
+            "weight · (1 − rate · 0.1) − rate · first/(1 − 0.9ᵗ) / (√(second/(1 − 0.95ᵗ)) + 1e-8)",
+        ),
+        update,
+        "In step 1 every weight moves by the learning rate, however small its gradient.",
+    ),
+    Exercise(
+        f"find a learning rate with which {STEPS} steps get below {GOAL:.2f} nats on held-out text",
+        _check_rate,
+        (
+            "Change the learning rate by a factor of three at a time and note each loss.",
+            "The best rate for few steps is higher than for many: look between 5e-3 and 3e-2.",
+        ),
+        (1e-2, [{"step": 1, "held out": 8.87}, {"step": STEPS, "held out": 6.5}]),
+        "Too low wastes steps, too high overshoots; the best rate also depends on the number of steps and the batch.",
+    ),
+)
+check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
