@@ -107,7 +107,7 @@ def _mecab() -> Check:
 
         words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
     except (ImportError, RuntimeError) as error:
-        # The last non-empty line of MeCab's message gives the reason.
+        # The last line with text in MeCab's message gives the reason.
         reason = next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), "")
         cost = "segmentation, and so everything after chapter 1"
         return Check("MeCab + jumandic", False, reason, cost, "pip install fugashi jumandic")

@@ -202,7 +202,9 @@ def is_stream(path: Path) -> bool:
 
 
 def behind_links(path: Path) -> Path:
-    """Return the target of `path` if it is a symbolic link, otherwise `path`. Raises CourseError if the links form a loop.
+    """Return the target of `path` if it is a symbolic link, otherwise `path`.
+
+    Raises CourseError if the links form a loop.
     """
     resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
     if resolved.is_symlink():

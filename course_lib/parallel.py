@@ -1,4 +1,4 @@
-"""A parallel map that keeps the order of its items and limits memory use.
+"""A parallel map that preserves the order of its items and limits memory use.
 
 It does not group items into batches. Pass items of about 1 MB, so that the work is worth the transfer to another
 process.
