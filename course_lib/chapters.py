@@ -1,4 +1,4 @@
-"""The list of chapters in course order, and of the products of each. No other module has this list."""
+"""The chapters in course order, and the products of each chapter. No other module has this list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from course_lib.workspace import Definition, Product
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: a package of course_lib, its products in the current profile, and a notebook."""
+    """A chapter: a course_lib package, its products in the current profile, and a notebook."""
 
     number: int
     package: str
@@ -30,7 +30,7 @@ class Chapter:
 
     @property
     def path(self) -> Path:
-        """Path of the notebook in the checkout."""
+        """The path to the notebook in the checkout."""
         return NOTEBOOKS / f"{self.notebook}.ipynb"
 
 
@@ -48,9 +48,9 @@ CHAPTERS = (
 
 
 def select(name: str) -> list[Chapter]:
-    """Selects chapters by number, package name, notebook name or 'all'.
+    """Select chapters by number, package name, notebook name or 'all'.
 
-    Raises UsageError with the allowed names if there is no such chapter.
+    Raises UsageError listing the allowed names if there is no such chapter.
     """
     chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, c.notebook)]
     if not chosen:
@@ -60,7 +60,7 @@ def select(name: str) -> list[Chapter]:
 
 
 def products() -> list[Product]:
-    """All products of the course in the current profile, in building order. Executed notebooks are products too."""
+    """Return all products in the current profile, including executed notebooks, in build order."""
     listed = []
     for chapter in CHAPTERS:
         own = chapter.products()
