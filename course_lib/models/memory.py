@@ -10,7 +10,7 @@ LOGIT_BYTES = 12
 class Sizes:
     """The model sizes that the memory planner needs in addition to the common run settings."""
 
-    trained: tuple[tuple[int, bool], ...]  # (elements, whether weight decay applies) per trained parameter, in model order
+    trained: tuple[tuple[int, bool], ...]  # (elements, has weight decay) per trained parameter, in model order
     frozen: tuple[int, ...]  # elements of each parameter that is not trained
     activations: int  # stored in the forward pass of one micro-batch [bytes]
     logits: int  # logits with the loss and its gradients [bytes]
