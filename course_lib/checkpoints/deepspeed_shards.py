@@ -1,4 +1,4 @@
-"""Training checkpoints: weights read from DeepSpeed shards (any ZeRO stage) or from the weight files in a folder.
+"""Reader for training checkpoints: DeepSpeed shards of any ZeRO stage, or the weight files in a model folder.
 
 DeepSpeed's `zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file could run code. This
 module calls it with torch restricted to rebuilding tensors. One DeepSpeed enum is also allowed, and other harmless

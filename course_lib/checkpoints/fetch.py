@@ -1,4 +1,4 @@
-"""Copying of a pretrained model from a local folder or the Hugging Face Hub."""
+"""Copying a pretrained model from a local folder or from the Hugging Face Hub."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Loading of the configuration, model and tokenizer in a Hugging Face folder with transformers.
+"""Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers.
 
 transformers can raise almost any exception if a folder is damaged. This module checks the files first and turns every
 failure into a CourseError that names the file.

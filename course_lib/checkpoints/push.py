@@ -1,4 +1,4 @@
-"""Upload of a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
+"""Uploading a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:
-    """Upload a model folder to the Hub and return the repository's address.
+    """Upload a model folder to the Hub and return the repository URL.
 
     Args:
         folder: Hugging Face model folder.

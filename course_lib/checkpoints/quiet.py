@@ -1,4 +1,4 @@
-"""Suppression of progress bars and warnings while transformers reads or writes files."""
+"""A context manager that hides progress bars and warnings while transformers reads or writes files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

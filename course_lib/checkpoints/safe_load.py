@@ -1,4 +1,4 @@
-"""Loading of .pt files from untrusted sources without running code from them.
+"""Safe loader for .pt files from untrusted sources, which runs no code from them.
 
 A .pt file is a pickle, and a pickle can call any function by name. `torch.load(weights_only=True)` only calls functions
 that rebuild tensors, but Megatron and DeepSpeed also store training arguments, enums, schedulers and random states. The

@@ -1,4 +1,4 @@
-"""Detection and copying of the tokenizer files in a model folder; model_folder.py loads them."""
+"""Finding and copying the tokenizer files in a model folder; model_folder.py loads them."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def require_tokenizer(folder: Path) -> None:
 
 
 def copy_present(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Copy those of the named files that exist from the `source` folder to the `target` folder."""
+    """Copy the named files from the `source` folder to the `target` folder, skipping any that do not exist."""
     for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

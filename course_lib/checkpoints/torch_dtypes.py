@@ -1,4 +1,4 @@
-"""The torch dtypes by their names in number_formats.py and in safetensors files."""
+"""The torch dtypes, keyed by their names in number_formats.py and in safetensors files."""
 
 import torch
 

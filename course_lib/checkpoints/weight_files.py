@@ -1,4 +1,4 @@
-"""Reading and writing of the weights in a Hugging Face folder, one tensor or one chunk of a tensor at a time.
+"""Reader and writer for the weights in a Hugging Face folder, one tensor or one chunk of a tensor at a time.
 
 If a folder holds several of the files in WEIGHTS, the first of them is read. Safetensors files are not memory-mapped,
 because pages of a mapped file count as used memory until it is closed.

@@ -4,7 +4,7 @@ A web corpus has hundreds of millions of lines, so only sorted arrays of 64-bit 
 search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes 8 · num_bands +
 num_perm + 8 bytes per kept document. By default, that is 712 bytes; rensa's own index takes about 8 kB, because it
 holds a growable list per band. A document is compared only with kept documents, not with removed ones. This module does
-not compare meanings and does not find a repeated part of a longer document.
+not compare meanings and does not find repeated parts inside longer documents.
 
 rensa computes the signatures: MinHash over n-grams of `ngram` characters. The text is first folded (grams.py):
 character widths are made equal and white space is removed.
@@ -93,8 +93,8 @@ class NearDuplicates:
     """An index of the kept documents for finding near-duplicates.
 
     The candidates for a new document are the kept documents that share a whole band of the signature with it. The new
-    document is a near-duplicate if its signature and a candidate's agree in at least a share of `similarity` of their
-    values.
+    document is a near-duplicate if the fraction of signature values that it shares with a candidate is at least
+    `similarity`.
     """
 
     def __init__(self, settings: DedupConfig) -> None:

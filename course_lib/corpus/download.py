@@ -1,4 +1,4 @@
-"""Download of a Japanese Wikipedia dump or the Japanese part of CC-100, from the publisher or a mirror.
+"""Downloader for Japanese Wikipedia dumps and the Japanese part of CC-100, from the publisher or a mirror.
 
 A file gets its final name only when it is complete and verified. Until then it is `<name>.part`, which a later call
 resumes. `<name>.verified.json` in the same folder records what was verified. transfer.py sends the HTTP requests,

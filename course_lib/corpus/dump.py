@@ -1,4 +1,4 @@
-"""Splitting of a MediaWiki dump into independent byte pieces, which several processes can decompress and parse.
+"""Splitting a MediaWiki dump into independent pieces, which several processes can decompress and parse.
 
 A multistream .bz2 file consists of many bz2 streams, whose boundaries can be found without decompressing. Other files
 (.xml, .xml.gz, .xml.xz, or a single long bz2 stream) are decompressed here and cut at arbitrary positions.

@@ -26,11 +26,10 @@ def code_points(text: str) -> npt.NDArray[np.uint32]:
 
 
 def folded(text: str) -> npt.NDArray[np.uint32]:
-    """Return the code points of a text without white space and with equal character widths: Ａ becomes A, ｶﾞ becomes
-    ガ.
+    """Return the code points of a text without white space and with equal character widths.
 
-    The result equals NFKC, except that a character whose NFKC form has several characters (㈱, …) is left unchanged.
-    This is five times as fast as NFKC.
+    For example, Ａ becomes A, and ｶﾞ becomes ガ. The result equals NFKC, except that a character whose NFKC form has
+    several characters (㈱, …) is left unchanged. This is five times as fast as NFKC.
     """
     voiced = VOICED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     codes: npt.NDArray[np.uint32] = _folding()[code_points(voiced)]

@@ -1,6 +1,6 @@
-"""Report on a corpus run: documents and characters read, written, and removed by reason, with a few examples.
+"""Reports on corpus runs: documents and characters read, written, and removed by reason, with a few examples.
 
-It is used for web text and Wikipedia. The report contains only counts and examples, no times or machine names, so that
+They are used for web text and Wikipedia. A report contains only counts and examples, no times or machine names, so that
 the same input gives the same report. Characters are Unicode code points, not counting line breaks.
 """
 

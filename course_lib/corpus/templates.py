@@ -141,9 +141,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """Return the rule for a name with a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}); None for other
-    names.
-    """
+    """Return the rule for a name with a code or fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}); None for others."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):

@@ -95,8 +95,7 @@ class Transfer(httpx.Client):
         return self._persist(url, attempt)
 
     def file(self, url: str, part: Path) -> Record:
-        """Download the file at `url` to `part`, resuming from the bytes already there, and return the record of its
-        version.
+        """Download the file at `url` to `part`, resuming from the bytes already there, and return its version.
 
         Raises Missing if the file is not on the server, and CourseError with the URL and the cause if anything else
         fails. `part` is then kept for the next call.
@@ -248,8 +247,9 @@ def _continues(response: httpx.Response, start: int, known: Record | None) -> bo
 
 
 def _content_range(response: httpx.Response) -> tuple[int | None, int | None]:
-    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes), None for
-    each if absent.
+    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes).
+
+    A value that the header does not state is None.
     """
     match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
     first, total = match.groups() if match else (None, None)

@@ -1,4 +1,4 @@
-"""Reading of a web text file as documents: blocks of lines between empty lines, as bytes, in bounded memory.
+"""Reader for documents in a web text file: blocks of lines between empty lines, as bytes, in bounded memory.
 
 This module handles compression, line endings and damaged files. It does not decode or judge the content of a line.
 """
@@ -29,7 +29,7 @@ class Batch:
 
     first: int  # running number of the first document, from 1
     documents: list[bytes]
-    read: int  # stored (compressed) bytes read since the last batch
+    read: int  # bytes of the stored file read since the last batch
     long_lines: int  # lines omitted because they are too long
     cut: int  # documents cut at the maximum length; the rest becomes the next document
 

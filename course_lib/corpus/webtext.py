@@ -1,4 +1,4 @@
-"""Cleaning of web text in CC-100 format; the documents are written as JSON lines.
+"""Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON lines.
 
 CC-100 has one line per paragraph and an empty line between documents. A single pass reads whole documents (webfile.py),
 filters them in worker processes, and removes duplicates in this process, in order: first exact duplicates of documents,
@@ -93,8 +93,9 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """Return the lines of a document, without control characters, surrounding white space and lines that are not
-    UTF-8.
+    """Return the non-empty lines of a document, stripped and without control characters.
+
+    Lines that are not UTF-8 are removed and counted in `report`.
     """
     try:
         text = raw.decode()
@@ -120,8 +121,9 @@ class _Repeats:
         self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
 
     def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """Yield the new documents in a batch as (number, text) without duplicate lines; count the rest in the
-        report.
+        """Yield the new documents in a batch as (number, text), without duplicate lines.
+
+        The removed documents and lines are counted in the report.
         """
         new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
         for at in np.flatnonzero(~new):

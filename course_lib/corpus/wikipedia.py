@@ -1,4 +1,4 @@
-"""Extraction of the articles in a Wikipedia dump as JSON lines: {"id", "title", "text"}.
+"""Extraction of Wikipedia articles from a dump as JSON lines: {"id", "title", "text"}.
 
 Workers decompress, parse and extract pieces of the dump independently. This process joins pages that were cut between
 two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects, other
@@ -84,7 +84,7 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
 
 
 def _unended(source: Path, carry: bytes) -> str:
-    """Return an error message if `carry` holds the beginning of a page, whose end is therefore missing; else ""."""
+    """Return an error message if `carry` holds the beginning of a page without its end; else ""."""
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)

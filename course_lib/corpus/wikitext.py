@@ -282,9 +282,7 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Join the lines without list marks, headings that have no text under them, and sections listed in
-    `drop_sections`.
-    """
+    """Join the lines of an article, leaving out list marks, empty sections and the sections in `drop_sections`."""
     lines: list[str] = []
     # Headings above the next line of text, outermost first.
     waiting: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""The codec that a generator needs, and the generated texts. Does not import torch."""
+"""The codec interface that a generator needs, and the generated texts. This module does not import torch."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ class Codec(Protocol):
         """Return the number of entries in the tokenizer; the model's vocabulary size can be larger."""
 
     def shown(self, text: str) -> str:
-        """Return the text as decoding returns it, for example normalized."""
+        """Return the text in the form in which decoding returns it, for example normalized."""
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids for a raw text, without special tokens."""

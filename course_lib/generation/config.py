@@ -1,4 +1,4 @@
-"""Settings for text generation, which generator.py carries out.
+"""Settings for text generation; generator.py does the work.
 
 This module does not import torch, so that `--help` stays fast.
 """

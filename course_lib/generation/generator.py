@@ -41,9 +41,7 @@ class Prefix(Protocol):
 
 @dataclass(frozen=True)
 class _Row:
-    """A prompt in a batch, with its index in the result, its token ids, and its maximum continuation length
-    [tokens].
-    """
+    """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
 
     index: int
     prompt: str
@@ -193,9 +191,7 @@ class Generator:
         }
 
     def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
-        """Return the settings as a transformers GenerationConfig; `room` is the maximum continuation length
-        [tokens].
-        """
+        """Return the settings as a GenerationConfig; `room` is the maximum continuation length [tokens]."""
         chosen: dict[str, Any] = {}
         if settings.strategy == "sampling":
             chosen = {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature}

@@ -58,8 +58,7 @@ class _Fixed(DynamicLayer):  # type: ignore[misc]
 def past(
     values: Sequence[Tensor | None], shape: Shape, dtype: torch.dtype, device: torch.device | str, grows: bool = True
 ) -> tuple[DynamicCache, Tensor]:
-    """Return the cache for a batch in which sequence i has the prefix `values[i]`, and the attention mask for the
-    prefixes.
+    """Return the cache and the attention mask for a batch in which sequence i has the prefix `values[i]`.
 
     Shorter prefixes are padded on the left (mask 0). Gradients flow back into `values`. Sequences that share a prefix
     must pass the same tensor object; a prefix shared by all sequences is not copied.
@@ -69,11 +68,11 @@ def past(
         shape: shape of the model.
         dtype: dtype of the cache.
         device: device for the cache and the mask.
-        grows: whether the cache stores the keys and values that the model adds, as generation needs; a cache that does
-            not grow allows a backward pass to recompute blocks.
+        grows: whether the cache stores the keys and values that the model adds, as generation requires. If false, it is
+            left unchanged, so that a backward pass can recompute blocks.
 
     Returns:
-        The cache, and the mask [batch, length of the longest prefix].
+        The cache, and the prefix mask [batch, length of the longest prefix].
     """
     lengths = torch.tensor([0 if rows is None else len(rows) for rows in values], device=device)
     longest = int(lengths.max())
@@ -120,7 +119,7 @@ def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def learned_positions(config: Any) -> int | None:
-    """Return the number of learned position embeddings in a GPT-2 model; None for GPT-NeoX, which has no such limit."""
+    """Return the number of learned position embeddings in a GPT-2 model; None for GPT-NeoX, which has none."""
     return int(config.max_position_embeddings) if config.model_type == "gpt2" else None
 
 

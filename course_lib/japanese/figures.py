@@ -29,9 +29,7 @@ def changed_characters(texts: Iterable[str]) -> Counter[str]:
 
 
 def normalization_changes(texts: Iterable[str]) -> Any:
-    """Draw a bar chart of the characters that normalization replaced or removed, showing the eight most frequent
-    kinds.
-    """
+    """Draw a bar chart of the eight kinds of characters that normalization replaced or removed most often."""
     counts = changed_characters(texts).most_common(8)[::-1]
     figure, axis = subplots()
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)

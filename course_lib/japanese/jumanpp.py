@@ -36,7 +36,7 @@ SEPARATOR = "\x1f"
 UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")
 WHITE = re.compile(f"[^\\S{SEPARATOR}]")
 WORD = re.compile(r"\s|\S+")
-# These belong to both hiragana and katakana.
+# These characters belong to both the hiragana and the katakana class.
 PROLONGED = "ー〜～∼"
 # Character classes in Juman++ (characters.cc, getCodeType) whose runs become unknown words.
 CLASSES = (
@@ -135,9 +135,8 @@ class JumanppSegmenter:
     def analyze(self, sentence: str) -> list[Morpheme]:
         """Return the words in a sentence with reading and part of speech, for examples.
 
-        The joined surfaces are the sentence. pyknp is used only to parse the output. It is not used to call Juman++,
-        because its call hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
-        missing.
+        Joining the surfaces gives the sentence. pyknp only parses the output. It is not used to run Juman++, because it
+        hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is missing.
         """
         try:
             from pyknp import Morpheme as Parser
@@ -217,7 +216,7 @@ class JumanppSegmenter:
 
 
 def pieces(line: str) -> Iterator[str]:
-    """Yield the line cut into pieces that Juman++ can process; the joined pieces are the line.
+    """Yield the line cut into pieces that Juman++ can process; joining the pieces restores the line.
 
     A piece that matches UNFIT must not be sent to Juman++.
     """
@@ -226,7 +225,7 @@ def pieces(line: str) -> Iterator[str]:
             yield part
         elif part:
             for piece in _short(part):
-                # Juman++ takes a line that begins with "# " for a comment.
+                # Juman++ treats a line that begins with "# " as a comment.
                 if piece.startswith("# ") and piece != "# ":
                     yield "#"
                     piece = piece[1:]

@@ -1,6 +1,6 @@
 """Marks for original spaces, which make segmentation reversible.
 
-An original space is written as ␣, so it differs from the spaces between words:
+An original space is written as ␣, which distinguishes it from the spaces between words:
 
     Visual Studioを使う  →  segmented: Visual ␣Studio を 使う  →  restored: Visual Studioを使う
 

@@ -73,7 +73,7 @@ def _piece(text: str) -> list[str]:
     try:
         dense: list[str] = _taggers()[0].parse(text).split(" ")
     except UnicodeDecodeError:
-        # There is a boundary inside a character.
+        # A word boundary lies inside a character.
         return _by_offsets(text)
     if " " not in text:
         return dense if "".join(dense) == text else _by_offsets(text)
@@ -97,7 +97,7 @@ def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
 
 
 def _by_offsets(text: str) -> list[str]:
-    """Return the words of the same analysis by byte offsets, without losing text or splitting a character."""
+    """Return the words from the same analysis by byte offsets, without losing text or splitting a character."""
     content = text.encode()
     borders = {0, len(content)}
     for pair in _taggers()[1].parse(text).split():

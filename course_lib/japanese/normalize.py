@@ -1,4 +1,4 @@
-"""Normalization, which reduces different ways of typing the same Japanese text to one.
+"""Normalization of Japanese text, so that different ways of typing the same text give the same result.
 
 neologdn normalizes half-width kana, full-width ASCII, runs of ー and 〜, and spaces between Japanese characters. This
 module handles what neologdn does not: other white space, control characters, a kana followed by a separate voiced sound

@@ -18,7 +18,7 @@ def segment(text: str, mark_spaces: bool = True) -> str:
 
 
 def segment_line(text: str, mark_spaces: bool = True) -> str:
-    """Return the words in a text without line breaks, separated by single spaces; like `segment`, but for one line."""
+    """Return the words in one line, separated by single spaces; like `segment`, but for text without line breaks."""
     if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
         return line
     return join(mecab.words(text), mark_spaces)

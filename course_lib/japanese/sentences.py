@@ -35,12 +35,12 @@ NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
-# After these verb forms, ．．． ends the sentence; after other words (えーと．．．), the sentence may continue.
+# After these polite forms, ．．． ends the sentence; after other words (えーと．．．), the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
-# Characters; a 「 that remains open longer than this is taken for a mistake.
+# Characters; a 「 that remains open longer than this is treated as a mistake.
 LONGEST_QUOTE = 400
 # A line that ends like this is not a complete sentence and continues on the next line.
 UNFINISHED = re.compile(r"[、，,をはがのに]$")
@@ -50,7 +50,7 @@ def split_sentences(text: str) -> list[str]:
     """Return the sentences in a text of one or more lines, without surrounding white space; no sentence is empty.
 
     Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
-    Except for white space, the joined sentences are the text.
+    Except for white space, joining the sentences restores the text.
     """
     if "\n" not in text:
         return _split(text)
@@ -162,7 +162,7 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
     """Return whether the sentence ends at a candidate that is an ellipsis.
 
-    It ends in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 and 'he
+    It ends in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 or 'he
     said... well'.
     """
     if candidate["closing"] or GOES_ON_AFTER_QUOTE.match(line, candidate.end()):
@@ -176,7 +176,7 @@ def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
 def _period_ends(before: str, after: str) -> bool:
     """Return whether the sentence ends at a single period, given the text before and after it.
 
-    It ends in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. and file.txt.
+    It ends in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. or file.txt.
     """
     if JAPANESE.match(before[-1:]) or before[-1:] in CLOSE:
         return not after[0].isdigit()

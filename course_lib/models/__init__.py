@@ -1,3 +1,1 @@
-"""GPT-2 and GPT-NeoX: settings, Hugging Face models, frozen base models for prefixes, and memory needed for
-training.
-"""
+"""GPT-2 and GPT-NeoX: settings, Hugging Face models, frozen base models for prefixes, and training memory."""

@@ -1,7 +1,7 @@
-"""Settings for GPT-2 and GPT-NeoX models (architecture, sizes and kernels) and the memory they imply. Does not import
-torch.
+"""Settings for GPT-2 and GPT-NeoX models (architecture, sizes and kernels), and the memory they require.
 
-tests/training/test_planner.py checks the formulas for activations and logits against PyTorch's allocations.
+This module does not import torch. tests/training/test_planner.py checks the formulas for activations and logits against
+PyTorch's allocations.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ GELU_KEEPS = 1
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """Architecture and sizes of a GPT-2 or GPT-NeoX model: pre-LayerNorm, with biases in every layer except the output
-    head.
+    """Architecture and sizes of a GPT-2 or GPT-NeoX model.
 
-    gpt2: learned positions added to the embedding, tanh approximation of GELU, output head tied to the embedding.
-    gpt-neox: rotary positions applied to queries and keys (base 10000, no parameters), exact GELU, untied output head.
+    Both are pre-LayerNorm models with biases in every layer except the output head. gpt2: learned positions added to
+    the embedding, tanh approximation of GELU, output head tied to the embedding. gpt-neox: rotary positions applied to
+    queries and keys (base 10000, no parameters), exact GELU, untied output head.
     """
 
     architecture: Literal["gpt2", "gpt-neox"] = setting(
@@ -123,12 +123,12 @@ class ModelConfig:
         return sum(elements for elements, _ in self.tensors())
 
     def flops_per_token(self, seq_length: int) -> float:
-        """Return the floating-point operations for training on one token: 6·parameters + 12·layers·hidden
-        size·seq_length.
+        """Return the floating-point operations for training on one token.
 
-        This counts the forward and backward passes, a multiply-add as two operations, and attention over the whole
-        sequence (PaLM, arXiv:2204.02311, appendix B). The parameters exclude the GPT-NeoX embedding, which is only
-        looked up. Recomputation is not counted, because utilization measures useful work.
+        The formula is 6·parameters + 12·layers·hidden size·seq_length. It counts the forward and backward passes, a
+        multiply-add as two operations, and attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B). The
+        parameters exclude the GPT-NeoX embedding, which is only looked up. Recomputation is not counted, because
+        utilization measures useful work.
         """
         return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
 

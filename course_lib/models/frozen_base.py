@@ -1,4 +1,4 @@
-"""Loading of the base model for prefix tuning: a frozen GPT-2 or GPT-NeoX model from a Hugging Face folder.
+"""Loader for the base model in prefix tuning: a frozen GPT-2 or GPT-NeoX model from a Hugging Face folder.
 
 The folder is only read. Every prefix file records the digest of the base model's weights, because a prefix works only
 with the weights it was trained on.
@@ -52,10 +52,11 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
 
 
 def digest(folder: Path) -> str:
-    """Return the SHA-256 of all weights as hex, computed over the name, dtype, shape and bytes of each, sorted by name.
+    """Return the SHA-256 digest of all weights as hex.
 
-    The digest does not depend on how the weights are split into files. Only a few megabytes are in memory at a time.
-    Raises CourseError if the folder has no weights or a file is damaged.
+    It covers the name, dtype, shape and bytes of each weight, sorted by name, and does not depend on how the weights
+    are split into files. Only a few megabytes are in memory at a time. Raises CourseError if the folder has no weights
+    or a file is damaged.
     """
     total = hashlib.sha256()
     weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]

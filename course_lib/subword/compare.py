@@ -13,9 +13,7 @@ from course_lib.subword.folder import WORD, Codec
 
 @dataclass(frozen=True)
 class Measures:
-    """Measurements for one tokenizer, which form a row in the comparison. Characters are counted in the normalized
-    text.
-    """
+    """Measurements for one tokenizer; characters are counted in the normalized text."""
 
     name: str
     vocabulary: int  # number of entries
@@ -38,7 +36,8 @@ def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measu
 
 
 def overlap(first: Codec, second: Codec) -> float:
-    """Return the share of entries that two vocabularies have in common: shared entries divided by the union of both.
+    """Return the share of entries that two vocabularies have in common: shared entries divided by the size of their
+    union.
 
     sentencepiece's ▁ is removed from the entries before they are compared.
     """
@@ -47,8 +46,9 @@ def overlap(first: Codec, second: Codec) -> float:
 
 
 def table(rows: Sequence[Measures], speed: bool = False) -> str:
-    """Return the rows as a text table. `speed` controls whether to include the encoding speed, which depends on the
-    machine.
+    """Return the rows as a text table, including the encoding speed if `speed` is true.
+
+    The speed depends on the machine.
     """
     lines = [
         f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"

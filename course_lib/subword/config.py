@@ -13,8 +13,9 @@ UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 
 @dataclass(frozen=True, config=STRICT)
 class BpeConfig:
-    """Settings for BPE training with `tokenizers` as in the GPT-2 XL recipe: Whitespace pre-tokenizer, special
-    tokens first.
+    """Settings for BPE training with `tokenizers`, with Whitespace pre-tokenizer and special tokens first.
+
+    The GPT-2 XL recipe uses the same pre-tokenizer and token order.
     """
 
     vocab_size: int = setting(50_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)

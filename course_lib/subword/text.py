@@ -1,4 +1,4 @@
-"""Streaming of the training text for tokenizers: segmented lines unchanged, documents as normalized sentences.
+"""Streams of tokenizer training text: segmented lines unchanged, documents as normalized sentences.
 
 Large modules are imported in the functions that use them, because numpy alone takes a sixth of the memory needed to
 train a small BPE tokenizer.
