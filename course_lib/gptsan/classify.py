@@ -1,5 +1,4 @@
-"""Naive Bayes text classifier over character bigrams, used to judge texts independently of the model that wrote them.
-"""
+"""Naive Bayes text classifier over character bigrams, for judging texts independently of the model that wrote them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +10,7 @@ class NaiveBayes:
     """Naive Bayes classifier over character bigrams with a uniform prior and add-one smoothing."""
 
     def __init__(self, texts: Sequence[str], labels: Sequence[int]) -> None:
-        """Count the bigrams in each class. Raises ValueError if there are no texts or not exactly one label per text.
-        """
+        """Count the bigrams in each class. Raises ValueError if there are no texts or not one label per text."""
         self.counts: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(labels))}
         if not self.counts:
             raise ValueError("no texts to learn from")

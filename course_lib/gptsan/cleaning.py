@@ -1,7 +1,7 @@
 """Text cleaning: replaces URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters with tokens.
 
-The rules are those in the original GPTSAN code (encode_swe.py in tanreinama/GPTSAN), including its false positives: `円`
-alone is a price, `1/2` is a date, and a long number is a phone number.
+The rules are those in the original GPTSAN code (encode_swe.py in tanreinama/GPTSAN), including its false positives. For
+example, `円` alone is a price, `1/2` is a date, and a long number is a phone number.
 
 On ordinary text, these regular expressions run in linear time. The original e-mail rule is quadratic: it takes 0.6 s
 for 20,000 letters in a row. The running time of the original price rule doubles with every additional pair of digits of

@@ -1,5 +1,4 @@
-"""Configuration for a GPTSAN model: the keys in the published `config.json`, and those that this implementation adds.
-"""
+"""Configuration for a GPTSAN model: the keys in the published `config.json`, and those added by this implementation."""
 
 from typing import Any, ClassVar, Literal
 
@@ -63,7 +62,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     eval_capacity_factor: float | int = 2.0
     expert_capacity: int = 128  # tokens per sequence and expert; used only by "identity"
     router_ignore_padding_tokens: bool = False  # True: padding is not routed and uses no capacity
-    router_jitter_noise: float | int = 0.0  # training noise: router input times 1 ± this; original: 0.01
+    router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original code: 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
     # Standard deviations for the weights of a new model, as in the original code. Each of the eight tanh layers in the
@@ -83,7 +82,6 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
         super().__post_init__(**others)
 
     def validate_architecture(self) -> None:
-        """Check that `num_heads` divides `d_model`. The transformers library calls this method after setting the fields.
-        """
+        """Check that `num_heads` divides `d_model`; transformers calls this method after setting the fields."""
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")

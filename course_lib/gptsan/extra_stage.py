@@ -160,8 +160,7 @@ def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int
 
 
 def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float) -> torch.Tensor:
-    """Return a new tensor: ones, zeros or Normal(0, std²), depending on its name, as in the tanreinama/GPTSAN converter.
-    """
+    """Return a new tensor: ones, zeros or Normal(0, std²), chosen by name as in the tanreinama/GPTSAN converter."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
