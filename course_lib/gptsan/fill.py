@@ -27,8 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Filled:
-    """Text with each mask replaced by its most probable token, and the candidates for each mask, most probable first.
-    """
+    """Text with each mask replaced by its most probable token, and each mask's candidates, most probable first."""
 
     text: str
     masks: list[list[Choice]]
