@@ -187,7 +187,7 @@ def pack(
             line = text.before() if follows else encoding.encode_text(another().strip(), True)
             before = [*line[: settings.num_context // 2 - 1], marks.sep] if line else []
         length = encoder_length(mode, settings.num_context, len(before), rng)
-        # Decoder tokens that fit into x; y has one more.
+        # Number of decoder tokens that fit in x; y has room for one more.
         room = settings.num_context - 2 - len(before) - length
         encoder: list[int] = []
         read: list[int] = []

@@ -24,10 +24,10 @@ class Batch:
     samples: int  # examples per forward pass
     length: int  # tokens per example
     dtype: NumberFormat  # dtype of weights and activations
-    spout: bool  # whether each example has a spout vector, which takes a position
+    spout: bool  # whether each example has a spout vector, which takes up a position
     fused: bool  # whether attention uses the fused PyTorch kernel instead of eager attention
     again: bool  # whether the backward pass recomputes each layer
-    jitter: bool  # whether the router's input is multiplied by noise
+    jitter: bool  # whether the router input is multiplied by noise
 
 
 def gptsan_sizes(shape: ShapeConfig, frozen: set[str], batch: Batch) -> Sizes:
@@ -78,10 +78,10 @@ class _Profile:
         learns = self.learns[layer]
         # The attention output is stored if the output projection is trained, and always with the fused kernel.
         mixture = learns or self.batch.fused
-        # Always stored: q, k, v and the norm input. Stored in a trained layer: x.
+        # Always stored: q, k, v and the norm input. Also stored in a trained layer: x.
         attention = (4 + learns + mixture) * self.stream + self._core()
         if layer >= self.shape.num_switch_layers:
-            # Always stored: the inputs to swish and the norm. Stored in a trained layer: the swish output and x.
+            # Always stored: the inputs to swish and the norm. Also stored in a trained layer: the swish output and x.
             wide = self.width * self.tokens * self.shape.d_ext
             return attention + (1 + learns) * (self.stream + wide)
         return attention + self._switch(learns)
@@ -110,8 +110,8 @@ class _Profile:
         if learns and (self.batch.jitter or self.width < 4):
             router += full
         hidden = self.width * self.tokens * self.shape.d_ff
-        # Always stored: the expert output, the gated output, the tanh output and the norm input. Stored in a trained
-        # layer: x, and x sorted by expert.
+        # Always stored: the expert output, the gated output, the tanh output and the norm input. Also stored in a
+        # trained layer: x, and x sorted by expert.
         streams = 4 + 2 * learns
         # Per token: three copies of the probabilities, plus indices, gates and norm statistics.
         small = 12 * experts + 20 + 6 * self.width

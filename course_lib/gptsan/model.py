@@ -141,7 +141,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> MoeModelOutputWithPast:
-        """Return `last_hidden_state` [B, T, H], the key/value cache, the router logits and any optional outputs requested.
+        """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and any requested outputs.
 
         Args:
             input_ids: Token ids [B, T].
@@ -284,8 +284,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     def _update_model_kwargs_for_generation(
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], **named: Any
     ) -> dict[str, Any]:
-        """Update the arguments as transformers does, but give new tokens type 0 instead of the type of the last token.
-        """
+        """Update the arguments as transformers does, but give new tokens type 0 instead of the last token's type."""
         types = model_kwargs.get("token_type_ids")
         updated: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **named)
         if types is not None:

@@ -77,9 +77,9 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return len(self.swe)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the ids by token name, including the added tokens. Each id has a unique name.
+        """Return the token names with their ids, including the added tokens. Every name is unique.
 
-        The name is one of the entry's spellings, or `spelling#id` if later entries have all of the same spellings.
+        The name of an entry is one of its spellings, or `spelling#id` if each of them also occurs in a later entry.
         """
         added: dict[str, int] = self._added_tokens_encoder
         return {name: i for i, name in enumerate(self.swe.names)} | added

@@ -1,4 +1,4 @@
-"""Vocabulary builder: writes the published format (vocab.txt, emoji.json, tokenizer_config.json), given texts.
+"""Construction of a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from texts.
 
 The score of a candidate entry is the number of tokens that it saves:
 
