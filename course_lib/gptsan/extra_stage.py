@@ -15,7 +15,7 @@ New parameters:
 
 Frozen parameters: all parameters in the input model except the spout. The head bias is a buffer and is never trained.
 Extra layers and extra positions in the input model are also frozen, because they belong to a finished stage. The extra
-positions are added below its extra layers, so training them would send gradients through all of these layers. To train
+positions are added below the extra layers, so training them would send gradients through all of these layers. To train
 more parameters, remove their names from ignore-params.json.
 """
 
