@@ -1,4 +1,4 @@
-"""The list of chapters in course order, and of the products of each. No other module has this list."""
+"""The chapters in course order, and the products of each chapter. No other module has this list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,17 +20,18 @@ from course_lib.workspace import Definition, Product
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: a package of course_lib, its products in the current profile, and its notebooks in reading order."""
+    """A chapter: a course_lib package, its products in the current profile, and its notebooks."""
 
     number: int
     package: str
     products: Callable[[], list[Product]]
-    notebooks: dict[str, str]  # file name without ending → its module of course_lib.exercises, in reading order
+    # File name without its ending → module in course_lib.exercises, in reading order.
+    notebooks: dict[str, str]
     title: str
 
     @property
     def paths(self) -> list[Path]:
-        """Paths of the notebooks in the checkout."""
+        """The paths to the notebooks in the checkout."""
         return [NOTEBOOKS / f"{name}.ipynb" for name in self.notebooks]
 
 
@@ -60,9 +61,9 @@ CHAPTERS = (
 
 
 def select(name: str) -> list[Chapter]:
-    """Selects chapters by number, package name, notebook name or 'all'.
+    """Select chapters by number, package name, notebook name or 'all'.
 
-    Raises UsageError with the allowed names if there is no such chapter.
+    Raises UsageError listing the allowed names if there is no such chapter.
     """
     chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, *c.notebooks)]
     if not chosen:
@@ -72,7 +73,7 @@ def select(name: str) -> list[Chapter]:
 
 
 def products() -> list[Product]:
-    """All products of the course in the current profile, in building order. Executed notebooks are products too."""
+    """Return all products in the current profile, including executed notebooks, in build order."""
     listed = []
     for chapter in CHAPTERS:
         own = chapter.products()

@@ -1,8 +1,8 @@
-"""The `course` command: runs a verb and turns errors into one line and an exit code.
+"""The `course` executable, which runs a command and turns errors into a one-line message and an exit code.
 
 Exit codes: 0 success, 1 bad data, 2 wrong usage, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up
-(SIGHUP). The verbs are in verbs.py. This module imports that table only after it has installed signal handlers: without
-a handler, Ctrl-C would print a traceback during the imports.
+(SIGHUP). The commands are listed in verbs.py. This module imports verbs.py only after installing signal handlers.
+Otherwise, Ctrl-C during the imports would print a traceback.
 """
 
 import errno
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-# Importing `typing` would double the time before signals are handled.
+# Importing `typing` would double the time until the signal handlers are installed.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -20,14 +20,14 @@ SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 
 
 class Terminated(SystemExit):
-    """Raised on SIGTERM or SIGHUP, so that `finally` blocks remove unfinished files before the process ends."""
+    """Exception for SIGTERM or SIGHUP, so that `finally` blocks remove unfinished files before the process ends."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a verb and ends the process with its exit code.
+    """Run a command and end the process with its exit code.
 
     Args:
-        arguments: the words after `course`; None: those of the command line.
+        arguments: the words after `course`; None means those on the command line.
     """
     before = _on_signals(_end_at_once, _end_at_once)
     try:
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _stopped(signal.SIGINT)
     finally:
-        # Nothing is left to clean up: during Python's shutdown a signal ends the process without a traceback.
+        # Nothing is left to clean up, so a signal during Python's shutdown may end the process without a traceback.
         if arguments is None:
             _on_signals(signal.SIG_DFL, signal.SIG_DFL)
         else:
@@ -44,12 +44,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _started(arguments: list[str] | None) -> int:
-    """Imports the verbs, runs one and returns its exit code."""
+    """Import the commands, run one and return its exit code."""
     import io
 
     from course_lib import verbs  # noqa: F401
 
-    # A terminal whose encoding lacks Japanese shows ? instead of raising an error.
+    # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -58,7 +58,7 @@ def _started(arguments: list[str] | None) -> int:
 
 
 def _main(arguments: list[str] | None) -> int:
-    """Runs a verb and returns its exit code."""
+    """Run a command and return its exit code."""
     import typer
 
     from course_lib import verbs
@@ -67,12 +67,12 @@ def _main(arguments: list[str] | None) -> int:
     try:
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
-        # typer returns this code for Ctrl-C.
+        # Typer returns this code on Ctrl-C.
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
         return _say(str(error), error.exit_code)
-    # A wrong option or argument; or no verb, and then the message is the help text.
+    # A wrong option or argument, or no command. Without a command, the message is the help text.
     except typer.TyperException as error:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
@@ -90,9 +90,9 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any]":
-    """Installs handlers for the signals that end a process; returns the earlier handlers.
+    """Install handlers for the signals that end a process, and return the previous handlers.
 
-    Signals that the process ignores (as under `nohup`) stay ignored.
+    Signals that the process already ignores (for example, under `nohup`) stay ignored.
     """
     before = {number: signal.getsignal(number) for number in SAYING}
     wanted = {number: interrupt if number == signal.SIGINT else terminate for number in SAYING}
@@ -111,15 +111,15 @@ def _restore(handlers: "dict[signal.Signals, Any]") -> None:
 
 
 def _end_at_once(number: int, _frame: "FrameType | None") -> None:
-    """Signal handler during the imports: exits at once, as nothing has been written yet."""
+    """Handle a signal during the imports: exit at once, because nothing has been written yet."""
     os._exit(_stopped(signal.Signals(number)))
 
 
 def _terminate(number: int, _frame: "FrameType | None") -> None:
-    """Signal handler: raises Terminated on the first signal and ignores further ones.
+    """Handle a signal by raising Terminated, and ignore further signals.
 
-    `timeout` and service managers may send a second signal during the clean-up. Native code, such as sentencepiece
-    training, is not interrupted: the exception is raised when that code returns.
+    `timeout` and service managers may send a second signal during cleanup. Native code, such as sentencepiece training,
+    is not interrupted: the exception is raised when that code returns.
     """
     _restore(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN))
     raise Terminated(128 + number)
@@ -130,10 +130,10 @@ def _stopped(number: signal.Signals) -> int:
 
 
 def _nameless(error: OSError) -> str:
-    """The subject of the message for an OSError without a file name: "standard output" or "file".
+    """Return the subject of the message for an OSError without a file name: "standard output" or "file".
 
-    All code that writes files adds the file's name. So a full-disk error without a name comes from standard output,
-    whose buffer is then discarded.
+    All code that writes files adds the file name to its errors. A full-disk error without a name therefore comes from
+    standard output, whose buffer is then discarded.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
         _discard_output()
@@ -142,7 +142,7 @@ def _nameless(error: OSError) -> str:
 
 
 def _discard_output() -> None:
-    """Discards buffered standard output, which Python would otherwise try to write at exit."""
+    """Discard buffered standard output, which Python would otherwise try to write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,7 +1,8 @@
 """Settings from dataclasses, YAML files, `section.key=value` overrides and the current profile.
 
-A chapter declares its settings as a pydantic dataclass with fields made by `setting(default, help)`. OmegaConf reads
-YAML and overrides; pydantic checks them. No other module of the library parses configuration.
+Each chapter declares its settings as a pydantic dataclass whose fields are created with `setting(default, help)`.
+OmegaConf reads YAML files and overrides (in yaml_values.py), and pydantic validates the values. Other modules read
+settings only through this one.
 """
 
 import dataclasses
@@ -20,23 +21,23 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from course_lib.errors import UsageError
 
 CONFIGS = Path(__file__).parent / "configs"
-# each is a file configs/<profile>.yaml
+# Each profile is a file: configs/<profile>.yaml.
 PROFILES = ("tiny", "single-gpu", "xl")
-# All sections that a profile may have. A chapter that reads a new section adds it here.
+# All sections that a profile may have. When a chapter starts to read a new section, add it here.
 SECTIONS = (
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
     "subword.bpe", "subword.unigram", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus",
     "gptsan.classes", "prefix.recipe", "serving.recipe",
 )  # fmt: skip
-# for every settings dataclass: `@dataclass(frozen=True, config=STRICT)`
+# Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Settings = TypeVar("Settings")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """Make a field of a settings dataclass, with one line of help text that names the unit.
+    """Define a field of a settings dataclass, with a one-line help text that names the unit.
 
-    A list or mapping as default is copied for each instance. `limits` are checked by pydantic, such as gt=0.
+    If the default is a list or mapping, each instance gets a copy. pydantic enforces `limits`, such as gt=0.
     """
     if isinstance(default, list | dict):
         return Field(default_factory=default.copy, description=help, **limits)
@@ -55,19 +56,19 @@ def profile() -> str:
 
 
 def named_profile(file: Path | None) -> str | None:
-    """Return the profile that `-c` names (`xl` or `xl.yaml`).
+    """Return the profile that `-c` names (`xl` or `xl.yaml`), or None if it does not name one.
 
-    None for every other value, and if the current folder has a file of that name.
+    A file with that name in the current folder takes precedence over the profile.
     """
     name = str(file).removesuffix(".yaml")
     return name if file is not None and name in PROFILES and not file.is_file() else None
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """Read and check one section of a profile (None: the current one), such as 'corpus.wikipedia'.
+    """Read and check one section of a profile, such as 'corpus.wikipedia'.
 
-    Overrides are `key=value` strings, applied last. Raises UsageError if a value is wrong, or the profile has a section
-    that no code reads.
+    `of` names the profile; None means the current one. Overrides are `key=value` strings, applied last. Raises
+    UsageError if a key or value is invalid, or if the profile has an unknown section.
     """
     path = CONFIGS / f"{of or profile()}.yaml"
     return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
@@ -75,9 +76,10 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
 
 @cache
 def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
-    """Return the sections of a profile by dotted name. Raises UsageError for an unknown one or one that is no mapping.
+    """Return the sections of a profile by dotted name.
 
-    The result is cached until the file changes, because listing the products reads many sections.
+    The result is cached until the file changes, because listing the products reads many sections. Raises UsageError if
+    a section is unknown or is not a mapping.
     """
     sections: dict[str, dict[str, Any]] = {}
     for chapter, inner in read_yaml(path).items():
@@ -94,16 +96,16 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file; `file` is a path or name, as for `find`.
+    """Read settings from a YAML file, given as a path or name that `find` accepts.
 
-    Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or a key or value in it
-    is wrong.
+    Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or if a key or value is
+    invalid.
     """
     return build(cls, read_yaml(find(file)), overrides, where=str(file))
 
 
 def find(file: str | Path) -> Path:
-    """Find a settings file, given as a path, or as a name in course_lib/configs with or without `.yaml`.
+    """Find a settings file by its path, or by its name in course_lib/configs with or without `.yaml`.
 
     Raises UsageError if there is no such file.
     """
@@ -114,14 +116,14 @@ def find(file: str | Path) -> Path:
 
 
 def bundled() -> list[str]:
-    """Return the names of the config files that come with the library, without the profiles."""
+    """Return the names of the config files that come with the library, excluding the profiles."""
     return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in PROFILES)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping as plain Python values. `${key}` is replaced by the value of another key of the file.
+    """Read a YAML mapping as plain Python values. `${key}` is replaced by the value of another key in the file.
 
-    Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
+    Raises UsageError if the file cannot be read, is not a mapping, or contains `${oc.env:NAME}`.
     """
     from course_lib import yaml_values
 
@@ -132,9 +134,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
-    """Build checked settings from nested mappings and `key=value` overrides, which are applied last.
+    """Build validated settings from nested mappings and `key=value` overrides, which are applied last.
 
-    Raises UsageError naming the file or section `where`, the key, the value and what is allowed.
+    Raises UsageError if a key or value is invalid. The message names the file or section given in `where`, the key, the
+    value and what is allowed.
     """
     try:
         if overrides:
@@ -150,7 +153,7 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
 
 
 def _explain(cls: type, error: ValidationError) -> str:
-    """Return the first problem of a pydantic error as one line: the key, the value and what is allowed."""
+    """Return the first problem in a pydantic error as one line: the key, the value and what is allowed."""
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path) or "settings"
@@ -159,7 +162,7 @@ def _explain(cls: type, error: ValidationError) -> str:
         return f"{key}: unknown key; allowed: {', '.join(known)}"
     message = problem["msg"].removeprefix("Value error, ")
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
-        # A check that involves several keys names them in its message.
+        # The message of a check on several keys already names them.
         return message
     return f"{key}: {problem['input']!r} is not allowed: {message[0].lower()}{message[1:]}"
 
@@ -174,19 +177,19 @@ def _fields_at(cls: type, path: list[str]) -> list[str]:
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
-    """Return settings as plain JSON values, for manifests and YAML."""
+    """Convert settings to plain JSON values for manifests and YAML."""
     return typing.cast(dict[str, Any], TypeAdapter(type(settings)).dump_python(settings, mode="json"))
 
 
 def to_yaml(settings: Any) -> str:
-    """Return settings as YAML text that `load` reads back as an equal object."""
+    """Convert settings to YAML text that `load` reads back as an equal object."""
     from course_lib import yaml_values
 
     return yaml_values.dump(to_dict(settings))
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
+    """Flatten nested mappings into dotted keys: {"lr": {"max": 1}} → {"lr.max": 1}."""
     flattened: dict[str, Any] = {}
     for key, value in values.items():
         flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -200,9 +203,9 @@ def changed(settings: Any) -> dict[str, Any]:
 
 
 def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Return rows (dotted key, type, default, help), one per setting, for `--help`."""
+    """Return one row (dotted key, type, default, help) per setting, for `--help`."""
     rows = []
-    # The fields that a class adds come before those that it inherits.
+    # List the fields that a class adds before those that it inherits.
     own = inspect.get_annotations(cls)
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
         key = prefix + field.name
@@ -217,7 +220,7 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
 
 
 def _type_name(kind: Any) -> str:
-    """Write a type as help text: `int`, `a | b` for choices, `list of str`."""
+    """Return a type as help text, such as `int`, `a | b` for choices, or `list of str`."""
     origin = get_origin(kind)
     if origin is typing.Literal:
         return " | ".join(map(str, get_args(kind)))

@@ -1,6 +1,6 @@
-"""Check of what the course needs on this machine: each part, what fails without it, and how to get it.
+"""Checks for everything that the course needs on this machine.
 
-This module installs nothing.
+Each check reports what was found, what fails without it, and how to get it. This module installs nothing.
 """
 
 import platform
@@ -23,7 +23,7 @@ from course_lib.paths import root
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table. `ok` is None if the part is absent but optional."""
+    """The result of one check. `ok` is None if the part is absent but optional."""
 
     part: str
     ok: bool | None
@@ -33,13 +33,13 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Run every check. Takes a few seconds, mostly for importing torch."""
+    """Run every check. This takes a few seconds, mostly to import torch."""
     parts = (_python, _torch, _deepspeed, _compiler, _mecab, _jumanpp, _triton, _font, _disk, _memory)
     return [part() for part in parts]
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
-    """Return the checks and library versions as JSON values for a bug report, without paths and user names."""
+    """Return the checks and library versions as JSON values for a bug report, without paths or user names."""
     names = "torch transformers tokenizers sentencepiece deepspeed fugashi jumandic neologdn numpy"
     return {
         "course_lib": __version__,
@@ -51,14 +51,14 @@ def report(checks: list[Check]) -> dict[str, Any]:
 
 
 def _without_paths(text: str) -> str:
-    """Shorten each absolute path in a text to its last name, as in `…/mecabrc`."""
+    """Shorten each absolute path in a text to its last component, as in `…/mecabrc`."""
     return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
-    """Return the checks as text, one line each.
+    """Format the checks as text, one line each.
 
-    Two more lines follow a missing part: what fails without it, and how to get it.
+    If a check fails, two more lines say what does not work without the part and how to get it.
     """
     lines = []
     for check in checks:
@@ -107,7 +107,7 @@ def _mecab() -> Check:
 
         words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
     except (ImportError, RuntimeError) as error:
-        # MeCab gives its reason in the last line.
+        # The last line with text in MeCab's message gives the reason.
         reason = next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), "")
         cost = "segmentation, and so everything after chapter 1"
         return Check("MeCab + jumandic", False, reason, cost, "pip install fugashi jumandic")
@@ -123,7 +123,7 @@ def _jumanpp() -> Check:
         if find_binary() is None:
             return Check("Juman++", None, "", cost, remedy)
         words = JumanppSegmenter.from_path().words(["外国人参政権"])[0]
-    # Juman++ is installed, but does not work.
+    # Juman++ is installed but does not work.
     except CourseError as error:
         return Check("Juman++", False, str(error), cost, remedy)
     return Check("Juman++", True, " ".join(words))

@@ -1,7 +1,7 @@
-"""Reading documents: JSON lines with a "text" (and optional "id" and "title"), or plain text.
+"""Readers for documents: JSON lines with a "text" (and optional "id" and "title"), or plain text.
 
-This is the file format between chapters. Files are read in batches of lines. So memory does not grow with the size of
-a file, and each batch is large enough to send to a worker process.
+Chapters exchange documents in this format. Files are read in batches of lines. Memory use therefore does not grow with
+the file size, and each batch is large enough to be worth sending to a worker process.
 """
 
 import io
@@ -18,11 +18,11 @@ import orjson
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
 
-# approximate size of a batch [bytes]
+# approximate batch size [bytes]
 BATCH = 1 << 20
-# A plain-text document longer than this is divided into several documents [batches].
+# A plain-text document longer than this [batches] is split into several documents.
 LONGEST = 4
-# A longer line is an error [bytes]: the words and ids made of a line take up to a hundred times its size.
+# A line longer than this [bytes] is an error, because its words and ids take up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
 JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
@@ -30,19 +30,18 @@ JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive whole lines of a file.
+    """Consecutive complete lines from a file.
 
-    `first` is the line number of the first line, counted from 1. In plain text, consecutive empty lines form one item
-    of `lines`.
+    `first` is the number of the first line, counted from 1. In plain text, a run of empty lines is one item in `lines`.
     """
 
     path: Path
     first: int
     lines: list[bytes]
-    size: int  # bytes of this batch
+    size: int  # size of this batch [bytes]
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (line number, line) for each item of `lines`."""
+        """Yield (line number, line) for each item in `lines`."""
         number = self.first
         for line in self.lines:
             yield number, line
@@ -52,10 +51,8 @@ class Batch:
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
     """Yield the lines of a file in batches of about `size` bytes.
 
-    Plain text is divided only between documents, except for a document longer than LONGEST batches.
-
-    Raises:
-        CourseError: if the file is truncated or corrupt, or has a line longer than LONGEST_LINE.
+    Plain text is split only between documents, unless a document is longer than LONGEST batches. Raises CourseError if
+    the file is truncated or corrupt, or if a line is longer than LONGEST_LINE.
     """
     plain = inner_suffix(path) == ".txt"
     lines: list[bytes] = []
@@ -69,7 +66,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                 yield Batch(path, first, lines, held)
                 lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        # An error number means an error of the disk or the system, not of the file's content.
+        # An error number means that the disk or the system failed, not that the file content is bad.
         if isinstance(error, OSError) and error.errno:
             error.filename = error.filename or str(path)
             raise
@@ -79,9 +76,9 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
 
 
 def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file with their line ends. Raises CourseError for a line longer than LONGEST_LINE."""
+    """Yield the lines of a file, including line ends. Raises CourseError if a line is longer than LONGEST_LINE."""
     count = held = 0
-    # the parts read so far of a line that has not ended; `held` is their length
+    # parts of an unfinished line read so far; `held` is their total length
     parts: list[bytes] = []
     with open_binary(path) as file:
         while block := cast(io.BufferedReader, file).read1(CHUNK):
@@ -110,20 +107,21 @@ def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 
 
 def _line_ends(line: bytes) -> int:
-    """Return how many lines of the file an item of Batch.lines stands for."""
+    """Return how many lines of the file an item in Batch.lines represents."""
     return len(line) if line[:1] == b"\n" else 1
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a file, one document at a time. Raises CourseError as `texts` does."""
+    """Yield the texts of a file, one document at a time. Raises CourseError if `read_batches` or `texts` does."""
     for batch in read_batches(path):
         yield from texts(batch)
 
 
 def texts(batch: Batch) -> Iterator[str]:
-    """Yield the texts of a batch: one per JSON line, or one per block of lines in a plain .txt file.
+    """Yield the texts in a batch: one per JSON line, or one per block of lines in a plain .txt file.
 
-    Raises CourseError with the file and line number if a line is not UTF-8, or not a JSON object with a string "text".
+    Raises CourseError with the file and line number if a line is not UTF-8, or is not a JSON object with a string
+    "text".
     """
     if inner_suffix(batch.path) == ".txt":
         yield from _blocks(batch)

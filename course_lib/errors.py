@@ -1,14 +1,17 @@
-"""The two errors that a user can cause. Any other exception is a bug in the course and keeps its traceback."""
+"""The errors that a user can cause. They are shown as one line; a bug in the course shows its traceback."""
 
 
 class CourseError(Exception):
-    """Bad data or a missing part. The message is one line, the exit code 1; earlier outputs are unchanged."""
+    """Error for bad data or a missing part. Earlier outputs are left unchanged.
+
+    The message is one line, and the exit code is 1.
+    """
 
     exit_code = 1
 
 
 class UsageError(CourseError):
-    """A wrong option, key or value. Nothing has been written.
+    """Error for a wrong option, key or value, raised before anything is written.
 
     The message is one line that names the key, the value and what is allowed. The exit code is 2.
     """
@@ -17,5 +20,5 @@ class UsageError(CourseError):
 
 
 def one_line(error: Exception) -> str:
-    """The message of an exception as one line of at most 300 characters."""
+    """Return the message of an exception as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

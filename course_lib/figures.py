@@ -1,6 +1,6 @@
-"""The common style of all figures: size, colours and the Japanese font.
+"""The common style for all figures: size, colors and the Japanese font.
 
-The figures themselves are in each chapter's figures.py.
+Each chapter defines its own figures in figures.py.
 """
 
 from typing import Any
@@ -10,9 +10,9 @@ BEFORE, AFTER = COLOURS[5], COLOURS[0]
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
-    """Make a figure and its axes (a row of `columns`) in the style of the course; sizes are in inches.
+    """Create a figure and a row of `columns` axes in the course style; sizes are in inches.
 
-    matplotlib is imported inside the function, because the import takes a second.
+    matplotlib is imported inside the function because the import takes a second.
     """
     import matplotlib.pyplot as plt
 
@@ -22,6 +22,6 @@ def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **option
     figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", **options)
     for axis in axes if columns > 1 else [axes]:
         axis.spines[["top", "right"]].set_visible(False)
-    # A notebook shows the returned figure; an open one would be shown a second time.
+    # A notebook displays the returned figure. If the figure stayed open, it would be displayed twice.
     plt.close(figure)
     return figure, axes

@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
-A file or folder is written under a hidden temporary name beside its path and renamed when it is complete. So a killed
-run leaves the earlier file or folder unchanged. Manifests are not handled here but in workspace.py.
+A file or folder is written under a hidden temporary name next to its target and renamed when it is complete. If the run
+is killed, the earlier file or folder is left unchanged. Manifests are handled in workspace.py.
 """
 
 import bz2
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 # bytes read at a time
 CHUNK = 1 << 20
-# bytes decompressed at a time; at most so many bytes before a corrupt one are lost
+# bytes decompressed at a time; at most this many bytes before a corrupt one are lost
 STEP = 1 << 14
-# A folder with one of these files is a product of the course.
+# A folder that contains one of these files is a course product.
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
@@ -39,15 +39,15 @@ MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
 class TrailingBytes(OSError):
-    """The error for bytes after the last stream of a compressed file that begin no other stream."""
+    """Error for bytes after the last stream in a compressed file that do not begin another stream."""
 
 
 class _Streams(io.RawIOBase):
-    """The decompressed content of all streams of an .xz or .bz2 file, read in constant memory.
+    """The decompressed content of all streams in an .xz or .bz2 file, read in constant memory.
 
-    bz2.open and lzma.open stop without an error at the first byte that begins no stream. lzma.open also stops at the
-    zero bytes that xz allows between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt, 2.2).
-    This class skips the padding. It raises TrailingBytes for any other bytes, and EOFError for a truncated file.
+    bz2.open and lzma.open stop without an error at the first byte that does not begin a stream. lzma.open also stops at
+    the zero bytes that xz allows between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt,
+    2.2). This class skips the padding. It raises TrailingBytes for any other bytes, and EOFError for a truncated file.
     """
 
     def __init__(self, kind: str, file: BinaryIO) -> None:
@@ -79,7 +79,7 @@ class _Streams(io.RawIOBase):
         return 0
 
     def _next(self) -> bool:
-        """Begin the next stream; return False at the end of the file."""
+        """Begin the next stream. Return False at the end of the file."""
         padding = 0
         while block := self._left or self._file.read(CHUNK):
             self._left = block.lstrip(b"\0") if self._begun and self._kind == "xz" else block
@@ -98,7 +98,7 @@ class _Streams(io.RawIOBase):
         return True
 
     def _starts_stream(self) -> bool:
-        """Return whether a stream or the end of the file comes next."""
+        """Return whether the next bytes begin a stream, or the file ends here."""
         magic = MAGIC[f".{self._kind}"]
         if self._left and len(self._left) < len(magic):
             self._left += self._file.read(len(magic))
@@ -109,8 +109,8 @@ def _streams(kind: str, file: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(_Streams(kind, file), CHUNK)
 
 
-# Suffix → function that opens an already opened compressed file for reading its content. Content that does not match
-# the suffix raises an error.
+# suffix → function that takes an open compressed file and returns a reader for its decompressed content. Reading
+# raises an error if the content does not match the suffix.
 OPENERS: dict[str, Callable[[Any], Any]] = {
     ".bz2": partial(_streams, "bz2"),
     ".xz": partial(_streams, "xz"),
@@ -119,10 +119,7 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def require_file(path: Path) -> Path:
-    """Return `path` if it exists, is not a folder and is not an empty file.
-
-    Raises CourseError saying which of these is wrong.
-    """
+    """Return `path` if it exists and is neither a folder nor an empty file; otherwise raise CourseError."""
     if path.is_dir():
         raise CourseError(f"{path}: is a directory, expected a file")
     if not path.exists():
@@ -133,7 +130,7 @@ def require_file(path: Path) -> Path:
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading bytes; .bz2, .xz and .gz files are decompressed."""
+    """Open a file for reading bytes, decompressing .bz2, .xz and .gz files."""
     require_file(path)
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
@@ -142,7 +139,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file. Raises CourseError naming the file for any other content."""
+    """Read a JSON object from a file. Raises CourseError naming the file if it contains anything else."""
     try:
         content = json.loads(require_file(path).read_text(encoding="utf8"))
     # not JSON, not UTF-8, or brackets nested too deeply
@@ -155,13 +152,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes indented JSON with a newline at the end; paths in it become strings."""
+    """Write indented JSON with a trailing newline. Paths are written as strings."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 digest of a file, in hexadecimal."""
-    # hashlib loads OpenSSL (3.5 MB), which the other functions of this module do not need.
+    """Return the SHA-256 digest of a file in hexadecimal."""
+    # hashlib loads OpenSSL (3.5 MB), which the other functions in this module do not need.
     import hashlib
 
     with open(path, "rb") as file:
@@ -170,12 +167,13 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def naming(path: Path, place: Path | None = None) -> Iterator[None]:
-    """Add a file name to errors inside the block that have none, such as those of a full disk or a failed read.
+    """Add a file name to errors from the block that have none, such as those from a full disk or a failed read.
 
     Args:
         path: the name to add.
-        place: the path whose temporary file the block writes; None if it writes none. Errors that name the temporary
-            file then name `path`, and a library's own exception for a full disk becomes a CourseError.
+        place: the path whose temporary file the block writes, or None if it writes none. If an error names the
+            temporary file, that name is replaced by `path`. If a library raises its own exception for a full disk, it
+            becomes a CourseError.
     """
     try:
         yield
@@ -185,7 +183,7 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
             full = str(Path(error.filename).absolute())
             if match := re.match(temporary, full):
                 error.filename = str(path) + full[match.end() :]
-        # numpy reports a short write without an error number.
+        # NumPy reports a short write without an error number.
         elif error.filename is None and (error.errno or (place and SHORT_WRITE.search(str(error)))):
             error.filename = str(path)
         raise
@@ -204,7 +202,10 @@ def is_stream(path: Path) -> bool:
 
 
 def behind_links(path: Path) -> Path:
-    """Return the target of `path` if it is a symbolic link, else `path`. Raises CourseError for a loop of links."""
+    """Return the target of `path` if it is a symbolic link, otherwise `path`.
+
+    Raises CourseError if the links form a loop.
+    """
     resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
     if resolved.is_symlink():
         raise CourseError(f"{path}: symbolic links form a loop")
@@ -212,24 +213,24 @@ def behind_links(path: Path) -> Path:
 
 
 def _hidden(target: Path) -> Path:
-    """Make up a hidden name in the folder of `target`, so that a rename to `target` stays on one file system."""
+    """Return a random hidden name next to `target`, so that a rename to `target` stays on one file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _temporary_names(target: Path) -> str:
-    """Return a regular expression for the temporary names of `target`.
+    """Return a regular expression that matches the temporary names of `target`.
 
-    It also matches temporary names of these temporary names, as a folder may be written inside another one.
+    It also matches the temporary names of those names, because a folder may be written inside another one.
     """
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
 
 
 @contextmanager
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new locked temporary file or folder beside `target`, and remove it at the end.
+    """Yield a new locked temporary file or folder next to `target`, and remove it at the end.
 
-    First removes the temporary files of killed runs. The operating system releases a lock when its process ends for any
-    reason, so an unlocked temporary file belongs to a killed run.
+    Temporary files left by killed runs are removed first. The operating system releases a lock when its process ends
+    for any reason, so an unlocked temporary file belongs to a killed run.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
@@ -242,11 +243,11 @@ def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
-    """Make a hidden file or folder beside `target`; return its path and the descriptor that holds its lock."""
+    """Create a hidden file or folder next to `target`; return its path and the descriptor that holds its lock."""
     while True:
         temporary = _hidden(target)
         make(temporary)
-        # The clean-up of another run may remove it before it is locked.
+        # Cleanup by another run may remove the new path before it is locked.
         with suppress(FileNotFoundError):
             descriptor = _lock(temporary)
             if temporary.exists():
@@ -255,9 +256,9 @@ def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int:
-    """Lock a file or folder; return the descriptor that holds the lock."""
+    """Lock a file or folder and return the descriptor that holds the lock."""
     descriptor = os.open(path, os.O_RDONLY)
-    # On a file system without locks, remove_leftovers cannot lock either, and so removes nothing.
+    # On a file system without locks, remove_leftovers cannot lock files either, so it removes nothing.
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -272,9 +273,9 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files and folders of killed runs beside `target`.
+    """Remove the temporary files and folders that killed runs left next to `target`.
 
-    Those of running processes stay, because their processes hold locks on them.
+    Those of running processes are kept, because the processes hold locks on them.
     """
     candidates = []
     # The folder may be writable but not listable.
@@ -292,9 +293,9 @@ def remove_leftovers(target: Path) -> None:
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder in the system's folder for temporary files, and remove it at the end.
+    """Yield an empty folder in the system's temporary folder, and remove it at the end.
 
-    First removes the folders of killed runs with the same `name`.
+    Folders with the same `name` left by killed runs are removed first.
     """
     with _held(Path(tempfile.gettempdir(), name), lambda path: path.mkdir(0o700)) as folder:
         yield folder
@@ -304,8 +305,8 @@ def temporary_folder(name: str) -> Iterator[Path]:
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
     """Yield a binary file that replaces `target` when the block ends without an error.
 
-    After an error `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
-    device or pipe cannot be replaced; it is written directly. With `keep_partial`, what was written before a
+    After an error, `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
+    device or pipe cannot be replaced, so it is written directly. With `keep_partial`, output written before a
     CourseError is kept as `<target>.partial`, and the error message says so.
     """
     if target.is_dir():
@@ -332,9 +333,9 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
 
 @contextmanager
 def _stream(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a device or pipe, opened for writing.
+    """Yield a device or pipe opened for writing.
 
-    Raises CourseError for a disk, and if the reader of a pipe closes it before the end.
+    Raises CourseError if `target` is a disk, or if the reader of a pipe closes it before the end.
     """
     if target.is_block_device():
         raise CourseError(f"{target}: is a disk, expected a name for a file")
@@ -346,7 +347,7 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
 
 
 def require_regular(path: Path) -> None:
-    """Raise CourseError if `path` is a device or pipe, for a file that is read again after writing."""
+    """Raise CourseError if `path` is a device or pipe. Call it for a file that is read again after writing."""
     if is_stream(path):
         raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
@@ -354,7 +355,8 @@ def require_regular(path: Path) -> None:
 def require_other(source: Path, target: Path) -> None:
     """Raise UsageError if writing `target` would destroy or change the input `source`.
 
-    That is the case if they are the same, if `target` contains `source`, or if `target` is inside the folder `source`.
+    This is the case if the two are the same, if `target` contains `source`, or if `target` is inside the folder
+    `source`.
     """
     if not source.exists():
         return
@@ -368,7 +370,7 @@ def require_other(source: Path, target: Path) -> None:
 
 
 def inner_suffix(path: Path) -> str:
-    """Return the suffix of a file name without its compression suffix: '.txt' for a.txt and for a.txt.xz."""
+    """Return the suffix of a file name, ignoring any compression suffix: '.txt' for a.txt and for a.txt.xz."""
     return Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
 
 
@@ -376,12 +378,11 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` when the block ends without an error.
 
-    If `target` is a symbolic link, the folder that it points to is replaced. With `ours`, `target` is replaced whatever
-    it contains, because its path belongs to the course.
+    If `target` is a symbolic link, the folder that it points to is replaced. With `ours`, `target` is replaced
+    regardless of its contents, because its path belongs to the course.
 
-    Raises:
-        UsageError: before the block runs, if `target` has files but is not an earlier product (see PRODUCT_MARKS).
-        CourseError: if `target` is a file, device or pipe.
+    Raises UsageError before the block runs if `target` contains files but is not an earlier product (see
+    PRODUCT_MARKS). Raises CourseError if `target` is a file, device or pipe.
     """
     if target.exists() and not target.is_dir():
         kind = "device or pipe" if is_stream(target) else "file"
@@ -409,7 +410,7 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
 
 
 def human_size(size: float) -> str:
-    """Write a size in bytes with a decimal unit: 1234567 → '1.2 MB'."""
+    """Format a size in bytes with a decimal unit: 1234567 → '1.2 MB'."""
     for unit in ("B", "kB", "MB", "GB"):
         if round(abs(size), 1) < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

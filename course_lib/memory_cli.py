@@ -1,4 +1,4 @@
-"""The verb `memory`. It is a module of its own because it plans the runs of several chapters."""
+"""The `memory` command. It has its own module because it plans runs from several chapters."""
 
 import json
 from pathlib import Path
@@ -34,12 +34,15 @@ def memory(
 
 
 def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
-    """The settings of a run of the kind that knows most keys of the file; without a file, of a pretraining run."""
+    """Return the settings for the kind of run that matches the most keys in the file.
+
+    Without a file, return those for a pretraining run.
+    """
     content = configuration.flat(configuration.read_yaml(configuration.find(file))) if file else {}
 
     def unknown(kind: RunKind[Any]) -> int:
         return len(content.keys() - {key for key, *_ in configuration.describe(kind.settings)})
 
-    # The first of several kinds that know the same number of keys.
+    # On a tie, min returns the first kind.
     kind = min(KINDS, key=unknown)
     return kind.planned(*kind.read(file, overrides))

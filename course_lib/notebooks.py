@@ -1,6 +1,6 @@
-"""Execution of notebooks, and update of their common cells (badge, set-up) from pyproject.toml.
+"""Execution of notebooks, and updates to their common cells (badge and setup) from pyproject.toml.
 
-Outputs are not compared here; tests/notebooks does that with nbval.
+Outputs are not compared here; tests/notebooks compares them with nbval.
 """
 
 import re
@@ -17,7 +17,7 @@ from course_lib.files import atomic_write
 from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
 
-# tags that mark the cells common to all notebooks
+# tags of cells with a special role
 SETUP_TAG = "setup"
 BADGE_TAG = "badge"
 README_TAG = "readme"
@@ -32,18 +32,18 @@ except ImportError:  # on Colab: the course without its pins, so that torch and 
 
 
 def execute(source: Path, target: Path) -> int:
-    """Run every cell of a notebook, in the notebook's folder, and write the notebook with its outputs.
+    """Run every cell of a notebook in the notebook's folder, and write the notebook with its outputs.
 
-    Returns the number of code cells. Raises CourseError naming the failed cell and the exception; then `target` is not
-    written.
+    Returns the number of code cells. If a cell fails, raises CourseError naming the cell and the exception, and does
+    not write `target`.
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     client = NotebookClient(
         notebook,
-        # At lower levels the kernel warns at every start that the loopback connection is not encrypted.
+        # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
         extra_arguments=["--log-level=ERROR"],
-        # seconds for one cell
+        # seconds per cell
         timeout=1800,
         kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}},
@@ -67,7 +67,7 @@ def execute(source: Path, target: Path) -> int:
 def tidy(notebook: nbformat.NotebookNode) -> None:
     """Remove metadata that changes between runs and is of no use to readers.
 
-    These are timings, the Python version, and the state and output of widgets.
+    This includes timings, the Python version, and the state and output of widgets.
     """
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
@@ -78,20 +78,20 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def address() -> str:
-    """Return the repository's address: `Repository` under [project.urls] in pyproject.toml, its only place."""
+    """Return the repository address, which is stored only in pyproject.toml (`Repository` under [project.urls])."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
     return str(project["urls"]["Repository"]).rstrip("/")
 
 
 def badge(name: str) -> str:
-    """Return the Colab badge of one notebook, as Markdown."""
+    """Return the Colab badge for a notebook as Markdown."""
     slug = re.sub(r"^https://github\.com/", "", address())
     link = f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({link})"
 
 
 def refresh(path: Path) -> bool:
-    """Update a notebook's badge and set-up cell from pyproject.toml and tidy it; return whether it changed."""
+    """Update a notebook's badge and setup cell from pyproject.toml and tidy the notebook. Return whether it changed."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     wanted = {BADGE_TAG: badge(path.name), SETUP_TAG: SETUP.format(address=address()).strip()}
     before = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
@@ -107,9 +107,9 @@ def refresh(path: Path) -> bool:
 
 
 def export_images(path: Path) -> None:
-    """Write the figure of the executed cell tagged `readme`, if there is one, for the README.
+    """Write the figure from the executed cell tagged `readme`, if there is one, for the README.
 
-    The path is images/<notebook>.png beside the notebook.
+    The path is images/<notebook>.png in the folder of the notebook.
     """
     for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
         if README_TAG not in cell.metadata.get("tags", []):

@@ -46,11 +46,11 @@ WORKERS = default_workers()
 
 
 def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
-    """Return the settings of a command that has a section in the profiles.
+    """Return the settings for a command that has a section in the profiles.
 
-    They come from the YAML file or profile that -c names, else from the defaults; then each --set is applied. The
-    current profile has no effect without -c: it is for the products of the course, not for a user's own files. Settings
-    that differ from the defaults are printed on one line of standard error.
+    The values come from the YAML file or profile that -c names, or from the defaults. Each --set is then applied. The
+    current profile has no effect without -c, because it is for the course products, not for a user's own files.
+    Settings that differ from the defaults are printed on one line to standard error.
     """
     if named := config.named_profile(file):
         chosen = config.section(section, cls, overrides or (), named)
@@ -63,10 +63,10 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
 
 
 def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **named: Any) -> Settings:
-    """Return the settings of a command that has no section in the profiles.
+    """Return the settings for a command that has no section in the profiles.
 
-    They come from the YAML file that -c names, else from the defaults; then each --set is applied, then each keyword
-    argument that is not None. Raises UsageError if -c names a profile.
+    The values come from the YAML file that -c names, or from the defaults. Each --set is then applied, followed by each
+    keyword argument that is not None. Raises UsageError if -c names a profile.
     """
     if config.named_profile(file):
         raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
@@ -76,13 +76,13 @@ def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, *
 
 
 def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path:
-    """Return the path of a run's settings file: the one that -c names, or the one of a profile.
+    """Return the path to a run's settings file: the one that -c names, or the one for a profile.
 
-    A path that comes from a profile is printed on one line of standard error.
+    A path that comes from a profile is printed on one line to standard error.
 
     Args:
-        file: the value of -c: a settings file, the name of a profile, or None for the current profile.
-        of_profile: returns the settings file of a profile's run; None: the current profile.
+        file: the value of -c: a settings file, a profile name, or None for the current profile.
+        of_profile: returns the settings file for the run of a profile; None means the current profile.
     """
     named = config.named_profile(file)
     if file is not None and named is None:
@@ -93,7 +93,7 @@ def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path
 
 
 def epilog(*classes: type[Any]) -> str:
-    """Describe the settings of a command with type, default and unit, as text for the end of its --help."""
+    """Return help text for the end of --help that lists each setting with its type, default and unit."""
     lines = ["Settings (in the YAML of -c, or by --set):"]
     for cls in classes:
         lines += [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in config.describe(cls)]

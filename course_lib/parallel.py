@@ -1,6 +1,7 @@
-"""A parallel map that keeps the order of its items and limits memory.
+"""A parallel map that preserves the order of its items and limits memory use.
 
-It forms no batches: pass items of about 1 MB, so that the work is worth the transfer to another process.
+It does not group items into batches. Pass items of about 1 MB, so that the work is worth the transfer to another
+process.
 """
 
 import multiprocessing
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 from course_lib.errors import CourseError
 
-# signals that the `course` command turns into an exception, in order to clean up
+# signals that `course` turns into an exception so that it can clean up
 TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,12 +35,11 @@ def default_workers() -> int:
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
     """Yield function(item) for every item, in order, computed by `workers` processes.
 
-    At most 2·workers items are in progress, so memory does not grow with the input. The results do not depend on the
-    number of workers. With one worker everything runs in this process. `function` and the items must be picklable.
+    At most 2·workers items are in progress, so memory use does not grow with the input. The results do not depend on
+    the number of workers. With one worker, everything runs in this process. `function` and the items must be picklable.
 
-    Raises:
-        CourseError: if a worker process dies, or if `items` raises it; then the results of the earlier items come
-            first.
+    Raises CourseError if a worker process dies. If `items` raises CourseError, the results for the earlier items are
+    yielded first.
     """
     if workers <= 1:
         yield from map(function, items)
@@ -53,7 +53,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
                     item = next(source)
                 except StopIteration:
                     break
-                # The input is bad from here on; the results of the items before are still yielded.
+                # The input is bad from here on; the results for the earlier items are still yielded.
                 except CourseError as error:
                     broken = error
                     break
@@ -79,29 +79,29 @@ def _module(function: Callable[..., Any]) -> str:
 
 
 def _context(function: Callable[..., Any]) -> Any:
-    """Choose the multiprocessing start method: fork if this process has one thread, else forkserver or spawn.
+    """Choose the multiprocessing start method: fork if this process has one thread, otherwise forkserver or spawn.
 
-    A fork takes milliseconds. But in a process with threads (a notebook's kernel, a numeric library's thread pool), the
-    copy may inherit a lock that is never released.
+    Forking takes only milliseconds. However, in a process with threads (from a notebook kernel or a numeric library's
+    thread pool), the copy may inherit a lock that is never released.
     """
     if _single_threaded():
         return multiprocessing.get_context("fork")
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # Only the first map of this process has an effect: the fork server starts once.
+    # Only the first call in this process has an effect, because the fork server starts once.
     context.set_forkserver_preload([_module(function)])
     return context
 
 
 def _single_threaded() -> bool:
-    """Return whether this process has exactly one thread, those of native libraries included; False if not on Linux."""
+    """Return whether this process has exactly one thread, counting those of native libraries; False if not on Linux."""
     tasks = Path("/proc/self/task")
     return tasks.is_dir() and len(list(tasks.iterdir())) == 1
 
 
 def _end_with_parent() -> None:
-    """Make a worker end on a signal, and when its parent process was killed; runs at the worker's start."""
+    """Make a worker end on a signal or when its parent process is killed; runs when the worker starts."""
     for number in TERMINATIONS:
         # `nohup` makes a process ignore SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -122,10 +122,11 @@ def _starting_workers(function: Callable[..., Any]) -> Iterator[None]:
     """Protect worker processes that are started inside the block.
 
     Workers ignore Ctrl-C, which the parent process handles. Other signals are blocked until the worker has installed
-    its own handlers, so that it does not run those of the parent.
+    its own handlers, so that it does not run the parent's handlers.
 
-    multiprocessing would import the caller's script again in each worker, to have its names. A function of a module
-    does not need them, and a script without a main guard would start workers of its own. So the script is hidden.
+    By default, multiprocessing imports the caller's script again in each worker to make its names available. A function
+    from a module does not need them, and a script without a main guard would start workers of its own. The script is
+    therefore hidden from multiprocessing.
     """
     main = sys.modules["__main__"]
     ours = _module(function) != "__main__"

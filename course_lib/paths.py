@@ -1,4 +1,4 @@
-"""Paths of the checkout, the bundled data and the workspace of the current profile."""
+"""Paths to the checkout, the bundled data and the workspace for the current profile."""
 
 import os
 from pathlib import Path
@@ -12,10 +12,10 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 
 
 def root() -> Path:
-    """Return the workspace folder of the current profile.
+    """Return the workspace folder for the current profile.
 
-    Its parent is $COURSE_WORKSPACE, or else workspace/ in the checkout, or in the current folder if there is no
-    checkout.
+    Its parent is $COURSE_WORKSPACE if set. Otherwise, it is workspace/ in the checkout, or in the current folder if
+    there is no checkout.
     """
     checkout = (REPOSITORY / "pyproject.toml").exists()
     workspace = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 def data(name: str) -> Path:
-    """Return the path of a file in the bundled data/ folder, of a checkout or an installed wheel.
+    """Return the path to a file in the bundled data/ folder, from a checkout or an installed wheel.
 
     Raises UsageError if there is no such file.
     """

@@ -1,6 +1,6 @@
-"""The table of the verbs of the `course` command. Showing it imports no chapter; cli.py runs a verb.
+"""The table of `course` commands. Listing them imports no chapter; cli.py runs them.
 
-Each verb calls the library function that the notebooks use, too.
+Each command calls the same library function as the notebooks.
 """
 
 from importlib import import_module
@@ -9,8 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-# Words of the command → module:function, the settings class of that module that --help lists, and the help text, which
-# is the first paragraph of the function's docstring. Words without a function name a group of verbs.
+# command words → module:function, the settings class in that module that --help lists, and the help text, which is the
+# first paragraph of the function's docstring. An entry without a function is a command group.
 # fmt: off
 VERBS: dict[str, tuple[str, str, str]] = {
     "segment": ("japanese.cli:segment", "SegmentConfig",
@@ -108,14 +108,14 @@ VERBS: dict[str, tuple[str, str, str]] = {
 
 
 class _Verb(TyperCommand):
-    """A line of the table. The module of the verb is imported when the verb is called."""
+    """A command from the table. Its module is imported when the command is called."""
 
     def __init__(self, name: str, function: str, settings: str, help: str) -> None:
         super().__init__(name, help=help)
         self.function, self.settings = function, settings
 
     def load(self) -> Any:
-        """The command with its options and arguments."""
+        """Import the module and return the command with its options and arguments."""
         module, _, function = self.function.partition(":")
         code = import_module(f"course_lib.{module}")
         from course_lib import options
@@ -126,7 +126,7 @@ class _Verb(TyperCommand):
         return typer.main.get_command(app)
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
-        """Parses the command line of the verb, with the loaded command."""
+        """Parse the command line with the loaded command."""
         return self.load().make_context(*arguments, **named)
 
 

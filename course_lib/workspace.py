@@ -1,9 +1,9 @@
-"""The workspace of products: describes them, and builds those that are missing or stale.
+"""The products in the workspace: their definitions, their state, and how missing or stale ones are built.
 
-A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json. The manifest holds the inputs with
-their SHA-256, settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder and builds it first
-if necessary, so any notebook can be run without the earlier ones. Fresh products are not built again. This module does
-not interpret the files of a product.
+A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json. The manifest contains the inputs with
+their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,
+building it first if necessary, so any notebook can be run without the earlier ones. Fresh products are not rebuilt.
+This module does not interpret the files in a product.
 """
 
 import json
@@ -35,7 +35,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class State:
-    """The state of one product, as `course status` shows it."""
+    """The state of a product, as shown by `course status`."""
 
     kind: Literal["fresh", "stale", "missing"]
     reason: str = ""
@@ -45,34 +45,34 @@ class State:
 class Definition:
     """How a product is built in the current profile."""
 
-    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, paths of the inputs) → counts
+    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, input paths) → counts
     settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
-    inputs: "tuple[Path | Product, ...]"  # files, or other products, whose folders `build` receives
-    code: tuple[str, ...] = ()  # packages or modules of course_lib; a change makes the product stale
+    inputs: "tuple[Path | Product, ...]"  # files, or other products whose folders `build` receives
+    code: tuple[str, ...] = ()  # course_lib packages or modules; a change makes the product stale
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of the course. Each profile may define it differently. Products with the same name are equal."""
+    """A course product. Each profile may define it differently. Products with the same name are equal."""
 
     name: str  # "<chapter>/<product>"
     define: Callable[[], Definition] = field(compare=False)
 
     @property
     def folder(self) -> Path:
-        """The folder of the product, built or not."""
+        """The path of the product folder, which may not exist yet."""
         return root() / self.name
 
     def path(self) -> Path:
-        """Returns the folder. The product and its inputs are built first if they are missing or stale."""
+        """Return the folder, first building the product and its inputs if they are missing or stale."""
         return _ensure(self, {}, {})
 
     def state(self) -> State:
-        """Whether the product is fresh, stale or missing. Builds nothing."""
+        """Return whether the product is fresh, stale or missing, without building anything."""
         return _Look({}).state(self)
 
     def manifest(self) -> Manifest | None:
-        """The manifest of the built product; None if it is missing or unreadable."""
+        """Return the manifest of the built product, or None if it is missing or invalid."""
         try:
             loaded: Any = json.loads((self.folder / "manifest.json").read_text(encoding="utf8"))
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -81,31 +81,31 @@ class Product:
 
 
 def product(name: str) -> Callable[[Callable[[], Definition]], Product]:
-    """Decorator: turns a function that returns a Definition into the product with this name."""
+    """Return a decorator that turns a function returning a Definition into the product called `name`."""
     return partial(Product, name)
 
 
 def states(products: Iterable[Product]) -> dict[str, State]:
-    """The state of each product, by name. Each product and each file is examined once."""
+    """Return the state of each product by name. Each product and each file is examined once."""
     look = _Look({})
     return {product.name: look.state(product) for product in products}
 
 
 class _Look:
-    """The state of products at one moment.
+    """A snapshot of the state of products.
 
-    It caches the state of every product it has examined, because many products have the same inputs. The cache is never
-    updated, so each query makes a new object.
+    The state of each examined product is cached, because many products have the same inputs. The cache is never
+    updated, so create a new object for each query.
     """
 
     def __init__(self, definitions: dict[str, Definition]) -> None:
-        """Starts a query. `definitions` caches the definitions by name, also for later queries."""
+        """Start a query. `definitions` caches the definitions by name and can be shared with later queries."""
         self._definitions = definitions
         self._states: dict[str, State] = {}
         self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
 
     def state(self, product: Product) -> State:
-        """The state of a product, as it was at the first call for this product."""
+        """Return the state of a product as of the first call for that product."""
         if product.name not in self._states:
             self._states[product.name] = self._examine(product, _definition(product, self._definitions))
         return self._states[product.name]
@@ -139,12 +139,12 @@ class _Look:
 
 
 def size(name: str) -> int:
-    """Size on disk of a product or of all products of a chapter [bytes]."""
+    """Return the size on disk of a product, or of all products in a chapter [bytes]."""
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
 
 
 def clean(chapters: Sequence[str]) -> int:
-    """Removes the folders of chapters, with the files of killed runs in them; returns the number of bytes freed."""
+    """Remove the folders of chapters, including files left by killed runs. Return the number of bytes freed."""
     freed = 0
     for chapter in chapters:
         freed += size(chapter)
@@ -153,14 +153,17 @@ def clean(chapters: Sequence[str]) -> int:
 
 
 def _definition(product: Product, definitions: dict[str, Definition]) -> Definition:
-    """The definition of a product, cached in `definitions`."""
+    """Return the definition of a product, cached in `definitions`."""
     if product.name not in definitions:
         definitions[product.name] = product.define()
     return definitions[product.name]
 
 
 def _ensure(product: Product, definitions: dict[str, Definition], done: dict[str, Path]) -> Path:
-    """The folder of a product, built if necessary. `definitions` and `done` (folders) cache by name for the inputs."""
+    """Return the folder of a product, first building the product and its inputs if necessary.
+
+    `definitions` and `done` (folders) are caches by product name, shared with the inputs.
+    """
     if product.name not in done:
         inputs = [
             _ensure(source, definitions, done) if isinstance(source, Product) else files.require_file(source)
@@ -175,7 +178,7 @@ def _built(product: Product, definitions: dict[str, Definition], inputs: list[Pa
     if _Look(definitions).state(product).kind == "fresh":
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A second notebook waits here instead of building the product again.
+    # If another notebook is already building the product, wait here instead of building it again.
     with FileLock(target.parent / f".{target.name}.lock"):
         now = _Look(definitions).state(product)
         if now.kind == "fresh":
@@ -226,9 +229,9 @@ def _settings(definition: Definition) -> Any:
 
 @cache
 def _digest(code: str) -> str:
-    """SHA-256 of the code of a module or package.
+    """Return the SHA-256 digest of the code in a module or package.
 
-    For a package, figures.py and cli.py are left out, because they do not take part in building products.
+    In a package, figures.py and cli.py are left out because they play no part in building products.
     """
     path = Path(__file__).parent / code
     modules = [path] if path.is_file() else sorted(path.glob("*.py"))
@@ -247,7 +250,7 @@ def _key(source: Path | Product) -> str:
 
 
 def _fingerprint(product: Product) -> str:
-    """One hash of all outputs of a built product, for the manifests of products made from it."""
+    """Return one hash of all outputs of a built product, for the manifests of products made from it."""
     built = product.manifest()
     return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
 
@@ -258,7 +261,7 @@ def _file_facts(path: Path) -> dict[str, Any]:
 
 
 def _same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:
-    """Whether a file is unchanged since its size, time and digest were recorded.
+    """Return whether a file is unchanged since its size, modification time and digest were recorded.
 
     The file is read again only if its size is the same and its modification time differs.
     """

@@ -1,4 +1,4 @@
-"""The verbs that concern all chapters: run, status, clean, doctor and notebooks."""
+"""The commands that cover all chapters: run, status, clean, doctor and notebooks."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""YAML values and `key=value` overrides, read and written by OmegaConf.
+"""YAML values and `key=value` overrides, read and written with OmegaConf.
 
-Separate from config.py, since importing OmegaConf takes 5 MB of memory.
+This module is separate from config.py because importing OmegaConf takes 5 MB of memory.
 """
 
 import re
@@ -14,7 +14,7 @@ from yaml import YAMLError
 
 from course_lib.errors import UsageError
 
-# Replaces `${` while an override is parsed: a Unicode noncharacter, which text does not contain.
+# Replaces `${` while an override is parsed. It is a Unicode noncharacter, which does not occur in text.
 PLAIN = "\ufdd0"
 
 
@@ -23,14 +23,14 @@ def _no_environment(name: str, *_: Any) -> None:
 
 
 # Settings are copied into runs and products. A settings file from someone else must not copy environment variables
-# of this machine there, as they may be secrets.
+# from this machine, because they may contain secrets.
 OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
 
 
 def read(path: Path) -> Any:
-    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key of the file.
+    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key in the file.
 
-    Raises UsageError with the file and line if the file cannot be read, and for `${oc.env:NAME}`.
+    Raises UsageError naming the file if it cannot be read or contains `${oc.env:NAME}`.
     """
     try:
         return OmegaConf.to_container(OmegaConf.load(path), resolve=True)
@@ -41,9 +41,8 @@ def read(path: Path) -> Any:
 def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Apply `section.key=value` overrides to the values, in order.
 
-    Raises:
-        UsageError: for text that is not an override.
-        ValueError: for overrides and values that do not fit together, such as a key below a number.
+    Raises UsageError if an override is malformed, and ValueError if the overrides do not match the values, such as a
+    key below a number.
     """
     changes = [_parse(override) for override in overrides]
     try:
@@ -54,14 +53,14 @@ def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def dump(values: dict[str, Any]) -> str:
-    """Write the values as YAML that `read` reads back to the same values."""
+    """Convert the values to YAML that `read` turns back into the same values."""
     return str(OmegaConf.to_yaml(OmegaConf.create(_escape(values))))
 
 
 def _parse(override: str) -> Any:
     """Parse one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
 
-    Raises UsageError naming the override.
+    Raises UsageError naming the override if it is malformed.
     """
     key, equals, _value = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
@@ -74,7 +73,7 @@ def _parse(override: str) -> Any:
 
 
 def _unmarked(value: Any) -> Any:
-    """Replace PLAIN by `${` again in the values of an override."""
+    """Replace PLAIN with `${` in the keys and values of an override."""
     if isinstance(value, dict):
         return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
     if isinstance(value, list):

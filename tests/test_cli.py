@@ -312,6 +312,8 @@ def begun() -> Iterator[Any]:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                # Under nohup SIGHUP is ignored, and children inherit that.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
         )
         return running[-1]

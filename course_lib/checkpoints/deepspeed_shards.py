@@ -1,8 +1,8 @@
-"""Reads the weights of a training checkpoint: DeepSpeed shards of any ZeRO stage, or the weight files of a folder.
+"""Reader for training checkpoints: DeepSpeed shards of any ZeRO stage, or the weight files in a model folder.
 
-DeepSpeed's own `deepspeed.utils.zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file
-could run code. This module makes torch rebuild tensors only. One DeepSpeed enum is allowed; other classes become Inert.
-Checkpoints with tensor parallelism are read by pretrain/megatron.py.
+DeepSpeed's `zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file could run code. This
+module calls it with torch restricted to rebuilding tensors. One DeepSpeed enum is also allowed, and other harmless
+classes become `Inert`. pretrain/megatron.py reads checkpoints with tensor parallelism.
 """
 
 import io
@@ -28,19 +28,19 @@ STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
 @dataclass(frozen=True)
 class Weights:
-    """The tensors of a checkpoint by name, without constants of old versions, and their number formats."""
+    """The tensors in a checkpoint by name, without constants stored by old transformers versions."""
 
-    # Tensors, weights of weight_files.py or DeepSpeed's lazy tensors; `.contiguous()` reads or merges them.
+    # Tensors, `Weight` objects or DeepSpeed's lazy tensors; `.contiguous()` reads or merges them.
     tensors: dict[str, Any]
-    kind: str  # "fp32 master weights", or the stored number format, such as "bf16 weights"
-    trained_as: NumberFormat  # of the training
+    kind: str  # "fp32 master weights", or the stored dtype, such as "bf16 weights"
+    trained_as: NumberFormat  # dtype used for training
 
 
 def step_folder(checkpoint: Path) -> Path | None:
-    """The folder with DeepSpeed's files inside a checkpoint folder, or None if there is none.
+    """Return the folder that holds DeepSpeed's files in a checkpoint, or None if there is none.
 
-    Raises CourseError if the file `latest` names a missing folder. Raises UsageError if there are several steps and no
-    file `latest`.
+    Raises CourseError if the `latest` file names a missing folder, and UsageError if there are several steps but no
+    `latest` file.
     """
     if any(checkpoint.glob("*_model_states.pt")):
         return checkpoint
@@ -57,7 +57,7 @@ def step_folder(checkpoint: Path) -> Path | None:
 
 
 def read_weights(checkpoint: Path) -> Weights:
-    """The weights of a checkpoint folder: the optimizer's fp32 master weights if saved, else the stored weights.
+    """Return the weights in a checkpoint folder: the optimizer's fp32 master weights if saved, else the stored weights.
 
     Raises CourseError if a file is missing or damaged, or if loading it would run code.
     """
@@ -86,9 +86,9 @@ def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
-    """The weights that the forward pass used, frozen ones included, from a checkpoint of ZeRO stage 0, 1 or 2.
+    """Return the weights used in the forward pass, including frozen ones, from a checkpoint of ZeRO stage 0, 1 or 2.
 
-    Returns an empty dict if the folder has no DeepSpeed files.
+    The result is empty if the folder has no DeepSpeed files.
     """
     folder = step_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt")) if folder else []
@@ -96,16 +96,16 @@ def read_module(checkpoint: Path) -> dict[str, Any]:
 
 
 def _format(state: dict[str, Any]) -> NumberFormat:
-    """The number format of the training, from the DeepSpeed settings in a state file."""
+    """Return the dtype used for training, according to the DeepSpeed settings in a state file."""
     settings = state.get("ds_config") or {}
     formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
     return next((name for name in formats if (settings.get(name) or {}).get("enabled") is True), "fp32")
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:
-    """The fp32 master weights, merged from the ZeRO shards of a step folder."""
+    """Return the fp32 master weights, merged from the ZeRO shards in a step folder."""
     if not torch.cuda.is_available():
-        # Without this variable DeepSpeed warns that it found no accelerator.
+        # Without this variable, DeepSpeed warns that it found no accelerator.
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
@@ -119,7 +119,10 @@ def _from_shards(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _tensors_only(files: list[Path]) -> Iterator[None]:
-    """A context in which torch.load rebuilds only tensors and plain values, even with weights_only=False."""
+    """Make torch.load rebuild only tensors and plain values inside the context, even with weights_only=False.
+
+    Raises CourseError if a file is not a PyTorch checkpoint or if loading it could run code.
+    """
     from deepspeed.runtime.zero.config import ZeroStageEnum
 
     names: set[str] = set()
@@ -145,7 +148,7 @@ def _tensors_only(files: list[Path]) -> Iterator[None]:
 
 
 def _from_folder(folder: Path) -> Weights:
-    """The weights in the weight files of a model folder, read on demand."""
+    """Return the weights in the weight files of a model folder, read on demand."""
     if not weight_files.has_weights(folder):
         raise CourseError(
             f"{folder}: no checkpoint: it has neither a global_step folder of DeepSpeed nor model.safetensors"

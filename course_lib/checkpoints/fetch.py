@@ -1,4 +1,4 @@
-"""Copies a pretrained model from a local folder, or downloads it from the Hugging Face Hub."""
+"""Copying a pretrained model from a local folder or from the Hugging Face Hub."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,14 @@ PATTERNS = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")  # configura
 
 
 def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
-    """Copies or downloads a model to `folder`, which must not exist yet.
+    """Copy or download a model to `folder` and return the entry for the product's manifest.
 
     Args:
-        checkpoint: a local model folder, or the name of a repository on the Hub.
-        folder: where the files go.
+        checkpoint: local model folder, or name of a repository on the Hub.
+        folder: target folder; must not exist yet.
 
-    Returns the entry for the product's manifest. Raises CourseError if the Hub has no such model or cannot be reached.
+    Raises:
+        CourseError: if the Hub has no such model or cannot be reached.
     """
     if Path(checkpoint).is_dir():
         shutil.copytree(checkpoint, folder)
@@ -25,7 +26,7 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
 
     try:
         snapshot_download(checkpoint, local_dir=folder, allow_patterns=list(PATTERNS))
-    # The library, the network and the Hub each raise their own errors.
+    # The library, the network and the Hub raise different kinds of errors.
     except Exception as error:
         why = "neither a folder nor a model that the Hub provides"
         raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error

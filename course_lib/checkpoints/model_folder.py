@@ -1,7 +1,7 @@
-"""Loads the configuration, model and tokenizer of a Hugging Face folder with transformers.
+"""Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers.
 
-transformers can raise almost any exception for a damaged folder. This module checks the files first and turns every
-failure into one CourseError that names the file.
+transformers can raise almost any exception if a folder is damaged. This module checks the files first and turns every
+failure into a CourseError that names the file.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,15 @@ SIZES = (
     "vocab_size", "hidden_size", "n_embd", *LAYERS, "num_attention_heads", "n_head", "max_position_embeddings",
     "n_positions", "intermediate_size", "n_inner",
 )  # fmt: skip
-# The limit of model.num_layers, too. A larger number is a typing error, and building the layers would take too long.
+# Also the limit for model.num_layers. A larger value is probably a typo, and building so many layers would take too
+# long.
 MOST_LAYERS = 1024
 
 
 def check_settings(folder: Path) -> None:
-    """Checks the JSON files of a model or tokenizer folder, and the model sizes in config.json.
+    """Check the JSON files in a model or tokenizer folder, and the model sizes in config.json.
 
-    Raises CourseError for a file that is not a JSON object, and for an impossible size (see check_sizes).
+    Raises CourseError if a file is not a JSON object or a size is not allowed (see check_sizes).
     """
     if (folder / CONFIG).is_file():
         check_sizes(folder / CONFIG, read_json(folder / CONFIG))
@@ -42,13 +43,13 @@ def check_settings(folder: Path) -> None:
 
 
 def check_sizes(path: Path, content: dict[str, Any]) -> None:
-    """Checks the model sizes in `content`, the parsed config.json at `path`.
+    """Check the model sizes in `content`, the parsed config.json at `path`.
 
-    Raises CourseError for a size that is not a whole number from 1 on, and for more layers than MOST_LAYERS.
+    Raises CourseError if a size is not a positive integer or there are more than MOST_LAYERS layers.
     """
     for key in SIZES:
         size = content.get(key)
-        # GPT-2 allows n_inner = null. A few model families give a list with one size per layer.
+        # GPT-2 allows n_inner = null. In a few model families, a size is a list with one value per layer.
         if size is None or isinstance(size, list):
             continue
         if not isinstance(size, int) or size < 1 or (key in LAYERS and size > MOST_LAYERS):
@@ -57,9 +58,9 @@ def check_sizes(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_config(folder: Path) -> Any:
-    """The transformers configuration of a model folder.
+    """Return the transformers configuration of a model folder.
 
-    Raises CourseError if the folder has no config.json, or none that transformers can read.
+    Raises CourseError if config.json is missing or transformers cannot read it.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -79,21 +80,25 @@ def read_config(folder: Path) -> Any:
 
 
 def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None = None) -> Any:
-    """Loads the causal language model of a folder, in eval mode.
+    """Load the causal language model in a folder, in eval mode.
 
     Args:
-        folder: a Hugging Face model folder.
-        dtype: number format of the weights; "auto" keeps the stored one.
-        attention: attention kernel of transformers; None takes its default.
+        folder: Hugging Face model folder.
+        dtype: dtype of the loaded weights; "auto" keeps the stored dtype.
+        attention: attention implementation in transformers; None uses its default.
 
-    Raises CourseError for an unreadable folder, and for weights that are missing or have the wrong shape.
+    Raises:
+        CourseError: if the folder cannot be read, or if weights are missing or have the wrong shape.
     """
     options = {"dtype": dtype, "attn_implementation": attention, "trust_remote_code": False}
     return load_weights(AutoModelForCausalLM, folder, read_config(folder), **options)
 
 
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
-    """Loads a model of `model_class` in eval mode; `options` go to its `from_pretrained`. Raises as load_model."""
+    """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
+
+    Raises CourseError if the folder cannot be read, or if weights are missing or have the wrong shape.
+    """
     with reading_weights(folder):
         model, loading_info = model_class.from_pretrained(
             folder,
@@ -109,12 +114,12 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
 
 @contextmanager
 def reading_weights(folder: Path) -> Iterator[None]:
-    """A context in which transformers loads a folder's weights without printing.
+    """Silence transformers inside the context and turn any exception into a CourseError that names the file.
 
-    Any exception becomes one CourseError that names the file and says what to do.
+    Raises CourseError if the folder has no weights or transformers cannot load them.
     """
     files = weight_files.files(folder)
-    # transformers silently ignores a damaged generation_config.json, and with it the end-of-text token.
+    # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
     if (folder / SETTINGS[0]).is_file():
         read_json(folder / SETTINGS[0])
     try:
@@ -122,7 +127,7 @@ def reading_weights(folder: Path) -> Iterator[None]:
             yield
     # A damaged folder can raise any exception.
     except Exception as error:
-        # Reading the files again one by one raises an error that names the damaged file.
+        # Read the files again one by one, so that the error names the damaged file.
         for path in files:
             weight_files.weights(path)
         if files[0].suffix != ".safetensors":
@@ -133,9 +138,9 @@ def reading_weights(folder: Path) -> Iterator[None]:
 
 
 def require_whole(folder: Path, found: dict[str, Any]) -> None:
-    """Raises CourseError if weights were missing or had the wrong shape when transformers loaded them.
+    """Raise CourseError if weights were missing or had the wrong shape when transformers loaded them.
 
-    `found` is the loading info that `from_pretrained(output_loading_info=True)` returns.
+    `found` is the loading info returned by `from_pretrained(output_loading_info=True)`.
     """
     if missing := sorted(found["missing_keys"]):
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
@@ -144,9 +149,10 @@ def require_whole(folder: Path, found: dict[str, Any]) -> None:
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = AutoTokenizer) -> Any:
-    """The transformers tokenizer of a model or tokenizer folder.
+    """Load the transformers tokenizer in a model or tokenizer folder.
 
-    Raises CourseError if the folder holds no tokenizer; transformers would silently create an empty one.
+    Raises CourseError if the folder has no tokenizer (transformers would silently create an empty one) or if the
+    tokenizer cannot be read.
     """
     require_tokenizer(folder)
     check_settings(folder)
@@ -161,13 +167,14 @@ def load_tokenizer(folder: Path, tokenizer_class: Any = AutoTokenizer) -> Any:
 
 
 def end_id(folder: Path, *candidates: Any) -> int | None:
-    """The id of the end-of-text token: the first candidate that is set, or None.
+    """Return the id of the end-of-text token: the first candidate that is not None, or None if there is none.
 
     Args:
-        folder: named in the error message.
-        candidates: values of eos_token_id in order of preference: an id, a list of ids (the first counts), or None.
+        folder: folder named in the error message.
+        candidates: eos_token_id values in order of preference: an id, a list of ids (the first one is used), or None.
 
-    Raises CourseError for an empty list.
+    Raises:
+        CourseError: if a candidate is an empty list.
     """
     for ids in candidates:
         if isinstance(ids, list) and not ids:

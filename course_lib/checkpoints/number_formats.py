@@ -1,7 +1,7 @@
-"""The number formats of weights, by the names in settings and verbs; no torch (torch_dtypes.py has torch's types)."""
+"""Names of the weight dtypes, as used in settings and commands. torch_dtypes.py maps them to torch dtypes."""
 
 from typing import Literal
 
 NumberFormat = Literal["fp32", "bf16", "fp16"]
-# Bytes per number.
+# Bytes per element.
 BYTES: dict[NumberFormat, int] = {"fp32": 4, "fp16": 2, "bf16": 2}

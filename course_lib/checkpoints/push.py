@@ -1,4 +1,4 @@
-"""Uploads a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
+"""Uploading a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
 
-# The files that belong to a model. Other files in the folder are not uploaded.
+# The files that belong to a model. No other files are uploaded.
 PUBLISHED = (
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json",
     "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
@@ -26,15 +26,17 @@ REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:
-    """Uploads a model folder to the Hub and returns the repository's address.
+    """Upload a model folder to the Hub and return the repository URL.
 
     Args:
-        folder: a Hugging Face model folder.
+        folder: Hugging Face model folder.
         repo: NAME or OWNER/NAME; the repository is created if it does not exist.
-        private: makes a new repository private; an existing one must already be private.
+        private: whether to make a new repository private; an existing one must already be private.
 
-    Raises CourseError if the folder holds no model or the Hub refuses the upload. Raises UsageError for a missing
-    token, an invalid name, and a public repository where `private` is set; nothing is uploaded then.
+    Raises:
+        CourseError: if the folder holds no model or the Hub refuses the upload.
+        UsageError: if there is no token, the name is invalid, or the repository is public although `private` is set;
+            nothing is uploaded.
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise CourseError(
@@ -58,7 +60,7 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {' '.join(reason.split())}") from error
     except (HTTPError, OfflineModeIsEnabled) as error:
         raise CourseError(f"{api.endpoint}: not reached: {' '.join(str(error).split())}") from error
-    # A single file can fail, and so can the Xet storage; the exception's cause has the details.
+    # The upload of a single file or the Xet storage can fail; the details are in the exception's cause.
     except (RuntimeError, ValueError) as error:
         reason = f"{error} {error.__cause__ or ''}"
         raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {' '.join(reason.split())}") from error

@@ -1,4 +1,4 @@
-"""Hides the progress bars and warnings of transformers while it reads or writes files."""
+"""A context manager that hides progress bars and warnings while transformers reads or writes files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from transformers.utils import logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A context in which transformers logs only errors and shows no progress bars."""
+    """Make transformers log only errors and show no progress bars inside the context."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,8 +1,8 @@
-"""Loads .pt files from untrusted sources without running code from them.
+"""Safe loader for .pt files from untrusted sources, which runs no code from them.
 
 A .pt file is a pickle, and a pickle can call any function by name. `torch.load(weights_only=True)` only calls functions
-that rebuild tensors. Megatron and DeepSpeed also store training arguments, enums, schedulers and random states. The
-arguments are read; every other object becomes an empty `Inert`.
+that rebuild tensors, but Megatron and DeepSpeed also store training arguments, enums, schedulers and random states. The
+arguments are read; every other such object becomes an empty `Inert`.
 """
 
 import pickle
@@ -18,7 +18,7 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 
-# Names that become Inert: nothing from these packages is imported or called.
+# Names that are replaced by Inert; nothing from these packages is imported or called.
 HARMLESS = re.compile(
     r"(megatron|deepspeed)\..+"
     r"|numpy\.(ndarray|dtype|dtypes\.\w+|(_core|core)\.multiarray\.(_reconstruct|scalar))"  # NumPy's random state
@@ -29,7 +29,7 @@ FORBIDDEN = re.compile(r"GLOBAL (\S+) w")
 
 
 class Inert:
-    """An empty placeholder for a pickled object that is not needed; it drops all state."""
+    """A placeholder for a pickled object that is not needed; it discards the object's state."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -37,10 +37,10 @@ class Inert:
 
 
 def safe_load(path: Path) -> dict[str, Any]:
-    """The dict in a .pt file, with tensors on the CPU.
+    """Return the dict in a .pt file, with tensors on the CPU.
 
-    Tensors are memory-mapped if the file has the zip format (PyTorch 1.6 and later). Do not rewrite the file while its
-    tensors are in use. Raises CourseError if the file is empty, cut short, not a PyTorch file or not a dict, or if it
+    Tensors are memory-mapped if the file is in the zip format (PyTorch 1.6 and later), so do not rewrite the file while
+    they are in use. Raises CourseError if the file is empty, truncated, not a PyTorch file or not a dict, or if it
     names a class or function that is not allowed.
     """
     require_file(path)
@@ -65,9 +65,9 @@ def safe_load(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path, inert: set[str]) -> Any:
-    """Loads a .pt file, with Inert in place of each class in `inert`."""
+    """Load a .pt file, with Inert in place of each class in `inert`."""
     allowed: list[Any] = [Namespace, *((Inert, name) for name in inert)]
     with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-        # torch warns about old storage classes and other pickle protocols.
+        # torch warns about old storage classes and pickle protocols.
         warnings.simplefilter("ignore")
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))

@@ -1,4 +1,4 @@
-"""Finds and copies the tokenizer files of a model folder; model_folder.py loads them."""
+"""Finding and copying the tokenizer files in a model folder; model_folder.py loads them."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ WITHOUT = ("ByT5", "Canine", "Perceiver")
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds a tokenizer's vocabulary, or names a tokenizer class that needs none."""
+    """Return whether a folder holds a tokenizer's vocabulary or names a tokenizer class that needs none."""
     if any(path.is_file() for name in VOCABULARIES for path in folder.glob(name)):
         return True
     path = folder / CONFIG
@@ -28,7 +28,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def require_tokenizer(folder: Path) -> None:
-    """Raises CourseError if a folder holds no tokenizer."""
+    """Raise CourseError if a folder holds no tokenizer."""
     if not has_tokenizer(folder):
         raise CourseError(
             f"{folder}: holds no tokenizer (tokenizer.json, tokenizer.model or another vocabulary); "
@@ -37,19 +37,19 @@ def require_tokenizer(folder: Path) -> None:
 
 
 def copy_present(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Copy the named files that exist in the folder `source` to the folder `target`."""
+    """Copy the named files from the `source` folder to the `target` folder, skipping any that do not exist."""
     for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
-    """Copies the tokenizer files from `source` to `target` and sets model_max_length.
+    """Copy the tokenizer files and set model_max_length in tokenizer_config.json.
 
     Args:
         source: folder to copy from.
-        target: an existing folder.
-        positions: the model's longest sequence [tokens], written to tokenizer_config.json.
+        target: existing folder to copy to.
+        positions: the model's maximum sequence length [tokens].
     """
     copy_present(source, target, NAMES)
     path = target / CONFIG

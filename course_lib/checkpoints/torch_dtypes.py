@@ -1,4 +1,4 @@
-"""The torch dtypes of the number formats: by the names of number_formats.py and by those in safetensors files."""
+"""The torch dtypes, keyed by their names in number_formats.py and in safetensors files."""
 
 import torch
 
@@ -11,10 +11,10 @@ SAFETENSORS = {
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool, "U8": torch.uint8,
     "I8": torch.int8, "I16": torch.int16, "I32": torch.int32, "I64": torch.int64,
 }  # fmt: skip
-# The dtypes in which a weight may be stored.
+# The dtypes allowed for stored weights.
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def torch_name(dtype: torch.dtype) -> str:
-    """PyTorch's name of a dtype, such as bfloat16."""
+    """Return PyTorch's name for a dtype, such as bfloat16."""
     return str(dtype).removeprefix("torch.")

@@ -1,7 +1,7 @@
-"""Reads and writes the weights of a Hugging Face folder, one tensor or one chunk of a tensor at a time.
+"""Reader and writer for the weights in a Hugging Face folder, one tensor or one chunk of a tensor at a time.
 
-A folder with several of the files in WEIGHTS is read from the first of them. Safetensors files are read, not
-memory-mapped, because pages of a mapped file count as used memory until it is closed.
+If a folder holds several of the files in WEIGHTS, the first of them is read. Safetensors files are not memory-mapped,
+because pages of a mapped file count as used memory until it is closed.
 """
 
 import json
@@ -27,7 +27,7 @@ NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
 WEIGHTS = (NAME, INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
 CHUNK = 1 << 22  # elements
-# Bytes of weights in one file of a new folder; writing holds up to this many bytes in memory.
+# Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are held in memory.
 SHARD = 2_000_000_000
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
 INSTEAD = (
@@ -38,10 +38,10 @@ INSTEAD = (
 
 @dataclass(frozen=True)
 class Weight:
-    """One tensor of a weight file, read on demand.
+    """A tensor in a weight file, read on demand.
 
-    `chunks(counts)` yields the elements in order as flat tensors of `counts[0]`, `counts[1]`, … elements. The next
-    chunk may overwrite the previous one.
+    `chunks(counts)` yields the elements in order as flat tensors of `counts[0]`, `counts[1]`, … elements. Each chunk
+    may overwrite the previous one.
     """
 
     name: str
@@ -50,17 +50,20 @@ class Weight:
     chunks: Callable[[Sequence[int]], Iterator[Tensor]]
 
     def contiguous(self) -> Tensor:
-        """The whole tensor in new memory; the name is that of the same method of DeepSpeed's lazy tensors."""
+        """Return the whole tensor in new memory; DeepSpeed's lazy tensors have a method with the same name."""
         return next(self.chunks([prod(self.shape)])).view(self.shape)
 
     def in_turn(self, most: int = CHUNK) -> Iterator[Tensor]:
-        """Yields all elements in order as flat tensors of at most `most` elements."""
+        """Yield all elements in order as flat tensors of at most `most` elements."""
         whole, rest = divmod(prod(self.shape), most)
         return self.chunks([most] * whole + [rest] * (rest > 0))
 
 
 def files(folder: Path) -> list[Path]:
-    """The weight files of a folder, sorted by name. Raises CourseError if there are none."""
+    """Return the weight files in a folder, sorted by name.
+
+    Raises CourseError if there are none, if one is missing, or if the index is invalid.
+    """
     path = _entry(folder)
     if path is None:
         raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
@@ -77,32 +80,35 @@ def files(folder: Path) -> list[Path]:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a folder holds one of the files in WEIGHTS."""
+    """Return whether a folder holds one of the files in WEIGHTS."""
     return _entry(folder) is not None
 
 
 def _entry(folder: Path) -> Path | None:
-    """The weight file or index from which a folder is read."""
+    """Return the weight file or index from which a folder is read; None if there is none."""
     return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a tensor is a constant that old versions of transformers stored with the weights.
+    """Return whether a tensor is a constant that old transformers versions stored with the weights.
 
-    These are the causal mask, its fill value and the rotary frequencies.
+    These constants are the causal mask, its fill value and the rotary frequencies.
     """
     return LEFTOVER.search(name) is not None
 
 
 def require_float(path: Path, weight: Weight) -> None:
-    """Raises CourseError if the number format of a weight is not in FLOATS."""
+    """Raise CourseError if the dtype of a weight is not in FLOATS."""
     if weight.dtype not in FLOATS:
         stored, *allowed = map(torch_name, (weight.dtype, *FLOATS))
         raise CourseError(f"{path}: {weight.name} is stored as {stored}; allowed: {', '.join(allowed)}")
 
 
 def weights(path: Path) -> list[Weight]:
-    """The tensors of one weight file, constants of old versions included. Raises CourseError for a damaged file."""
+    """Return the tensors in one weight file, including constants stored by old transformers versions.
+
+    Raises CourseError if the file is missing or damaged.
+    """
     if require_file(path).suffix != ".safetensors":
         try:
             tensors = safe_load(path)
@@ -110,7 +116,7 @@ def weights(path: Path) -> list[Weight]:
             raise CourseError(f"{error}; {INSTEAD}") from error
         return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
     try:
-        # safe_open checks the header: every offset lies within the file, and there are no gaps.
+        # safe_open checks the header: every offset must lie within the file, without gaps.
         with safe_open(path, "pt"):
             pass
         with open(path, "rb") as file:
@@ -122,7 +128,7 @@ def weights(path: Path) -> list[Weight]:
 
 
 def by_name(folder: Path) -> dict[str, Weight]:
-    """The weights of a folder by name, without constants of old versions.
+    """Return the weights in a folder by name, without constants stored by old transformers versions.
 
     Raises CourseError if a file is missing or damaged.
     """
@@ -131,14 +137,15 @@ def by_name(folder: Path) -> dict[str, Weight]:
 
 
 def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> int:
-    """Writes tensors in the given order as safetensors files, and an index if there are several files.
+    """Write tensors in the given order as safetensors files, with an index if there are several files.
 
     Args:
-        tensors: pairs of name and tensor, taken one at a time.
-        folder: an existing folder.
-        shard: the most bytes of weights in one file, such as SHARD; a single tensor may be larger.
+        tensors: (name, tensor) pairs, consumed one at a time.
+        folder: existing folder.
+        shard: maximum bytes of weights per file, such as SHARD; a single larger tensor gets a file of its own.
 
-    Returns the number of elements of all tensors together.
+    Returns:
+        The total number of elements in all tensors.
     """
     parts: list[list[str]] = []
     waiting: dict[str, Tensor] = {}
@@ -148,7 +155,7 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
         parts.append(list(waiting))
         path = folder / f"{len(parts)}.part"
         save_file(waiting, path, metadata={"format": "pt"})
-        # safetensors creates files that only their owner can read.
+        # safetensors creates files that only the owner can read.
         path.chmod(0o644)
         waiting.clear()
 
@@ -156,7 +163,7 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
         if waiting and held + value.nbytes > shard:
             flush()
             held = 0
-        # safetensors refuses tensors that share memory, so each one is copied.
+        # safetensors rejects tensors that share memory, so each one is copied.
         waiting[name] = value.detach().clone(memory_format=torch.contiguous_format)
         held, size, elements = held + value.nbytes, size + value.nbytes, elements + value.numel()
     flush()
@@ -173,23 +180,23 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
 
 
 def _given(name: str, tensor: Tensor) -> Weight:
-    """A Weight whose elements are already in memory."""
+    """Return a Weight whose elements are already in memory."""
     return Weight(
         name, tuple(tensor.shape), tensor.dtype, lambda counts: iter(torch.split(tensor.flatten(), list(counts)))
     )
 
 
 def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
-    """A Weight in a safetensors file.
+    """Return a Weight that is read from a safetensors file.
 
-    `entry` is its entry in the file's header; `start` is the offset of the data section [bytes].
+    `entry` is the tensor's entry in the file header; `start` is the offset of the data section [bytes].
     """
     dtype = SAFETENSORS.get(entry["dtype"])
     if dtype is None:
         raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(SAFETENSORS)}")
 
     def chunks(counts: Sequence[int]) -> Iterator[Tensor]:
-        # At least one element: torch cannot view an empty array of bytes as another dtype.
+        # Allocate at least one element, because torch cannot view an empty byte array as another dtype.
         memory = np.empty(max(1, max(counts, default=0)) * dtype.itemsize, np.uint8)
         elements = torch.from_numpy(memory).view(dtype)
         with open(path, "rb", buffering=0) as file:

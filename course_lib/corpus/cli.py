@@ -1,4 +1,4 @@
-"""The commands of chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
+"""Commands for chapter 1: `course corpus download`, `wikipedia` and `webtext`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,9 +62,9 @@ def webtext(
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Write the report beside the output and return its name for the printed line, "" if no report is written.
+    """Write the report next to the output and return its name for the printed line; "" if no report is written.
 
-    An output written to a device or pipe gets no report, because the folder there is not the user's.
+    Output to a device or pipe gets no report, because its folder is not the user's.
     """
     from course_lib.corpus.report import write_report
     from course_lib.files import is_stream

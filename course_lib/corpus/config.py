@@ -1,4 +1,4 @@
-"""Settings of chapter 1. They have their own module so that `course --help` need not import the code that uses them."""
+"""Settings for chapter 1, in their own module so that `course --help` need not import the code that uses them."""
 
 from typing import Literal
 
@@ -7,16 +7,16 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
 
-# The corpora that can be downloaded.
+# Corpora that can be downloaded.
 Dataset = Literal["jawiki", "cc100"]
 ADDRESS = r"^https?://[^\s?#]+$"
-# Characters; the repetition filter counts the runs of this length that occurred before in the document.
+# Characters; the repetition filter counts runs of this length that occurred earlier in the document.
 REPEATED = 10
 
 
 @dataclass(frozen=True, config=STRICT)
 class WikipediaConfig:
-    """Settings of the Wikipedia extraction: which articles and sections are kept."""
+    """Settings for the Wikipedia extraction: which articles and sections are kept."""
 
     min_chars: int = setting(100, "shorter articles are left out [characters of plain text]", ge=0, le=10**9)
     drop_sections: tuple[str, ...] = setting(
@@ -34,7 +34,7 @@ class WikipediaConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DownloadConfig:
-    """Settings of the download: the addresses of the corpora, the retries and the waiting times."""
+    """Settings for downloads: corpus addresses, retries and waiting times."""
 
     wikipedia_mirror: str = setting(
         "https://dumps.wikimedia.org", "address of the folder that contains jawiki/", pattern=ADDRESS
@@ -51,9 +51,9 @@ class DownloadConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class FilterConfig:
-    """Limits of the quality filters. A share is between 0 and 1.
+    """Limits for the quality filters. Shares are between 0 and 1.
 
-    White space does not count, except inside the lines that `min_prose` measures.
+    White space is not counted, except inside the lines that `min_prose` measures.
     """
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
@@ -77,7 +77,7 @@ class FilterConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DedupConfig:
-    """Settings that define a duplicate; tests/bench/bench_near_duplicates.py measured the defaults."""
+    """Settings that define a duplicate; the defaults were measured with tests/bench/bench_near_duplicates.py."""
 
     line_chars: int = setting(
         20,
@@ -109,7 +109,7 @@ class DedupConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class WebtextConfig:
-    """Settings of the web text cleaning: reading, filters and deduplication."""
+    """Settings for cleaning web text: reading, filters and deduplication."""
 
     max_line_bytes: int = setting(
         1_000_000, "longest line; a longer one is skipped and counted [bytes]", ge=1, le=10**9
@@ -124,7 +124,7 @@ class WebtextConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class Sources:
-    """Settings that choose where the raw text of a profile comes from."""
+    """Settings that choose the source of a profile's raw text."""
 
     wikipedia: Literal["bundled", "download"] = setting(
         "bundled", "bundled: the sample in data/; download: the real dump"

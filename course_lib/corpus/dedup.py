@@ -1,12 +1,12 @@
 """Deduplication: exact duplicates by 8-byte hashes, near-duplicate documents by MinHash.
 
-Only sorted arrays of 64-bit numbers and bytes are kept, because a web corpus has hundreds of millions of lines. The
-search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes
-8 · num_bands + num_perm + 8 bytes per kept document: 712 by default, against about 8 kB in rensa's own index, which
-holds a growable list per band. A document is compared with the kept documents only, not with removed ones. This module
-does not compare meanings and does not find a repeated part of a longer document.
+A web corpus has hundreds of millions of lines, so only sorted arrays of 64-bit integers and bytes are stored. The
+search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes 8 · num_bands +
+num_perm + 8 bytes per kept document. By default, that is 712 bytes; rensa's own index takes about 8 kB, because it
+holds a growable list per band. A document is compared only with kept documents, not with removed ones. This module does
+not compare meanings and does not find repeated parts inside longer documents.
 
-rensa computes the signatures: MinHash over the n-grams of `ngram` characters. The text is first folded (grams.py):
+rensa computes the signatures: MinHash over n-grams of `ngram` characters. The text is first folded (grams.py):
 character widths are made equal and white space is removed.
 """
 
@@ -21,21 +21,21 @@ from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.grams import MIX, MULTIPLIER, Hashes, folded, gram_hashes
 from course_lib.errors import CourseError
 
-# The seed of the MinHash; another seed takes other samples of the same text.
+# Seed for MinHash; another seed takes other samples of the same text.
 SEED = 42
-# Documents compared with each other at once.
+# Number of documents compared with each other at once.
 SLICE = 128
-# An index entry has 64 bits: the lower 28 hold the document's row, the upper 36 a hash of one band.
+# An index entry has 64 bits: the lower 28 hold the document's row index, the upper 36 a hash of one band.
 NUMBER_BITS = np.uint64(28)
 NUMBERS = np.uint64((1 << 28) - 1)
 # MinHash values, [documents, num_perm].
 Signatures = npt.NDArray[np.uint32]
-# The lowest byte of each MinHash value: enough to estimate the similarity of documents that share a band.
+# The lowest byte of each MinHash value, which is enough to estimate the similarity of documents that share a band.
 Bytes = npt.NDArray[np.uint8]
 
 
 def text_hash(text: str) -> int:
-    """Return a 64-bit BLAKE2b hash of the text without white space, equal for duplicates and on every machine."""
+    """Return a 64-bit BLAKE2b hash of a text without its white space; duplicates have equal hashes on every machine."""
     digest = hashlib.blake2b("".join(text.split()).encode("utf8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -51,7 +51,7 @@ def signatures(texts: Iterable[str], settings: DedupConfig) -> Signatures:
 
 
 class SortedRuns:
-    """A growing set of 64-bit numbers, 8 bytes each, in sorted arrays ("runs").
+    """A growing set of 64-bit integers, stored in sorted arrays ("runs").
 
     Each array is at least twice as long as the next one, so there are few of them.
     """
@@ -60,24 +60,24 @@ class SortedRuns:
         self.runs: list[Hashes] = []
 
     def add(self, numbers: Hashes) -> None:
-        """Add numbers, which must be sorted."""
+        """Add an array of integers, which must be sorted."""
         if len(numbers):
             self.runs.append(numbers)
         while len(self.runs) > 1 and 2 * len(self.runs[-1]) > len(self.runs[-2]):
             merged = np.concatenate([self.runs.pop(-2), self.runs.pop()])
-            # the stable sort merges the two parts, which are sorted already
+            # The stable sort merges the two parts, which are already sorted.
             merged.sort(kind="stable")
             self.runs.append(merged)
 
 
 class Seen:
-    """The set of all hashes given so far."""
+    """The set of all hashes added so far."""
 
     def __init__(self) -> None:
         self._known = SortedRuns()
 
     def first_time(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Add the hashes, [n], and return a flag for each: true where it occurs for the first time."""
+        """Add hashes, [n], and return a flag for each, which is true if this is its first occurrence."""
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=np.bool_)
         for run in self._known.runs:
@@ -90,16 +90,16 @@ class Seen:
 
 
 class NearDuplicates:
-    """An index of the kept documents, in which near-duplicates are found.
+    """An index of the kept documents for finding near-duplicates.
 
-    The candidates are the kept documents that share a whole band of the signature with the new document. The new
-    document is a near-duplicate if its signature agrees with a candidate's in at least the share `similarity` of the
-    values.
+    The candidates for a new document are the kept documents that share a whole band of the signature with it. The new
+    document is a near-duplicate if the fraction of signature values that it shares with a candidate is at least
+    `similarity`.
     """
 
     def __init__(self, settings: DedupConfig) -> None:
         self._settings = settings
-        # entries: the hash of a band (upper 36 bits) and the row of its document in the two arrays below
+        # Entries: the hash of a band (upper 36 bits) and the row index of its document in the two arrays below.
         self._index = SortedRuns()
         self._kept = np.empty((0, settings.num_perm), dtype=np.uint8)
         self._numbers = np.empty(0, dtype=np.int64)
@@ -108,8 +108,8 @@ class NearDuplicates:
     def add(self, rows: Signatures, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """For each document, return the number of the kept document that it duplicates, or -1.
 
-        A document with -1 is kept: later documents are compared with it. `rows` are signatures, [documents, num_perm],
-        and `numbers` the running numbers, [documents].
+        Documents with -1 are kept, and later documents are compared with them. `rows` holds the signatures, [documents,
+        num_perm], and `numbers` the running numbers, [documents].
         """
         parts = [self._add_slice(rows[at : at + SLICE], numbers[at : at + SLICE]) for at in range(0, len(rows), SLICE)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -129,7 +129,7 @@ class NearDuplicates:
         return repeats
 
     def _look_up(self, rows: Bytes, bands: Hashes) -> npt.NDArray[np.int64]:
-        """For each row, return the number of the earliest stored document that it duplicates, or -1."""
+        """For each document, return the number of the earliest stored document that it duplicates, or -1."""
         repeats = np.full(len(rows), -1, dtype=np.int64)
         wanted = _entries(bands, 0)
         pairs = np.unique(np.concatenate([wanted[:0], *(_pairs(run, wanted) for run in self._index.runs)]))
@@ -148,7 +148,7 @@ class NearDuplicates:
         return agreeing >= needed
 
     def _bands(self, rows: Signatures) -> Hashes:
-        """Return the hash of every band, in the upper 36 of 64 bits, [documents, num_bands]."""
+        """Return the hash of every band in the upper 36 of 64 bits, [documents, num_bands]."""
         bands = rows.reshape(len(rows), self._settings.num_bands, -1)
         hashes = np.broadcast_to(np.arange(1, bands.shape[1] + 1, dtype=np.uint64), bands.shape[:2]).copy()
         for column in range(bands.shape[2]):
@@ -174,15 +174,15 @@ class NearDuplicates:
 
 
 def _entries(bands: Hashes, first: int) -> Hashes:
-    """Return the sorted index entries (band hash | row) of every band; the rows are numbered from `first`."""
+    """Return the sorted index entries (band hash | row index) for all bands; row indices start at `first`."""
     rows = np.arange(first, first + len(bands), dtype=np.uint64)
     return np.sort((bands | rows[:, None]).ravel())
 
 
 def _pairs(run: Hashes, wanted: Hashes) -> Hashes:
-    """Return the pairs (new row | stored row) of documents that share a band.
+    """Return the (new row | stored row) pairs of documents that share a band.
 
-    `run` and `wanted` are sorted entries: (band hash | stored row) and (band hash | new row).
+    `run` holds sorted (band hash | stored row) entries and `wanted` sorted (band hash | new row) entries.
     """
     hashes = wanted & ~NUMBERS
     low = np.searchsorted(run, hashes)

@@ -1,8 +1,8 @@
-"""Download of the two corpora, the dump of the Japanese Wikipedia and Japanese CC-100, from the publisher or a mirror.
+"""Downloader for Japanese Wikipedia dumps and the Japanese part of CC-100, from the publisher or a mirror.
 
-A file gets its own name only when it is complete and verified. Until then it is `<name>.part`, which a later call
-resumes. `<name>.verified.json` beside the file records what was verified. transfer.py sends the HTTP requests and
-integrity.py verifies the file; wikipedia.py and webtext.py read the content.
+A file gets its final name only when it is complete and verified. Until then it is `<name>.part`, which a later call
+resumes. `<name>.verified.json` in the same folder records what was verified. transfer.py sends the HTTP requests,
+integrity.py verifies the file, and wikipedia.py and webtext.py read its content.
 
 Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 and MD5 checksums), https://data.statmt.org/cc-100/ (no
 known checksums).
@@ -35,25 +35,24 @@ class Source:
     url: str
     sums: tuple[tuple[str, str], ...]  # (algorithm, address of the checksum list), the preferred one first
     listed_as: str  # regular expression for the file's name in these lists
-    moving: bool  # whether the content at the address changes from time to time, as it does for `latest`
+    moving: bool  # whether the content at the address changes over time, as it does for `latest`
     hint: str = ""  # advice at the end of the "not found" message
 
     @property
     def kind(self) -> str:
-        """The container: `xz` or `bz2`."""
+        """The container format: `xz` or `bz2`."""
         return Path(self.name).suffix[1:]
 
 
 def download(dataset: Dataset, target_folder: Path, date: str = "latest", settings: DownloadConfig = DEFAULTS) -> Path:
     """Download a corpus, or resume an interrupted download, and return the path of the complete, verified file.
 
-    Prints one line that says what was verified. A file that is already verified is not downloaded again. For `latest`
-    its checksum is compared with the published one, because a new dump appears under `latest` from time to time. `date`
-    is `latest` or the day of a Wikipedia dump, such as 20261101.
+    `date` is `latest` or the day of a Wikipedia dump, such as 20261101. The function prints one line that says what was
+    verified. A file that is already verified is not downloaded again. For `latest`, its checksum is first compared with
+    the published one, because new dumps appear under the same address.
 
-    Raises:
-        UsageError: for a wrong data set or date, before any request.
-        CourseError: for any later failure, in one line. An earlier complete file then stays unchanged.
+    Raises UsageError before any request if the dataset or date is not allowed. Raises a one-line CourseError if
+    anything fails later; an earlier complete file is then left unchanged.
     """
     source = _source(dataset, date, settings)
     target = target_folder / source.name
@@ -83,7 +82,7 @@ def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
         raise UsageError(f"date: {date!r} is not allowed: expected `latest` or the day of a dump, like 20261101")
     folder = f"{settings.wikipedia_mirror.rstrip('/')}/jawiki"
     base = f"{folder}/{date}/jawiki-{date}-"
-    # the lists under latest/ name the files by the real day of the dump
+    # The lists under latest/ use the actual date of the dump in file names.
     day = "(?:latest|[0-9]{8})" if date == "latest" else date
     return Source(
         name=f"jawiki-{date}-{DUMP}",
@@ -103,7 +102,7 @@ def _is_day(text: str) -> bool:
 
 
 def _alone(target: Path) -> AbstractContextManager[object]:
-    """Create the folder and return a held lock, so that no second process downloads the same file."""
+    """Create the target folder and return a held lock, so that no second process downloads the same file."""
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a file or nothing")
     require_regular(target)
@@ -117,7 +116,7 @@ def _alone(target: Path) -> AbstractContextManager[object]:
 
 
 def _published(transfer: Transfer, source: Source) -> Checksum | None:
-    """Return the published checksum, in the preferred algorithm if there are several; None if none is published."""
+    """Return the published checksum, in the preferred algorithm if there are several; None if there is none."""
     for algorithm, url in source.sums:
         try:
             listing = transfer.text(url)
@@ -131,7 +130,7 @@ def _published(transfer: Transfer, source: Source) -> Checksum | None:
 def _standing(
     transfer: Transfer, target: Path, source: Source, published: Checksum | None, record: Record | None
 ) -> Record | None:
-    """Return the record of the existing file; None if there is no file or it must be downloaded again."""
+    """Return the record for the existing file; None if there is no file or it must be downloaded again."""
     if not target.exists() or not (size := target.stat().st_size):
         return None
     if published:
@@ -145,11 +144,11 @@ def _standing(
 
 
 def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum | None) -> Record:
-    """Download the file, verify it and return the record.
+    """Download and verify the file, and return its record.
 
-    A file that fails the verification is removed, because resuming it would not help.
+    A file that fails verification is removed, because resuming it would not help.
     """
-    # a symbolic link is kept: the file it points to may be on another disk
+    # Keep a symbolic link, because the file it points to may be on another disk.
     destination = behind_links(target)
     part = destination.with_name(destination.name + ".part")
     try:
@@ -179,7 +178,7 @@ def _notes(target: Path) -> Path:
 
 
 def _record(target: Path, source: Source) -> Record | None:
-    """Return the record of `target`; None if it was never verified or has changed since."""
+    """Return the record for `target`; None if it was never verified or has changed since."""
     record = load_record(_notes(target), source.url)
     if not record or not target.exists():
         return None
@@ -189,7 +188,10 @@ def _record(target: Path, source: Source) -> Record | None:
 
 
 def _remember(path: Path, target: Path, source: Source, version: Record, published: Checksum | None) -> Record:
-    """Save and return the record of `path`, which was just verified: `target` itself, or the file that becomes it."""
+    """Save and return the record for a file that was just verified.
+
+    `path` is `target` itself or the file that will replace it.
+    """
     size = "" if version.size is None else "its size and "
     container = f"only {size}the {source.kind} container's own integrity check were verified"
     how = f"{published.algorithm} verified" if published else f"no checksum is published for it: {container}"

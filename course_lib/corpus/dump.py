@@ -1,8 +1,9 @@
-"""Division of a MediaWiki dump into independent pieces of bytes, which several processes can decompress and parse.
+"""Splitting a MediaWiki dump into independent pieces, which several processes can decompress and parse.
 
-A multistream .bz2 file consists of many bz2 streams, whose borders can be found without decompressing. Other forms
-(.xml, .xml.gz, .xml.xz, one long bz2 stream) are decompressed here and cut at arbitrary positions. `split_pages`
-and wikipedia.py join a page that was cut. This module finds `<page>` borders; it does not read the content of a page.
+A multistream .bz2 file consists of many bz2 streams, whose boundaries can be found without decompressing. Other files
+(.xml, .xml.gz, .xml.xz, or a single long bz2 stream) are decompressed here and cut at arbitrary positions.
+`split_pages` and wikipedia.py rejoin a page that was cut. This module finds `<page>` tags but does not read the content
+of a page.
 """
 
 import bz2
@@ -19,40 +20,40 @@ from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
-# Suffix → the name of the form, and the pattern of its first bytes.
+# Suffix → name of the format, and a pattern for its first bytes.
 STARTS = {
     ".xml": ("an XML", re.compile(b"")),
     ".gz": ("a gzip", re.compile(MAGIC[".gz"])),
     ".bz2": ("a bz2", STREAM),
     ".xz": ("an xz", re.compile(MAGIC[".xz"])),
 }
-# Compressed bytes; the least that goes to a worker at once.
+# Compressed bytes; the minimum sent to a worker at once.
 GROUP = 1 << 18
 # Compressed bytes; a longer stream is not part of a multistream file and is decompressed here.
 LONG_STREAM = 8 << 20
-# Compressed bytes; a smaller file has so few streams that the work is balanced better by pages than by streams.
+# Compressed bytes; a smaller file has so few streams that splitting by pages balances the work better.
 SMALL_FILE = 8 << 20
 PAGE, PAGE_END = b"<page>", b"</page>"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A block of consecutive bytes of the dump."""
+    """A block of consecutive bytes from the dump."""
 
     content: bytes
     compressed: bool
-    offset: int  # where the piece starts in the file as stored [compressed bytes]
+    offset: int  # start of the piece in the stored file [compressed bytes]
     read: int  # bytes of the file that this piece covers, for the progress bar
 
 
 class Damaged(CourseError):
-    """A truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
+    """The error for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
 
     def __init__(self, message: str, rescued: bytes = b"") -> None:
         super().__init__(message)
         self.rescued = rescued
 
-    # A worker process returns the exception by pickle, which would lose `rescued` otherwise.
+    # Worker processes return the exception as a pickle, which would otherwise lose `rescued`.
     def __reduce__(self) -> tuple[type, tuple[str, bytes]]:
         return type(self), (str(self), self.rescued)
 
@@ -60,8 +61,8 @@ class Damaged(CourseError):
 def read_pieces(path: Path) -> Iterator[Piece]:
     """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
 
-    Raises CourseError for any other suffix, for content that does not match the suffix, and for damaged data that is
-    decompressed here.
+    Raises CourseError if the suffix is not one of these, the content does not match the suffix, or data that is
+    decompressed here is damaged.
     """
     require_file(path)
     if path.suffix not in STARTS:
@@ -80,7 +81,7 @@ def read_pieces(path: Path) -> Iterator[Piece]:
 def decompress(piece: Piece, path: Path) -> bytes:
     """Return the XML bytes of a piece.
 
-    Raises Damaged for a truncated or broken stream, with the stream's offset and the bytes decompressed so far.
+    Raises Damaged if a stream is truncated or broken, with the stream's offset and the bytes decompressed so far.
     """
     if not piece.compressed:
         return piece.content
@@ -88,7 +89,7 @@ def decompress(piece: Piece, path: Path) -> bytes:
     while left:
         stream = bz2.BZ2Decompressor()
         try:
-            # small steps, so that a broken block does not cost the blocks before it
+            # Use small steps, so that a broken block does not lose the blocks before it.
             for start in range(0, len(left), STEP):
                 done += stream.decompress(left[start : start + STEP])
                 if stream.eof:
@@ -106,9 +107,9 @@ def decompress(piece: Piece, path: Path) -> bytes:
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
-    """Divide a block into the bytes before the first page, the whole pages, and the bytes after the last whole page.
+    """Split a block into the bytes before the first page, the whole pages, and the bytes after the last whole page.
 
-    The tag `<page>` always begins a page, because the text of a page can contain the tag only in escaped form.
+    The `<page>` tag always starts a page, because the text of a page can contain it only in escaped form.
     """
     first, last = block.find(PAGE), block.rfind(PAGE_END)
     if first < 0:
@@ -125,7 +126,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
     while True:
         block = file.read(CHUNK)
         buffer += block
-        # the last stream that begins after byte 0
+        # The last stream that begins after byte 0.
         border = max((match.start() for match in STREAM.finditer(buffer, 1)), default=0)
         if border >= GROUP or (not block and buffer):
             end = border if block else len(buffer)
@@ -139,7 +140,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
 
 
 def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:
-    """Decompress the file from `offset` on in this process, and yield pieces of about 1 MB of XML."""
+    """Decompress the file from `offset` in this process and yield pieces of about 1 MB of XML."""
     file.seek(offset)
     kind, problem, ready = path.suffix[1:], "", bytearray()
     stream: Any = OPENERS[path.suffix](file) if path.suffix in OPENERS else file
@@ -154,7 +155,7 @@ def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:
     except EOFError:
         problem = f"truncated: the {kind} data stops at byte {file.tell()}, before its end-of-stream marker"
     except (OSError, zlib.error, lzma.LZMAError) as error:
-        # An error number means an error of the disk or the system, not of the file's content.
+        # An errno means a disk or system error, not damaged content.
         if isinstance(error, OSError) and error.errno:
             raise
         problem = f"broken {kind} data within {STEP >> 10} kB before byte {file.tell()}"

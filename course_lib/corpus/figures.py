@@ -1,4 +1,4 @@
-"""Figures of chapter 1."""
+"""Figures for chapter 1."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,10 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """Draw a bar chart of what the articles of a dump consist of [thousands of characters].
+    """Draw a bar chart of what the articles in a dump consist of [thousands of characters].
 
-    `counts` maps a kind of markup to the characters removed (Report.counts); `kept` are the characters of plain text.
+    `counts` maps each kind of markup to the number of characters removed (Report.counts); `kept` is the number of
+    plain-text characters.
     """
     kinds = {"plain text": kept} | {name.removeprefix("characters of "): n for name, n in counts.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
@@ -23,9 +24,9 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Draw histograms of document lengths [characters] before and after cleaning, one panel per corpus, log axis.
+    """Draw histograms of document lengths [characters] before and after cleaning: one panel per corpus, log x-axis.
 
-    Both arguments map a corpus to the lengths of its documents.
+    Both arguments map a corpus name to the lengths of its documents.
     """
     figure, axes = subplots(len(before))
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
@@ -51,9 +52,9 @@ def removed_documents(report: Report) -> Any:
 
 
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
-    """Draw a stacked histogram of the measure `name`, with the filter's limit as a dashed line.
+    """Draw a stacked histogram of the measure called `name`, with the filter's limit as a dashed line.
 
-    `values` maps a group of documents to the value of each document, from 0 to 1.
+    `values` maps each group of documents to its documents' values, from 0 to 1.
     """
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)

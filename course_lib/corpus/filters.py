@@ -1,7 +1,7 @@
 """Quality filters for Japanese web text. Each filter measures one property of a document and has one limit.
 
 `measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the
-filter that removes a document. The limits were chosen on hand-labelled pages and on novels. The filters do not look at
+filter that removes a document. The limits were chosen on hand-labeled pages and on novels. The filters do not judge
 grammar or topic: a well-written advertisement passes.
 """
 
@@ -22,25 +22,25 @@ URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 SENTENCE = re.compile(
     r"[。！？!?…‥♪]|・・|[」』ｗw笑涙~〜～ーっよねぇ\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]\W{0,10}$"
 )
-# The separators in menus, rows of links and keyword lists.
+# Separators in menus, rows of links and keyword lists.
 SEPARATED = re.compile(r"[|｜>＞»«＜]|　.*　| \S+ \S+ ")
-# Phrases of headers, footers and menus.
+# Phrases in headers, footers and menus.
 FRAME = re.compile(
     r"Copyright|©|\(C\)|All [Rr]ights [Rr]eserved|無断転載|利用規約|プライバシーポリシー|個人情報の取り扱い"
     r"|サイトマップ|ログイン|会員登録|パスワード|お問い合わせ|クッキー（Cookie）|クッキーの使用|クッキーを使用"
     r"|[Cc]ookie ?を使用|JavaScriptを有効|トラックバック|この記事を?シェア"
     r"|コメントを書く|次の記事|前の記事|ページの?(?:先頭|トップ)へ|続きをお?読|もっと見る|ランキングに参加|アカウントをお持ち"
 )
-# Characters; in a longer line these phrases are part of prose.
+# Characters; in a longer line, these phrases are part of prose.
 FRAME_LENGTH = 100
 # Characters; a shorter line without a sentence end is never prose.
 PROSE_LENGTH = 6
-# Share; a line without a sentence end and with at least this much hiragana is prose (verse, old spelling).
+# Share; a line without a sentence end but with at least this much hiragana is prose (verse, old spelling).
 PROSE_HIRAGANA = 0.4
 
 
 class Kind(IntEnum):
-    """The classes of characters that the filters distinguish."""
+    """Character classes that the filters distinguish."""
 
     OTHER = 0  # symbols and emoji
     HIRAGANA = 1
@@ -52,7 +52,7 @@ class Kind(IntEnum):
     GARBLED = 7  # typical results of reading UTF-8 text in another encoding
 
 
-# Class → its ranges of characters, separated by spaces.
+# Class → character ranges, separated by spaces.
 RANGES: tuple[tuple[Kind, str], ...] = (
     (Kind.HIRAGANA, "ぁ-ゟ"),
     (Kind.KATAKANA, "ァ-ヺ ー-ヿ ㇰ-ㇿ ｦ-ﾟ"),
@@ -66,7 +66,7 @@ RANGES: tuple[tuple[Kind, str], ...] = (
 
 
 class Document(NamedTuple):
-    """A text with the values that several filters share, computed once."""
+    """A text with values that several filters share, computed once."""
 
     lines: list[str]
     text: str  # without white space
@@ -75,9 +75,9 @@ class Document(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A quality filter: its measure and the name of the setting with its limit.
+    """A quality filter: its measure and the name of the setting that holds its limit.
 
-    The limit is a minimum if the name begins with `min_`, and a maximum if it begins with `max_`.
+    The limit is a minimum if the setting's name begins with `min_`, and a maximum if it begins with `max_`.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Filter(NamedTuple):
         return value < limit if self.setting.startswith("min_") else value > limit
 
     def limit(self, settings: FilterConfig) -> str:
-        """Return the condition under which a document is removed, such as '< 80', for reports."""
+        """Return the condition for removing a document, such as '< 80', for reports."""
         return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
 
 
@@ -123,7 +123,7 @@ def _kind_share(kind: Kind) -> Callable[[Document], float]:
     return lambda document: _share(document.kinds[kind], len(document.text))
 
 
-# In the order in which they run; the first filter that removes a document gives the reason.
+# In the order in which they run; the first filter that removes a document is reported as the reason.
 FILTERS = (
     Filter("too_short", "min_chars", lambda document: len(document.text)),
     Filter("garbled", "max_garbled", _kind_share(Kind.GARBLED)),
@@ -138,13 +138,16 @@ FILTERS = (
 
 
 def measures(text: str) -> dict[str, float]:
-    """Filter name → the value that the filter measures, for a text with line breaks between its paragraphs."""
+    """Return the value that each filter measures for a text, by filter name.
+
+    Line breaks separate the paragraphs of the text.
+    """
     document = _document(text)
     return {test.name: test.measure(document) for test in FILTERS}
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
-    """Return the name of the first filter that removes the text, with the measured value; None if the text is kept."""
+    """Return the name of the first filter that removes the text, and the measured value; None if the text is kept."""
     document = _document(text)
     for test in FILTERS:
         value = test.measure(document)
@@ -154,7 +157,7 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like prose and not like a menu, a row of links, a footer or a list of keywords."""
+    """Return whether a line reads like prose rather than a menu, a row of links, a footer or a keyword list."""
     line = line.strip()
     if len(line) <= FRAME_LENGTH and FRAME.search(line):
         return False
@@ -174,13 +177,13 @@ def _document(text: str) -> Document:
 
 @cache
 def _table() -> npt.NDArray[np.uint8]:
-    """Return the lookup table from code point to Kind: 1.1 MB, made once in each process."""
+    """Return the lookup table from code point to Kind, 1.1 MB, built once per process."""
     table = np.zeros(0x110000, dtype=np.uint8)
     for code in range(0x3000):
         if chr(code).isalpha():
             table[code] = Kind.LETTER
     for kind, ranges in RANGES:
-        # an item is a range such as "a-z"
+        # An item is a range such as "a-z".
         for item in ranges.split():
             table[ord(item[0]) : ord(item[2]) + 1] = kind
     return table

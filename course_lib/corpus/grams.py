@@ -1,7 +1,7 @@
-"""Hashes of the character n-grams of a text, for the repetition filter and the near-duplicate search.
+"""Hashes of the character n-grams in a text, for the repetition filter and the near-duplicate search.
 
-Japanese has no spaces to split on, so n-grams of characters take the place of words. Each n-gram becomes one 64-bit
-hash. numpy computes them for the whole text at once (over 200 MB/s). Two different n-grams have the same hash with a
+Japanese has no spaces to split on, so character n-grams replace words. Each n-gram becomes one 64-bit hash. numpy
+computes the hashes for the whole text at once (over 200 MB/s). Two different n-grams have the same hash with a
 probability of about 2^-64.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
-# The base of the polynomial hash: 2^64 / golden ratio, an odd number.
+# Base of the polynomial hash: 2^64 / golden ratio, an odd number.
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MIX = np.uint64(0xD6E8FEB86659FD93)
 # Kana whose (semi-)voiced sound mark may be a separate character.
@@ -26,10 +26,10 @@ def code_points(text: str) -> npt.NDArray[np.uint32]:
 
 
 def folded(text: str) -> npt.NDArray[np.uint32]:
-    """Return the code points of a text without white space and with equal character widths: Ａ becomes A, ｶﾞ becomes ガ.
+    """Return the code points of a text without white space and with equal character widths.
 
-    The result is NFKC, except that a character whose NFKC form has several characters (㈱, …) stays. This is five times
-    as fast as NFKC.
+    For example, Ａ becomes A, and ｶﾞ becomes ガ. The result equals NFKC, except that a character whose NFKC form has
+    several characters (㈱, …) is left unchanged. This is five times as fast as NFKC.
     """
     voiced = VOICED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     codes: npt.NDArray[np.uint32] = _folding()[code_points(voiced)]
@@ -40,7 +40,7 @@ def folded(text: str) -> npt.NDArray[np.uint32]:
 def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
     """Return the hash of each n-gram, in order, [characters - size + 1]; a text shorter than `size` has one hash.
 
-    `codes` are the code points of the text, [characters]; `size` is n.
+    `codes` holds the code points of the text, [characters]; `size` is n.
     """
     if len(codes) < size:
         codes = np.pad(codes, (0, size - len(codes)))
@@ -57,12 +57,12 @@ def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
 
 @cache
 def _folding() -> npt.NDArray[np.uint32]:
-    """Return the lookup table of `folded`: code point → code point of its one-character NFKC form, 0 for white space.
+    """Return the lookup table for `folded`: code point → code point of its one-character NFKC form, 0 for white space.
 
-    It takes 4.5 MB and is made once in each process.
+    The table takes 4.5 MB and is built once per process.
     """
     table = np.arange(0x110000, dtype=np.uint32)
-    # no character from U+30000 on has another form
+    # No character from U+30000 on has a different NFKC form.
     for code in range(0x30000):
         character = chr(code)
         normal = unicodedata.normalize("NFKC", character)

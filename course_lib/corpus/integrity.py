@@ -1,6 +1,6 @@
 """Verification of downloaded files by a published checksum, or by the checks inside the .xz or .bz2 container.
 
-Record holds the result. This module downloads nothing and removes nothing.
+`Record` stores the result. This module neither downloads nor removes files.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 
 @dataclass(frozen=True)
 class Checksum:
-    """A published checksum: the digest in lower-case hexadecimal, and the file name in the publisher's list."""
+    """A published checksum: the digest in lowercase hexadecimal, and the file name in the publisher's list."""
 
     algorithm: str
     digest: str
@@ -30,23 +30,23 @@ class Checksum:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known about a downloaded file and how it was verified; stored as JSON beside the file.
+    """A record of a downloaded file and its verification, stored as JSON next to the file.
 
-    The record of a partial download has only the first four fields: the version of the remote file as its server states
-    it. They tell whether later bytes belong to the same content.
+    The record of a partial download has only the first four fields, which identify the version of the remote file as
+    stated by its server. They show whether later bytes belong to the same content.
     """
 
     url: str
     etag: str = ""
     modified: str = ""  # the Last-Modified header
     size: int | None = None  # bytes; None if the server does not say
-    mtime_ns: int = 0  # modification time of the verified file
+    mtime_ns: int = 0  # modification time of the verified file [ns]
     sums: dict[str, str] = field(default_factory=dict)  # algorithm → verified digest
     verified: str = ""  # what was verified, in words
 
     @property
     def validator(self) -> str:
-        """The If-Range value: a strong ETag, else the date, else "" for a file that cannot be resumed safely."""
+        """The If-Range value: a strong ETag, else the date, else "" if the download cannot be resumed safely."""
         strong = self.etag.startswith('"') and self.etag.isascii() and self.etag.isprintable()
         dated = self.modified.isascii() and self.modified.isprintable()
         return self.etag if strong else self.modified if dated else ""
@@ -58,7 +58,7 @@ class Record:
 
 
 def load_record(path: Path, url: str) -> Record | None:
-    """Return the record in a JSON file; None if there is none, it cannot be read, or it is for another address."""
+    """Return the record in a JSON file; None if it does not exist, cannot be read, or is for another address."""
     try:
         record = TypeAdapter(Record).validate_json(path.read_bytes())
     except (OSError, ValueError):
@@ -67,9 +67,9 @@ def load_record(path: Path, url: str) -> Record | None:
 
 
 def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """Return the first checksum in a list, as `sha1sum` writes it, whose file name matches; None if no name does.
+    """Return the first checksum in a list in `sha1sum` format whose file name matches; None if no name matches.
 
-    `algorithm` is a key of HEX_DIGITS, `name` a regular expression for the file name.
+    `algorithm` is a key of HEX_DIGITS, and `name` is a regular expression for the file name.
     """
     line = re.compile(rf"([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t]*")
     for text in listing.splitlines():
@@ -79,7 +79,7 @@ def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file in hexadecimal, with a progress bar."""
+    """Return the checksum of a file in hexadecimal, showing a progress bar."""
     state = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file, _bar(path) as bar:
         while chunk := file.read(CHUNK):
@@ -92,14 +92,14 @@ def container_flaw(path: Path, kind: str) -> str:
     """Return what is wrong with an `xz` or `bz2` container, with the byte position; "" if the container is intact.
 
     The whole file is decompressed in constant memory and the result is discarded. Every block has its own checksum, the
-    last stream must be complete, and only the padding of xz may follow it.
+    last stream must be complete, and only xz padding may follow it.
     """
     with path.open("rb") as file, _bar(path) as bar:
         stream = OPENERS[f".{kind}"](file)
         try:
             while stream.read1(CHUNK):
                 bar.update(file.tell() - bar.n)
-        # bz2 raises OSError for bad data
+        # bz2 raises OSError for bad data.
         except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
             return f"{error}; read up to byte {file.tell()} of {path.stat().st_size}"
     return ""

@@ -1,4 +1,4 @@
-"""Products of chapter 1: clean documents from Wikipedia and from web text."""
+"""Products in chapter 1: clean documents from Wikipedia and web text."""
 
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,12 @@ from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.workspace import Definition, Product, product
 
-# The file name inside each product.
+# File name inside each product.
 DOCUMENTS = "documents.jsonl"
 
 
 def products() -> list[Product]:
-    """The chapter's products in the current profile, in building order."""
+    """Return the chapter's products for the current profile, in build order."""
     sources = config.section("corpus.sources", Sources)
     downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
     return [*(product for product, kind in downloads if kind == "download"), WIKIPEDIA, WEBTEXT]
@@ -24,7 +24,7 @@ def products() -> list[Product]:
 
 @product("corpus/jawiki")
 def JAWIKI() -> Definition:
-    """The downloaded dump of the Japanese Wikipedia."""
+    """The downloaded Japanese Wikipedia dump."""
     return _download_of("jawiki", str(config.section("corpus.sources", Sources).date))
 
 
@@ -36,7 +36,7 @@ def CC100() -> Definition:
 
 @product("corpus/wikipedia")
 def WIKIPEDIA() -> Definition:
-    """The articles of the dump as clean documents."""
+    """The articles from the dump as clean documents."""
     settings = config.section("corpus.wikipedia", WikipediaConfig)
     kind = config.section("corpus.sources", Sources).wikipedia
     dump = JAWIKI if kind == "download" else data("jawiki-sample.xml.bz2")
@@ -45,7 +45,7 @@ def WIKIPEDIA() -> Definition:
 
 @product("corpus/webtext")
 def WEBTEXT() -> Definition:
-    """The filtered web text without duplicates."""
+    """The filtered and deduplicated web text."""
     settings = config.section("corpus.webtext", WebtextConfig)
     kind = config.section("corpus.sources", Sources).webtext
     crawl = CC100 if kind == "download" else data("webtext-sample.txt.xz")
@@ -63,7 +63,8 @@ def _download(
 ) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
-    # not in the chapter's folder: an interrupted download can be resumed, and `course clean` does not delete the file
+    # Download outside the chapter's folder, so that an interrupted download can be resumed and `course clean` does not
+    # delete the file.
     path = download(dataset, root() / "downloads", date, settings)
     (folder / path.name).hardlink_to(path)
     return {"bytes": path.stat().st_size}
@@ -87,5 +88,5 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _file(source: Path) -> Path:
-    """Return `source` itself if it is a file, else the one downloaded file in the folder `source`."""
+    """Return `source` itself if it is a file, else the one downloaded file in the `source` folder."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))

@@ -1,8 +1,7 @@
-"""The report of a corpus run: documents and characters read, written, and removed by reason, with a few examples.
+"""Reports on corpus runs: documents and characters read, written, and removed by reason, with a few examples.
 
-Web text and Wikipedia use it. The report only counts. It holds no
-times and no machine names, so that the same input gives the same report. Characters are Unicode code points without
-line breaks.
+They are used for web text and Wikipedia. A report contains only counts and examples, no times or machine names, so that
+the same input gives the same report. Characters are Unicode code points, not counting line breaks.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -13,12 +12,12 @@ import orjson
 
 from course_lib.files import atomic_write
 
-# Characters of a removed text that an example shows.
+# Number of characters of a removed text shown in an example.
 EXAMPLE = 80
 
 
 def characters(text: str) -> int:
-    """Return the number of code points of a text without its line breaks."""
+    """Return the number of code points in a text, not counting line breaks."""
     return len(text) - text.count("\n")
 
 
@@ -31,7 +30,7 @@ class Removed:
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
     def add(self, other: "Removed", examples: int) -> None:
-        """Add the removals of a later part of the same run; keep the first `examples` examples."""
+        """Add the removals from a later part of the same run, keeping the first `examples` examples."""
         self.count += other.count
         self.characters += other.characters
         self.examples = (self.examples + other.examples)[:examples]
@@ -39,13 +38,14 @@ class Removed:
 
 @dataclass
 class Report:
-    """The counts of one run, or of a part of it; `merge` joins the parts in order.
+    """Counts for a run or for part of one; `merge` combines the parts in order.
 
     `limits` maps each possible reason to its threshold as text, so that a reason without removals still has a row in
-    the table. `removed` counts whole documents and `lines` counts single lines; no character is in both. For web text,
-    characters_in = characters_out + characters of `removed` + characters of `lines`. An article also loses markup,
-    which `counts` holds. Lines that could not be read as text (too long, not UTF-8) have no characters. `counts` holds
-    any other counts of a run.
+    the table. `removed` counts whole documents and `lines` counts single lines; no character is counted in both.
+    `counts` holds all other counts, such as the markup characters removed from articles.
+
+    For web text, characters_in = characters_out + characters in `removed` + characters in `lines`. Lines that could not
+    be read as text (too long, not UTF-8) have no characters.
     """
 
     name: str = ""
@@ -61,12 +61,12 @@ class Report:
     examples: int = 3  # examples kept for each reason
 
     def enter(self, text: str) -> None:
-        """Count one document of the input."""
+        """Count one input document."""
         self.documents_in += 1
         self.characters_in += characters(text)
 
     def keep(self, text: str) -> None:
-        """Count one document of the output."""
+        """Count one output document."""
         self.documents_out += 1
         self.characters_out += characters(text)
 
@@ -78,19 +78,19 @@ class Report:
         self._add(self.removed, reason, id, text, note)
 
     def remove_line(self, reason: str, id: str = "", line: str = "") -> None:
-        """Count one line removed from a document that may be kept.
+        """Count one line removed from a document that may itself be kept.
 
-        `line` is "" for a line that could not be read as text; such a line counts no characters.
+        `line` is "" for a line that could not be read as text; such a line adds no characters.
         """
         self._add(self.lines, reason, id, line, "")
 
     def count(self, name: str, number: int = 1) -> None:
-        """Add `number` to the entry `name` of `counts`; a number of zero makes no entry."""
+        """Add `number` to the `name` entry in `counts`; zero creates no entry."""
         if number:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "Report") -> None:
-        """Add the counts of a later part of the same run."""
+        """Add the counts from a later part of the same run."""
         self.documents_in += other.documents_in
         self.characters_in += other.characters_in
         self.documents_out += other.documents_out
@@ -123,7 +123,7 @@ class Report:
         ).lstrip()
 
     def table(self) -> str:
-        """Return the whole report as text with aligned columns."""
+        """Return the whole report as text in aligned columns."""
         rows: list[tuple[str, ...]] = [("", "", "documents", "share", "characters", "share")]
         rows += [self._row("in", "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
@@ -157,7 +157,7 @@ class Report:
 
 
 def load_report(target: Path) -> Report:
-    """Read the report that `write_report` wrote beside the file `target`."""
+    """Read the report that `write_report` wrote next to the `target` file."""
     plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)

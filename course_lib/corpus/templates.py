@@ -1,20 +1,21 @@
-"""The words that a reader sees in place of the Japanese Wikipedia's templates that are part of a sentence.
+"""Visible text for Japanese Wikipedia templates that are part of a sentence.
 
-Names and displayed arguments follow the template pages at https://ja.wikipedia.org/wiki/Template:<name>. Every other
-template is removed: infoboxes, notices, citations, icons, navigation, coordinates (a remark after a name). Names are
-compared in lower case, with underscores replaced by spaces.
+Template names and the arguments they display follow the template pages at
+https://ja.wikipedia.org/wiki/Template:<name>. All other templates are removed: infoboxes, notices, citations, icons,
+navigation, and coordinates (a remark after a name). Names are compared in lowercase, with underscores replaced by
+spaces.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-# Language code → the label that {{lang-xx|…}} puts before its words.
+# Language code → label that {{lang-xx|…}} puts before its words.
 LANGUAGES = {
     "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭",
     "zh": "中", "ko": "朝", "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語",
     "sv": "スウェーデン語", "vi": "ベトナム語",
 }  # fmt: skip
-# Templates such as {{en|Grenada}}: all codes of ISO 639-1, and the codes of ISO 639-3 that have a template.
+# Templates such as {{en|Grenada}}: all ISO 639-1 codes, and the ISO 639-3 codes that have a template.
 _CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
@@ -41,14 +42,14 @@ FRACTION = "sfrac|frac|分数"
 FLAG = "flag|flagcountry|flagu|flagioc|fb|fbw"
 DATE = "生年月日と年齢|生年月日|start date|end date|開始日|終了日|dts"
 MONEY = {"us$": "US$", "usd": "US$", "eur": "€", "gbp": "£", "jpy": "¥", "yen": "¥", "krw": "₩"}
-# Templates without arguments → the text they show.
+# Templates without arguments → the text they display.
 SIMPLE = {
     "!": "|", "!!": "||", "(!": "{|", "!)": "|}", "!-": "|-", "=": "=", "·": "・", "•": "・", "・": "・", "'": "’",
     "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
     "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
 }  # fmt: skip
-# {{FRA}} and {{flag|FRA}} show a flag and the country's name. The codes are those of ISO 3166-1 and, where they differ,
-# of the International Olympic Committee.
+# {{FRA}} and {{flag|FRA}} show a flag and the country's name. The codes are from ISO 3166-1 and, where they differ,
+# also from the International Olympic Committee.
 _COUNTRIES = (
     "AFG:アフガニスタン ALB:アルバニア ALG,DZA:アルジェリア AND:アンドラ ANG,AGO:アンゴラ "
     "ANT,ATG:アンティグア・バーブーダ ARG:アルゼンチン ARM:アルメニア AUS:オーストラリア AUT:オーストリア "
@@ -92,15 +93,15 @@ _COUNTRIES = (
 COUNTRIES = {
     code: name for codes, name in (entry.split(":") for entry in _COUNTRIES.split()) for code in codes.split(",")
 }
-# {{USA1912}} shows the flag of the year 1912.
+# {{USA1912}} shows the flag from 1912.
 COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 # The length of a key is bounded, so that a long argument without "=" is not searched to its end.
 NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
-# The word between two numbers of {{convert}} → the text it shows.
+# Word between two numbers in {{convert}} → the text displayed for it.
 RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*"), " × ")
 RANGES |= {"and": " and ", "or": " or "}
-# Labels of {{audio}} that are a button and not words of the sentence.
+# {{audio}} labels that are buttons, not words in the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
 
 Positional = Sequence[str]
@@ -109,9 +110,9 @@ Shown = Callable[[Positional, Named], str]
 
 
 def shown(content: str, title: str = "") -> str:
-    """Return the words that a reader sees in place of {{content}}; "" for a template that shows none.
+    """Return the text that a reader sees in place of {{content}}; "" for a template that displays none.
 
-    `content` contains no other template. `title` is the title of the article, for {{PAGENAME}}.
+    `content` contains no other template. `title` is the article title, for {{PAGENAME}}.
     """
     name, *arguments = content.split("|")
     name = name.strip()
@@ -140,7 +141,7 @@ def shown(content: str, title: str = "") -> str:
 
 
 def _by_form(name: str) -> Shown | None:
-    """Return the rule for a name with a code or a fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}), else None."""
+    """Return the rule for a name with a code or fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}); None for others."""
     if name in LANGUAGE_CODES:
         return _foreign
     if name.startswith("lang-"):
@@ -182,7 +183,7 @@ def _coded(positional: Positional, _named: Named) -> str:
 
 
 def _reading(positional: Positional, _named: Named) -> str:
-    """Put a word's reading in brackets: {{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
+    """Put the reading of a word in brackets: {{読み仮名|富士山|ふじさん}} → 富士山（ふじさん）."""
     word, *rest = [*positional, ""]
     readings = "、".join(filter(None, rest))
     return f"{word}（{readings}）" if word and readings else word or readings
@@ -206,7 +207,7 @@ def _quantity(positional: Positional, _named: Named) -> str:
 
 
 def _value(positional: Positional, named: Named) -> str:
-    """Write a number with its power of ten and unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
+    """Write a number with its power of ten and its unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
     number = positional[0] if positional else ""
     power = f"×10{named['e'].translate(RAISED)}" if named.get("e") else ""
     return f"{number}{power} {named.get('u') or named.get('ul') or ''}".strip()
@@ -217,7 +218,7 @@ def _power(positional: Positional, _named: Named) -> str:
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
-    """Return the label of a link to another Wikipedia, else its target.
+    """Return the label of a link to another Wikipedia, or its target if it has no label.
 
     {{interlang|en|Narva|ナルヴァ}} → ナルヴァ; {{interlang|en|Narva}} → Narva.
     """

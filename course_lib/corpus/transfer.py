@@ -1,9 +1,9 @@
-"""Downloads of single files over HTTP, resumed after a broken connection, restarted when the remote file has changed.
+"""HTTP downloads of single files, resumed after a broken connection and restarted if the remote file has changed.
 
-The bytes received so far are in a `.part` file. A `.part.json` file beside it records the version of the remote file
-(ETag or Last-Modified) to which they belong. The If-Range header sends this version to the server. A server whose file
-has changed then answers with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
-15.5.17). tenacity repeats failed requests. The caller chooses the names of local files, never the server.
+The bytes received so far are in a `.part` file. A `.part.json` file next to it records which version of the remote file
+they belong to (ETag or Last-Modified). The If-Range header sends this version to the server. If the file has changed,
+the server answers with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
+15.5.17). tenacity repeats failed requests. The names of local files are chosen by the caller, never by the server.
 """
 
 import errno
@@ -26,22 +26,22 @@ from course_lib.files import human_size
 from course_lib.progress import progress
 
 Result = TypeVar("Result")
-# Seconds between two attempts, even if the server asks for more.
+# Maximum seconds between two attempts, even if the server asks for more.
 LONGEST_WAIT = 60.0
-# Bytes; a list of checksums has some tens of kB.
+# Bytes; a checksum list has a few tens of kB.
 TEXT_LIMIT = 10_000_000
-# Status codes that, like 5xx, lead to another attempt.
+# Status codes that lead to another attempt, like 5xx.
 BUSY = {408, 425, 429}
 AGAIN = "run the same command again to resume"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
-    """The error for a file that the server does not have (status 404 or 410)."""
+    """The error for a file that is not on the server (status 404 or 410)."""
 
 
 class Again(Exception):
-    """A failed attempt after which another one may succeed; `wait` is the delay that the server asked for [s]."""
+    """A failed attempt that may succeed if repeated; `wait` is the delay requested by the server [s]."""
 
     def __init__(self, reason: str, wait: float = 0) -> None:
         super().__init__(reason)
@@ -52,14 +52,14 @@ class Transfer(httpx.Client):
     """An HTTP client that retries failed requests; use it as a context manager.
 
     Args:
-        patience: the longest time without data from the server [s].
-        retries: retries in a row without new data before the transfer fails. A retry that brings new data resets the
-            count, so the connection may break any number of times during a long file.
-        backoff: the wait before the first retry [s]; it doubles with each further one, up to LONGEST_WAIT.
+        patience: maximum time without data from the server [s].
+        retries: consecutive retries without new data before the transfer fails. A retry that receives new data resets
+            the count, so a long download survives any number of broken connections.
+        backoff: wait before the first retry [s]; it doubles with each further retry, up to LONGEST_WAIT.
     """
 
     def __init__(self, patience: float, retries: int, backoff: float) -> None:
-        # identity: the server sends the bytes as published, without another compression
+        # identity: the server sends the bytes as published, without further compression.
         headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
         super().__init__(timeout=patience, headers=headers, follow_redirects=True)
         self.patience, self.retries, self.backoff = patience, retries, backoff
@@ -67,7 +67,7 @@ class Transfer(httpx.Client):
     def text(self, url: str) -> str:
         """Return the text of a small file.
 
-        Raises Missing if the server does not have it, CourseError for other failures.
+        Raises Missing if the file is not on the server, and CourseError if anything else fails.
         """
 
         def attempt() -> str:
@@ -83,11 +83,11 @@ class Transfer(httpx.Client):
         return self._persist(url, attempt)
 
     def size(self, url: str) -> int | None:
-        """Return the size of the file at `url` [bytes], without downloading it; None if the server does not say."""
+        """Return the size of the file at `url` [bytes] without downloading it; None if the server does not state it."""
 
         def attempt() -> int | None:
             response = self.head(url)
-            # another request may succeed; None would make the caller download the whole file again
+            # Another request may succeed; None would make the caller download the whole file again.
             if response.status_code >= 500:
                 _refuse(response, url, (200,))
             return _length(response) if response.status_code == 200 else None
@@ -95,9 +95,10 @@ class Transfer(httpx.Client):
         return self._persist(url, attempt)
 
     def file(self, url: str, part: Path) -> Record:
-        """Download the file at `url` into `part`, resuming what `part` already holds, and return its version.
+        """Download the file at `url` to `part`, resuming from the bytes already there, and return its version.
 
-        Raises Missing, or CourseError with the URL and the cause. `part` is then kept for the next call.
+        Raises Missing if the file is not on the server, and CourseError with the URL and the cause if anything else
+        fails. `part` is then kept for the next call.
         """
         record = self._persist(url, lambda: self._continue(url, part), part)
         if not _size(part):
@@ -105,7 +106,7 @@ class Transfer(httpx.Client):
         return record
 
     def _persist(self, url: str, attempt: Callable[[], Result], part: Path | None = None) -> Result:
-        """Call `attempt` until it succeeds; growth of `part` resets the count of retries."""
+        """Call `attempt` until it succeeds or the retries run out; growth of `part` resets the retry count."""
         best = _size(part)
 
         def count(state: RetryCallState) -> None:
@@ -144,7 +145,7 @@ class Transfer(httpx.Client):
         headers = {"Range": f"bytes={start}-", "If-Range": known.validator} if known and start else {}
         with self.stream("GET", url, headers=headers) as response:
             if response.status_code == 416 and known and start == (_content_range(response)[1] or known.size):
-                # the remote file ends where `part` ends: the download is complete
+                # The remote file ends where `part` ends: the download is complete.
                 return known
             if headers and response.status_code in (206, 416) and not _continues(response, start, known):
                 forget(part)
@@ -159,7 +160,7 @@ class Transfer(httpx.Client):
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError raised while `path` is written into a CourseError of one line."""
+    """Turn an OSError raised while `path` is written into a one-line CourseError."""
     try:
         yield
     except OSError as error:
@@ -187,7 +188,7 @@ def _length(response: httpx.Response) -> int | None:
 
 
 def _begin(part: Path, response: httpx.Response, url: str) -> Record:
-    """Empty `part`, then record the new version: in this order old bytes never carry the new version."""
+    """Empty `part`, then record the new version. In this order, old bytes are never recorded as the new version."""
     header = response.headers.get
     record = Record(url, header("ETag", ""), header("Last-Modified", ""), _length(response))
     part.open("wb").close()
@@ -196,9 +197,9 @@ def _begin(part: Path, response: httpx.Response, url: str) -> Record:
 
 
 def _receive(response: httpx.Response, part: Path, start: int, size: int | None) -> None:
-    """Append the body of the response to `part`, which holds `start` bytes of `size` (None: unknown).
+    """Append the response body to `part`, which holds `start` of `size` bytes (None if unknown).
 
-    Raises Again if `part` does not have `size` bytes afterwards.
+    Raises Again if `part` does not have `size` bytes afterwards, and CourseError if the disk is too full.
     """
     needed, free = (size or 0) - start, shutil.disk_usage(part.parent).free
     if needed > free:
@@ -207,7 +208,7 @@ def _receive(response: httpx.Response, part: Path, start: int, size: int | None)
             f"make room, then {AGAIN}"
         )
     with part.open("ab") as file, progress(size, "B", part.name.removesuffix(".part"), start) as bar:
-        # each chunk is written on arrival, so that a broken connection loses no received bytes
+        # Each chunk is written on arrival, so that a broken connection loses no received bytes.
         for chunk in response.iter_raw():
             file.write(chunk)
             bar.update(len(chunk))
@@ -218,9 +219,9 @@ def _receive(response: httpx.Response, part: Path, start: int, size: int | None)
 
 
 def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> None:
-    """Raise an error if the status code is not one of `expected`.
+    """Raise an error if the status code is not in `expected`.
 
-    The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError for the rest.
+    The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError otherwise.
     """
     code = response.status_code
     if code in expected:
@@ -246,7 +247,10 @@ def _continues(response: httpx.Response, start: int, known: Record | None) -> bo
 
 
 def _content_range(response: httpx.Response) -> tuple[int | None, int | None]:
-    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes), or None."""
+    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes).
+
+    A value that the header does not state is None.
+    """
     match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
     first, total = match.groups() if match else (None, None)
     return int(first) if first else None, int(total) if total else None

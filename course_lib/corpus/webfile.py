@@ -1,6 +1,6 @@
-"""A file of web text read as documents: blocks of lines between empty lines, as bytes, in bounded memory.
+"""Reader for documents in a web text file: blocks of lines between empty lines, as bytes, in bounded memory.
 
-This module handles compression, line ends and damaged files. It does not decode or judge the content of a line.
+This module handles compression, line endings and damaged files. It does not decode or judge the content of a line.
 """
 
 import io
@@ -18,35 +18,35 @@ from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# Several empty lines mean the same as one.
+# Consecutive empty lines count as one.
 EMPTY_LINES = re.compile(rb"\n\s*\n")
 BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """About 1 MB of whole documents, undecoded, as in the file."""
+    """About 1 MB of whole documents as stored in the file, not decoded."""
 
     first: int  # running number of the first document, from 1
     documents: list[bytes]
-    read: int  # bytes of the file as stored, since the last batch
-    long_lines: int  # lines left out because they are too long
-    cut: int  # documents cut at the maximum length; the rest is the next document
+    read: int  # bytes of the stored file read since the last batch
+    long_lines: int  # lines omitted because they are too long
+    cut: int  # documents cut at the maximum length; the rest becomes the next document
 
 
 class Documents:
-    """The documents of a plain, .xz, .gz or .bz2 file, in batches.
+    """The documents in a plain, .xz, .gz or .bz2 file, in batches.
 
-    Damaged data ends the iteration, and `problem` then describes the damage, so that the caller can finish the
-    documents before it. The memory holds one batch, one document (at most max_document bytes and a line) and one line
-    (at most max_line bytes).
+    Damaged data ends the iteration. `problem` then describes the damage, so that the caller can first finish the
+    documents before it. Only one batch, one document (at most max_document bytes plus a line) and one line (at most
+    max_line bytes) are in memory.
 
-    Iterating raises CourseError for a path that is not a text file: a directory, an empty file, content that does not
-    match the suffix, UTF-16.
+    Iterating raises CourseError if the path is not a text file: a directory, an empty file, content that does not match
+    the suffix, or UTF-16.
 
     Args:
         path: the file.
-        max_line: longest line; a longer one is left out [bytes].
+        max_line: maximum line length; longer lines are omitted [bytes].
         max_document: length at which a document is cut [bytes].
     """
 
@@ -95,7 +95,7 @@ class Documents:
             yield b"".join(block)
 
     def _lines(self, stream: "_Squeezed", raw: BinaryIO) -> Iterator[bytes | None]:
-        """Yield the lines of the file; None for a line that is too long, which is never in memory as a whole."""
+        """Yield the lines of the file; None for a line that is too long, which is never held in memory as a whole."""
         lines = io.BufferedReader(stream, CHUNK)
         try:
             while line := lines.readline(self._max_line + 1):
@@ -122,7 +122,7 @@ class Documents:
 
 
 class _Squeezed(io.RawIOBase):
-    """A stream without its byte order mark, in which each run of empty lines in a block of 1 MB is reduced to one."""
+    """A stream without its byte order mark, in which runs of empty lines within a block of 1 MB are reduced to one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -142,7 +142,7 @@ class _Squeezed(io.RawIOBase):
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:
-    """Raise CourseError if the first bytes of a file do not match its suffix."""
+    """Raise CourseError if the first bytes of a file do not match its suffix or are UTF-16."""
     start = raw.read(6)
     raw.seek(0)
     expected = MAGIC.get(path.suffix)

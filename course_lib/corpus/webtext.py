@@ -1,11 +1,11 @@
-"""Cleaning of web text in the format of CC-100; the documents are written as JSON lines.
+"""Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON lines.
 
-CC-100 has one line per paragraph and an empty line between documents. One pass does three steps: it reads whole
-documents (webfile.py), filters them in worker processes, and removes duplicates in this process, in order. First come
-exact duplicates of documents, then near-duplicates, and last duplicates of long lines. So a duplicate document counts
-as one document and not as many lines. The output is the same for any number of workers. Memory grows only with the
-search for duplicates: 8 bytes per document and per long line, and for near-duplicates the bytes given in dedup.py. The
-module does not look for personal data or offensive words.
+CC-100 has one line per paragraph and an empty line between documents. A single pass reads whole documents (webfile.py),
+filters them in worker processes, and removes duplicates in this process, in order: first exact duplicates of documents,
+then near-duplicates, and finally duplicates of long lines. A duplicate document therefore counts as one document rather
+than as many lines. The output is the same for any number of workers. Memory grows only with the search for duplicates:
+8 bytes per document and per long line, plus the bytes given in dedup.py for near-duplicates. The module does not look
+for personal data or offensive words.
 """
 
 import re
@@ -45,13 +45,12 @@ class _Filtered:
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
     """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
 
-    The source is .txt, .txt.xz, .txt.gz or .txt.bz2. The id is the running number of the document in the input, from 1.
-    If no document passes, the output is an empty file and the report says so; this is not an error.
+    The source is a .txt, .txt.xz, .txt.gz or .txt.bz2 file. The id is the running number of the document in the input,
+    from 1. If no document passes, the output is an empty file and the report says so; this is not an error.
 
-    Raises:
-        CourseError: for a source that is not a text file (a directory, an empty file, UTF-16, content that does not
-            match the suffix), and for truncated or broken data, with the byte position of the damage. The documents
-            before the damage are then in `<target>.partial`.
+    Raises CourseError if the source is not a text file (a directory, an empty file, UTF-16, or content that does not
+    match the suffix). Raises CourseError with the byte position if the data is truncated or broken; `<target>.partial`
+    then holds the documents before the damage.
     """
     settings = settings or WebtextConfig()
     report = Report("webtext", source.name, limits=_limits(settings), examples=settings.examples)
@@ -74,7 +73,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
 
 
 def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
-    """Clean and filter one batch in a worker; return (bytes of the file that the batch covers, the result)."""
+    """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
     for number, raw in enumerate(batch.documents, batch.first):
@@ -94,7 +93,10 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """Return the lines of a document, without control characters, outer white space and lines that are not UTF-8."""
+    """Return the non-empty lines of a document, stripped and without control characters.
+
+    Lines that are not UTF-8 are removed and counted in `report`.
+    """
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -110,7 +112,7 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
 
 
 class _Repeats:
-    """The deduplication of one run, with all earlier documents and long lines."""
+    """The deduplication state for one run: all earlier documents and long lines."""
 
     def __init__(self, settings: WebtextConfig, report: Report) -> None:
         self._settings = settings
@@ -119,7 +121,10 @@ class _Repeats:
         self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
 
     def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """Yield the new documents of a batch as (number, text), without duplicate lines; the report counts the rest."""
+        """Yield the new documents in a batch as (number, text), without duplicate lines.
+
+        The removed documents and lines are counted in the report.
+        """
         new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
         for at in np.flatnonzero(~new):
             self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])

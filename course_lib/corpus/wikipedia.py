@@ -1,8 +1,8 @@
-"""Extraction of the articles of a Wikipedia dump as JSON lines: {"id", "title", "text"}.
+"""Extraction of Wikipedia articles from a dump as JSON lines: {"id", "title", "text"}.
 
-Workers decompress, parse and extract pieces of the dump independently. This process joins the pages that were cut
-between two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects,
-other namespaces or disambiguation pages, and no page that is longer than MediaWiki allows.
+Workers decompress, parse and extract pieces of the dump independently. This process joins pages that were cut between
+two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects, other
+namespaces or disambiguation pages, and no pages longer than MediaWiki allows.
 """
 
 import re
@@ -25,10 +25,10 @@ from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
-# Bytes; a file with more bytes before the end of a page is not a dump.
+# Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
-# Characters; MediaWiki saves no page with more bytes than this ($wgMaxArticleSize), so a longer page is damaged or
-# forged.
+# Characters; MediaWiki does not save pages with more bytes than this ($wgMaxArticleSize), so a longer page is damaged
+# or forged.
 LONGEST_TEXT = 2 << 20
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
@@ -48,17 +48,14 @@ class _Extracted:
     begins: bool  # whether a <page> begins in this piece
     report: Report
     read: int = 0  # bytes of the file that the piece covers
-    problem: str = ""  # the error message for damaged data, "" if there is none
+    problem: str = ""  # error message for damaged data; "" if there is none
 
 
 def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extract the articles of a dump (.xml, .xml.gz, .xml.bz2 or .xml.xz) into `target` and return the report.
+    """Extract the articles in a dump (.xml, .xml.gz, .xml.bz2 or .xml.xz) to `target` and return the report.
 
-    Takes constant memory.
-
-    Raises:
-        CourseError: for a truncated or broken dump, with the position of the damage. The complete articles before it
-            are then in `<target>.partial`.
+    Memory use is constant. Raises CourseError with the position of the damage if the dump is truncated or broken;
+    `<target>.partial` then holds the complete articles before it.
     """
     settings = settings or WikipediaConfig()
     report = Report("wikipedia", source.name, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
@@ -87,7 +84,7 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
 
 
 def _unended(source: Path, carry: bytes) -> str:
-    """Return the error message if `carry` holds the beginning of a page, whose end is then missing; else ""."""
+    """Return an error message if `carry` holds the beginning of a page without its end; else ""."""
     if PAGE not in carry:
         return ""
     title = TITLE.search(carry)
@@ -116,15 +113,15 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
 
 
 def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
-    """Yield the parsed XML elements of some whole pages.
+    """Yield the parsed XML elements for a sequence of whole pages.
 
-    The text of lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError for broken XML.
+    The text in lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError if the XML is broken.
     """
     pages = _only_utf8(pages, report)
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
     except etree.XMLSyntaxError:
-        # each page by itself, to keep the pages before the broken one and to name that one
+        # Parse each page by itself, to keep the pages before the broken one and to name the broken one.
         for page in WHOLE_PAGE.findall(pages):
             try:
                 element = etree.fromstring(page, _parser())
@@ -149,14 +146,14 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
         try:
             line.decode()
         except UnicodeDecodeError:
-            # the text is removed, the XML tags in the line stay
+            # Remove the text but keep the XML tags in the line.
             lines[i] = b"".join(TAG.findall(line))
             report.remove_line("invalid_utf8")
     return b"\n".join(lines)
 
 
 def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
-    """Return one page as a JSON line; b"" if it is not kept as an article. The report counts both."""
+    """Return one page as a JSON line; b"" if it is not kept as an article. The report counts it in either case."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)

@@ -1,8 +1,8 @@
-"""Conversion of the wiki markup of one article to plain text: its headings and paragraphs.
+"""Conversion of an article's wiki markup to plain text: its headings and paragraphs.
 
-Links and templates are resolved from the innermost outwards. Templates are not expanded: a template that shows words is
-replaced by them (templates.py), any other is removed. Unbalanced markup costs its own line, never the whole article.
-The time is linear in the length of the article.
+Links and templates are resolved from the innermost outward. Templates are not expanded: a template that displays words
+is replaced by them (templates.py), and any other template is removed. Unbalanced markup affects only its own line,
+never the whole article. The running time is linear in the length of the article.
 """
 
 import re
@@ -13,21 +13,21 @@ from html import unescape
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import RAISED, shown
 
-# Replaces a formula that needs TeX.
+# Placeholder for a formula that needs TeX.
 FORMULA = "〈数式〉"
-# Levels; brackets nested deeper than this are removed. MediaWiki expands templates up to the same depth.
+# Levels; brackets nested more deeply are removed. MediaWiki expands templates up to the same depth.
 DEEPEST = 100
-# Levels that are resolved by one regular-expression search each. For shallow nesting this is faster than a pass over
+# Levels that are resolved by one regular-expression search each. For shallow nesting, this is faster than a pass over
 # all brackets.
 SHALLOW = 8
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
-# The openings of tags whose content is replaced as a whole.
+# Opening tags whose content is replaced as a whole.
 NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
-# Full-width forms for the content of <nowiki>, so that later steps do not take it for markup.
+# Full-width characters for the content of <nowiki>, so that later steps do not take it for markup.
 LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
 MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
 REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
@@ -53,7 +53,7 @@ PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
 TEMPLATE_BRACKETS = re.compile(r"\{{2,}|\}{2,}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-# {| and |} count at the start of a line only, <table> anywhere. Pages without <table> use the first, faster pattern.
+# {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
 TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
@@ -63,13 +63,13 @@ QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# Traces of removed markup: empty brackets, a separator beside a bracket, doubled commas.
+# Traces of removed markup: empty brackets, a separator next to a bracket, doubled commas.
 EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
 OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-# The repeat count is bounded, so that a page full of spaces takes no longer than other pages.
+# The repeat count is bounded, so that a page full of spaces takes no longer than any other page.
 CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")
 COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
-# Python raises an error for numbers of more than 4,300 digits; no code point has eight digits.
+# Python raises an error for integers of more than 4,300 digits; no code point has eight digits.
 NO_CHARACTER = re.compile(r"&#\d{8,};?")
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
 
@@ -79,9 +79,9 @@ Remover = Callable[[str], str]
 def to_text(
     wikitext: str, title: str = "", drop_sections: frozenset[str] = frozenset(), removed: Counter[str] | None = None
 ) -> str:
-    """Return the plain text of one article: one line per paragraph or list item, an empty line before each heading.
+    """Return the plain text of an article: one line per paragraph or list item, and an empty line before each heading.
 
-    `title` is for {{PAGENAME}}; the sections whose headings are in `drop_sections` are left out. The number of
+    `title` is used for {{PAGENAME}}. Sections whose headings are in `drop_sections` are omitted. The number of
     characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
@@ -96,7 +96,7 @@ def to_text(
         ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("templates", lambda t: _resolve(TEMPLATE, TEMPLATE_BRACKETS, lambda c: shown(c, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
-        # links that were inside templates
+        # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
@@ -115,9 +115,10 @@ def to_text(
 
 
 def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], str], text: str) -> str:
-    """Replace each <tag>…</tag> by replace(opening tag, content).
+    """Replace each <tag>…</tag> with replace(opening tag, content).
 
-    The time is linear in the length of the text, because a missing closing tag is searched for only once per tag name.
+    The running time is linear in the length of the text, because a missing closing tag is searched for only once per
+    tag name.
     """
     kept: list[str] = []
     closings: dict[str, re.Pattern[str]] = {}
@@ -139,12 +140,12 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
 
 
 def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
-    """Replace pairs of doubled brackets by replace(content), innermost first; a bracket without a partner stays.
+    """Replace pairs of doubled brackets with replace(content), innermost first; unmatched brackets are left unchanged.
 
     Args:
-        innermost: matches a pair that contains no other pair; group 1 is the content.
-        brackets: matches a run of two or more of the same bracket.
-        replace: maps the content, whose inner pairs are replaced already, to its text.
+        innermost: pattern for a pair that contains no other pair; group 1 is the content.
+        brackets: pattern for a run of two or more of the same bracket.
+        replace: function that maps the content, in which inner pairs are already replaced, to its text.
         text: any text.
     """
     for _ in range(SHALLOW):
@@ -152,7 +153,7 @@ def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Cal
         if not number:
             return text
     done: list[str] = []
-    # for each bracket that is still open: its index in `done`, and (in `levels`) the depth of the pairs inside it
+    # For each bracket that is still open: its index in `done`, and (in `levels`) the depth of the pairs inside it.
     opened: list[int] = []
     levels: list[int] = [0]
     position = 0
@@ -192,7 +193,7 @@ def _nothing(_tag: re.Match[str], _content: str) -> str:
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
-    """Return a formula that is readable as text (E = mc^2) unchanged, and FORMULA for one that needs TeX."""
+    """Return a formula that is readable as text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
     return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
 
@@ -202,7 +203,7 @@ def _code(tag: re.Match[str], content: str) -> str:
 
 
 def _characters(text: str) -> str:
-    """Replace character references, twice, because `&amp;nbsp;` is common and always means a space."""
+    """Replace character references twice, because `&amp;nbsp;` is common and always means a space."""
     for _ in range(2):
         if "&" in text:
             text = unescape(NO_CHARACTER.sub("", text))
@@ -210,10 +211,10 @@ def _characters(text: str) -> str:
 
 
 def _link(content: str) -> str:
-    """Return the text of a link: [[target|label]] → label; "" for a file, category or link to another language."""
+    """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another language."""
     target, bar, label = content.partition("|")
     if "{{" in target and "}}" not in target:
-        # the bar belongs to a template in the target: the link is resolved after that template
+        # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"
     if ":" in target:
         if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
@@ -223,21 +224,21 @@ def _link(content: str) -> str:
     if label and not label.isspace():
         return label
     if bar:
-        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part
+        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part.
         bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
         return target[: bracket.start()].rstrip() if bracket else target
     return target.lstrip("#").replace("_", " ").replace("#", "の")
 
 
 def _drop_tables(text: str) -> str:
-    """Remove the tables {| … |} and <table> … </table>, also nested ones.
+    """Remove the tables {| … |} and <table> … </table>, including nested ones.
 
     A table without an end is removed up to the next heading.
     """
     kept: list[str] = []
     position = 0
     opened: list[str] = []
-    # the open tables of each kind, so that an end without a beginning does not search `opened`
+    # Number of open tables of each kind, so that an unmatched end does not cause a search in `opened`.
     numbers: Counter[str] = Counter()
     edges = TABLE_EDGE if HTML_TABLE.search(text) else WIKI_TABLE_EDGE
     for edge in edges.finditer(text):
@@ -249,7 +250,7 @@ def _drop_tables(text: str) -> str:
             opened.append(kind)
             numbers[kind] += 1
         elif numbers[kind]:
-            # a table of the other kind that is still open inside ends here too
+            # A table of the other kind that is still open inside this one also ends here.
             while (inner := opened.pop()) != kind:
                 numbers[inner] -= 1
             numbers[kind] -= 1
@@ -264,7 +265,7 @@ def _drop_tables(text: str) -> str:
 
 def _tidy(text: str) -> str:
     """Remove the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
-    # removing an empty pair may leave the pair around it empty
+    # Removing an empty pair may leave the pair around it empty.
     for _ in range(LAYERS):
         text, number = EMPTY.subn("", text)
         if not number:
@@ -281,11 +282,11 @@ def _heading(line: str) -> tuple[int, str] | None:
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Join the lines without list marks, headings without text under them, and the sections `drop_sections`."""
+    """Join the lines of an article, leaving out list marks, empty sections and the sections in `drop_sections`."""
     lines: list[str] = []
-    # headings above the next line of text, outermost first
+    # Headings above the next line of text, outermost first.
     waiting: list[tuple[int, str]] = []
-    # level of the heading whose section is being dropped; 7 if none is
+    # Level of the heading whose section is being dropped; 7 if there is none.
     dropped = 7
     for line in map(str.strip, text.split("\n")):
         if not line:

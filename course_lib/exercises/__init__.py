@@ -1,8 +1,8 @@
-"""The exercises of the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
+"""The exercises in the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
 
-A notebook runs `from course_lib.exercises import corpus as exercises`. For an unanswered exercise (`...` or None),
-`check` prints the task and raises no error. This module contains the classes and helpers; the modules of the chapters
-contain the tasks, checks and solutions.
+A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered (`...` or None),
+`check` prints the task and raises no error. This module contains the classes and helpers. The chapter modules contain
+the tasks, checks and solutions.
 """
 
 import inspect
@@ -14,16 +14,16 @@ from typing import Any
 
 from course_lib.errors import UsageError
 
-# The arguments of a call, the expected result, and advice for a learner whose result is different.
+# call arguments, expected result, and advice for a learner whose result is different
 Case = tuple[tuple[Any, ...], Any, str]
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: its task, check, hints and solution."""
+    """An exercise: its task, check, hints and solution."""
 
     task: str
-    # The test cases of a function, or a check that returns None for a right answer, else what is wrong with it.
+    # test cases for a function, or a check that returns None for a right answer and otherwise says what is wrong
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
     solution: Any  # a right answer: a value, or a function whose source is printed
@@ -43,7 +43,7 @@ class Chapter:
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
-        """Print whether `answer` is right and, if it is not, what is wrong. A wrong answer raises no exception."""
+        """Print whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
             print(f"Exercise {number} waits for your answer: {exercise.task}")
@@ -56,7 +56,7 @@ class Chapter:
         print(f"Exercise {number}: " + ("right." if problem is None else f"not yet. {problem}"))
 
     def hint(self, number: int) -> None:
-        """Print the next hint; after the last hint, print it again."""
+        """Print the next hint, or the last one again if there are no more."""
         exercise = self._get(number)
         index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
         self._hints_given[number] = index + 1
@@ -70,10 +70,10 @@ class Chapter:
 
 
 def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
-    """Call a learner's function on test cases and describe the first one that fails; return None if all pass.
+    """Call a learner's function on test cases and describe the first failure; return None if all pass.
 
-    Where a float is expected, an error of less than 1e-9 is accepted. Tuples, lists, NumPy arrays and torch tensors of
-    the same content are equal.
+    If a float is expected, an error of less than 1e-9 is accepted. Tuples, lists, NumPy arrays and torch tensors with
+    the same content are considered equal.
     """
     if not callable(function):
         return f"expected a function, got {type(function).__name__}: write its name without parentheses."

@@ -1,4 +1,4 @@
-"""Exercises of chapter 1: references in wiki markup, the share of hiragana, and Jaccard similarity."""
+"""Exercises for chapter 1: references in wiki markup, the share of hiragana, and Jaccard similarity."""
 
 import re
 
@@ -17,7 +17,7 @@ def hiragana_share(text: str) -> float:
 
 
 def jaccard(a: str, b: str, n: int = 5) -> float:
-    """Return the Jaccard similarity (0 to 1) of two texts, from their sets of character n-grams."""
+    """Return the Jaccard similarity (0 to 1) of two texts, based on their sets of character n-grams."""
     grams_a, grams_b = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
     return len(grams_a & grams_b) / len(grams_a | grams_b) if grams_a | grams_b else 0.0
 

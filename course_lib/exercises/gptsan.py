@@ -1,10 +1,10 @@
-"""Exercises of chapter 5: the subword encoding, the capacity of experts, and the prefix-LM mask."""
+"""Exercises for chapter 5: subword encoding, expert capacity, and the prefix-LM mask."""
 
 from course_lib.exercises import Chapter, Exercise
 
 
 def encode(text: str, ids: dict[str, int]) -> list[int]:
-    """Encode a text; at each position the smallest id wins, and a character without a matching entry gives -1."""
+    """Encode a text. At each position, the smallest id wins; a character without a matching entry becomes -1."""
     result = []
     while text:
         pieces = [text[:length] for length in (1, 2, 3) if text[:length] in ids]
@@ -15,13 +15,13 @@ def encode(text: str, ids: dict[str, int]) -> list[int]:
 
 
 def kept(choices: list[int], experts: int, factor: float) -> list[bool]:
-    """For each token, return whether the expert it chose has room for it."""
+    """Return, for each token, whether the expert it chose has room for it."""
     capacity = max(4, int(len(choices) * factor / experts))
     return [choices[:position].count(expert) < capacity for position, expert in enumerate(choices)]
 
 
 def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
-    """Return the prefix-LM attention mask: a row for each token, a column for each slot, 1 where the token sees it."""
+    """Return the prefix-LM attention mask: one row per token, one column per slot, 1 where the token sees the slot."""
     first = int(spout)
     slots = range(first + tokens)
     return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]

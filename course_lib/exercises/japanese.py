@@ -1,4 +1,4 @@
-"""Exercises of chapter 2: normalization, segmented lines, and the F1 of word boundaries."""
+"""Exercises for chapter 2: normalization, segmented lines, and the F1 score for word boundaries."""
 
 from typing import Any
 
@@ -32,13 +32,13 @@ def _check_normal(answer: Any) -> str | None:
 
 
 def to_plain(marked: str) -> str:
-    """Convert a segmented line to its plain form: without marks, with single spaces between words."""
+    """Convert a segmented line to plain text: without marks, with single spaces between words."""
     words = (word.lstrip("␣").replace("␛s", "␣").replace("␛e", "␛") for word in marked.split(" "))
     return " ".join(word for word in words if word)
 
 
 def boundary_f1(gold: str, guess: str) -> float:
-    """Return the F1 (0 to 1) of the word boundaries inside two segmentations of the same text."""
+    """Return the F1 score (0 to 1) for the word boundaries inside two segmentations of the same text."""
 
     def boundaries(line: str) -> set[int]:
         positions, length = set(), 0

@@ -1,10 +1,10 @@
-"""Exercises of chapter 6: parameters of a prefix, labels of an example, and mask and positions in a batch."""
+"""Exercises for chapter 6: prefix parameters, example labels, and the mask and positions in a batch."""
 
 from course_lib.exercises import Chapter, Exercise
 
 
 def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
-    """Return the numbers of trained and of deployed parameters of prefix tuning with an MLP.
+    """Return the number of trained parameters and of deployed parameters in prefix tuning with an MLP.
 
     Source: Prefix-Tuning, Li and Liang 2021, arXiv:2101.00190.
     """
@@ -15,13 +15,13 @@ def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim:
 
 
 def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
-    """Return the input ids of the model and the label at each position, -100 where nothing is learned."""
+    """Return the input ids for the model and the label at each position, -100 where nothing is learned."""
     ids = [*prompt, *target, end]
     return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
 
 
 def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
-    """Return the attention mask of a row in a batch, and the positions of the row's tokens."""
+    """Return the attention mask for a sequence in a batch, and the positions of its tokens."""
     mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
     return mask, [prefix + index for index in range(tokens)]
 

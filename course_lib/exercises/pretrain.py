@@ -1,4 +1,4 @@
-"""Exercises of chapter 4: a Megatron index file, memory under ZeRO, and the learning-rate schedule."""
+"""Exercises for chapter 4: a Megatron index file, memory with ZeRO, and the learning-rate schedule."""
 
 import struct
 from itertools import accumulate
@@ -9,7 +9,7 @@ from course_lib.exercises import Chapter, Exercise, run_cases
 
 
 def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
-    """Return the dtype code, the sequence sizes [tokens] and the document index of a Megatron .idx file."""
+    """Return the dtype code, the sequence sizes [tokens] and the document index from a Megatron .idx file."""
     import struct
 
     _, _, code, sequences, entries = struct.unpack_from("<9sQBQQ", content)
@@ -19,9 +19,9 @@ def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
 
 
 class _Index(bytes):
-    """The bytes of a small .idx file for the check; its repr shows the documents."""
+    """The bytes of a small .idx file for the check. Its repr shows the documents."""
 
-    documents: list[list[int]]  # for each document, the sizes of its sequences [tokens]
+    documents: list[list[int]]  # for each document, its sequence sizes [tokens]
 
     def __new__(cls, code: int, width: int, documents: list[list[int]]) -> "_Index":
         sizes = [size for document in documents for size in document]
@@ -72,7 +72,7 @@ def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
 
 
 def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    """Return the learning rate of update `step` (from 1): linear warm-up to `high`, half a cosine to `low`."""
+    """Return the learning rate for update `step` (from 1): linear warm-up to `high`, then half a cosine to `low`."""
     from math import cos, pi
 
     if step <= warmup:

@@ -1,10 +1,10 @@
-"""Exercises of chapter 7: weight order and files of FasterTransformer, and Triton's bad_words_list."""
+"""Exercises for chapter 7: weight order and files in FasterTransformer, and Triton's bad_words_list."""
 
 from course_lib.exercises import Chapter, Exercise
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
-    """Reorder the rows of a GPT-NeoX query_key_value for FasterTransformer: all queries, all keys, all values."""
+    """Reorder the rows of a GPT-NeoX query_key_value weight for FasterTransformer: queries, then keys, then values."""
     size = len(rows) // (3 * heads)
     return [
         rows[(head * 3 + part) * size + index] for part in range(3) for head in range(heads) for index in range(size)
@@ -12,13 +12,13 @@ def reorder(rows: list[str], heads: int) -> list[str]:
 
 
 def files(layers: int, ranks: int, parallel_residual: bool) -> int:
-    """Return the number of files in a FasterTransformer folder of a GPT-NeoX model, config.ini included."""
+    """Return the number of files in a FasterTransformer folder for a GPT-NeoX model, including config.ini."""
     layer = 6 + 6 * ranks + parallel_residual
     return layers * layer + 4 + 1
 
 
 def word_list(words: list[list[int]]) -> list[list[int]]:
-    """Convert words to avoid to Triton's bad_words_list: all ids in one row, and a row with the end of each word."""
+    """Convert words to avoid to Triton's bad_words_list: one row with all ids, and one with the end of each word."""
     ids = [number for word in words for number in word]
     ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
     return [ids, ends + [-1] * (len(ids) - len(ends))]

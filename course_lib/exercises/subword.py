@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: BPE merges, characters per token, and lossless tokenizers."""
+"""Exercises for chapter 3: BPE merges, characters per token, and lossless tokenizers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,12 @@ def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
 
 
 def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]") -> float:
-    """Return the number of characters per token, over all texts together."""
+    """Return the number of characters per token over all texts combined."""
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
 def _pairs(text: str) -> list[int]:
-    """Encode a text for the check, with one token for every two characters."""
+    """Encode a text for the check, with one token per two characters."""
     return [0] * ((len(text) + 1) // 2)
 
 
@@ -47,12 +47,12 @@ def _check_ratio(answer: Any) -> str | None:
 
 
 def is_lossless(codec: "Any", text: str, normalize: "Callable[[str], str]") -> bool:
-    """Return whether the codec's decoder restores the normalized text."""
+    """Return whether encoding and decoding a text restores its normalized version."""
     return bool(codec.decode(codec.encode(text)) == normalize(text))
 
 
 class _Toy:
-    """A codec for the check: its tokens are lower-cased letters, joined with `between` when decoding."""
+    """A codec for the check. Its tokens are lowercase letters, which decoding joins with `between`."""
 
     def __init__(self, between: str) -> None:
         self.encode = lambda text: list(text.lower())

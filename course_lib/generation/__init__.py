@@ -1,1 +1,1 @@
-"""Text generation with causal language models; codec and prefixes are arguments."""
+"""Text generation with causal language models. The codec and the prefixes are passed in by the caller."""

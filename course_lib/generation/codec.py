@@ -1,11 +1,11 @@
-"""What a generator needs of a codec, and what it returns. This module does not import torch."""
+"""The codec interface that a generator needs, and the generated texts. This module does not import torch."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 
 class Codec(Protocol):
-    """Encoder of prompts and decoder of continuations, such as `TextCodec` of pretrain/text_codec.py."""
+    """An encoder for prompts and a decoder for continuations, such as `TextCodec` in pretrain/text_codec.py."""
 
     @property
     def tokenizer(self) -> Any:
@@ -16,16 +16,16 @@ class Codec(Protocol):
         """The token id that precedes a text, or None."""
 
     def __len__(self) -> int:
-        """Return the tokenizer's number of entries; the model's vocabulary size can be larger."""
+        """Return the number of entries in the tokenizer; the model's vocabulary size can be larger."""
 
     def shown(self, text: str) -> str:
-        """Return the text as decoding returns it, for example normalized."""
+        """Return the text in the form in which decoding returns it, for example normalized."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a raw text, without special tokens."""
+        """Return the token ids for a raw text, without special tokens."""
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
-        """Return the text of the ids `new` after the ids `prompt`."""
+        """Return the text of the `new` ids that follow the `prompt` ids."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,6 @@ def before_end(ids: list[int], end: int) -> list[int]:
 
 
 def decode(codec: Codec, prompt: str, ids: list[int], continuations: list[list[int]], end: int) -> list[Generated]:
-    """Return the texts of the continuations of a prompt; each stops before its end-of-text token."""
+    """Return the texts for several continuations of a prompt, each cut before its end-of-text token."""
     shown = codec.shown(prompt)
     return [Generated(shown, codec.continuation(ids, before_end(new, end))) for new in continuations]

@@ -1,4 +1,4 @@
-"""Settings of text generation; generator.py does the work.
+"""Settings for text generation; generator.py does the work.
 
 This module does not import torch, so that `--help` stays fast.
 """
@@ -11,12 +11,12 @@ from pydantic.dataclasses import dataclass
 from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
 
-MAX_NEW_TOKENS = 200  # default length of a continuation; less if the model has fewer positions left
+MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
 
 
 @dataclass(frozen=True, config=STRICT)
 class GenerateConfig:
-    """Settings of text generation. Lengths count the continuation without the prompt."""
+    """Settings for text generation. Lengths apply to the continuation only, not to the prompt."""
 
     strategy: Literal["sampling", "greedy", "beam"] = setting(
         "sampling", "sample each token, take the most likely token, or keep the num_beams most likely texts"
@@ -74,18 +74,18 @@ class GenerateConfig:
 
     @property
     def beams(self) -> int:
-        """Number of texts that beam search keeps at each step; 1 for the other strategies."""
+        """Number of texts kept at each step of beam search; 1 for the other strategies."""
         return self.num_beams or (4 if self.strategy == "beam" else 1)
 
     def room(self, prompt: int, positions: int | None) -> int:
-        """Return the longest continuation [tokens] of a prompt.
+        """Return the maximum continuation length [tokens] for a prompt.
 
         Args:
-            prompt: length of the prompt [tokens], prefix included.
-            positions: longest sequence of the model [tokens]; None if there is no limit.
+            prompt: length of the prompt, including its prefix [tokens].
+            positions: the model's maximum sequence length [tokens]; None if there is no limit.
 
         Raises:
-            UsageError: prompt and continuation exceed the model's positions.
+            UsageError: if prompt and continuation together exceed the model's positions.
         """
         unset = max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:

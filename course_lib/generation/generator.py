@@ -1,7 +1,7 @@
-"""Text generation with one causal language model and any number of prefixes: each row has its own or none.
+"""Text generation with one causal language model and any number of prefixes. Each prompt has its own prefix or none.
 
-`generate` of transformers does the generation itself. It receives the prefixes as its key/value cache, the attention
-mask of prefixes and texts, and the position ids of the texts. The server of chapter 7 works in the same way.
+transformers does the generation itself: its `generate` method receives the prefixes as the key/value cache, the
+attention mask for prefixes and texts, and the position ids of the texts. The server in chapter 7 works in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,23 +25,23 @@ from course_lib.models import frozen_base
 
 
 class Prefix(Protocol):
-    """What generation needs of a prefix, such as `Prefix` of prefix/files.py."""
+    """The prefix interface that generation needs; `Prefix` in prefix/files.py implements it."""
 
     @property
     def values(self) -> Tensor:
-        """Keys and values of all layers, [P, width]."""
+        """Keys and values for all layers, [P, width]."""
 
     @property
     def base(self) -> str:
         """Digest of the weights that the prefix was trained on; empty if unknown."""
 
     def require(self, shape: Shape, base: str = "") -> None:
-        """Raise CourseError if the prefix does not fit a model of this shape and, if known, with these weights."""
+        """Raise CourseError if the prefix does not match the model's shape or, if known, its weights."""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A prompt in a batch: its index in the result, its ids, and its longest continuation [tokens]."""
+    """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
 
     index: int
     prompt: str
@@ -51,24 +51,24 @@ class _Row:
 
 
 class Generator:
-    """A loaded model for text generation, in its stored number format, on the GPU if there is one.
+    """A model loaded for text generation in its stored dtype, on the GPU if there is one.
 
-    The model itself is not changed by prefixes.
+    Prefixes do not change the model itself.
     """
 
     def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
         """Load a model folder.
 
         Args:
-            folder: Hugging Face folder of a causal language model; prefixes need a GPT-2 or GPT-NeoX.
-            load_codec: loads the codec of the folder.
-            any_base: whether prefixes of the same shape that were trained on other weights are accepted.
+            folder: Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.
+            load_codec: function that loads the codec from the folder.
+            any_base: whether to accept prefixes of the same shape that were trained on other weights.
 
         Raises:
-            CourseError: the folder lacks a causal language model or its tokenizer.
+            CourseError: if the folder has no causal language model, no tokenizer, or no end-of-text token.
         """
         model_folder.read_config(folder)
-        # The tokenizer is loaded first, so that a bad one fails early: loading the model can take minutes.
+        # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
         self.codec = load_codec(folder)
         model = model_folder.load_model(folder)
         self.folder, self.any_base = folder, any_base
@@ -79,22 +79,22 @@ class Generator:
             raise CourseError(f"{folder}: names no end-of-text token (eos_token_id)")
         self.end = end
         self.begin = end if self.codec.begin is None else self.codec.begin
-        # Drops the folder's own generation defaults, which would fill in what GenerateConfig leaves unset.
+        # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
 
     @property
     def positions(self) -> int | None:
-        """The model's longest sequence [tokens]; None if there is no limit."""
+        """The model's maximum sequence length [tokens]; None if there is no limit."""
         return getattr(self.model.config, "max_position_embeddings", None)
 
     @cached_property
     def shape(self) -> Shape:
-        """The shape of the model's prefixes. Raises CourseError for a model that takes no prefix."""
+        """The shape of the model's prefixes. Raises CourseError if the model does not support prefixes."""
         return Shape.of(frozen_base.read_config(self.folder))
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the model's weights, computed once and only if a prefix names its base."""
+        """Digest of the model's weights, computed once and only if a prefix names its base model."""
         return frozen_base.digest(self.folder)
 
     def generate(
@@ -105,18 +105,18 @@ class Generator:
     ) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each prompt; beam search returns the best one first.
 
-        With greedy and beam search, a row gets the same text as if it were alone. A sampled text depends on the other
-        rows of the batch, because all rows draw from the same random generator.
+        In greedy and beam search, the other prompts do not affect a prompt's text. In sampling they do, because all
+        prompts in a batch share one random generator.
 
         Args:
             prompts: raw texts; an empty prompt starts a new document.
-            settings: generation settings; None: the defaults.
-            prefixes: one for each prompt, None for a prompt without a prefix; None: no prompt has one.
+            settings: generation settings; None uses the defaults.
+            prefixes: one entry per prompt, None for a prompt without a prefix; None if no prompt has one.
 
         Raises:
-            CourseError: a prefix belongs to another model.
-            UsageError: a row exceeds the model's positions. A prefix takes up positions of a GPT-2, but none of a
-                GPT-NeoX.
+            CourseError: if a prefix belongs to another model.
+            UsageError: if a sequence exceeds the model's positions. A prefix takes up positions in GPT-2 models, but
+                not in GPT-NeoX models.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
@@ -130,8 +130,9 @@ class Generator:
             self._row(index, prompt, prefix.values if prefix else None, settings)
             for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True))
         ]
-        # Rows are grouped by room, because a row that ends early takes up positions until the last one ends. They are
-        # also grouped by length if a setting examines earlier tokens, because it would examine the padding too.
+        # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
+        # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
+        # too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
         batches: dict[tuple[int, int], list[_Row]] = {}
         for row in rows:
@@ -153,7 +154,7 @@ class Generator:
         return _Row(index, prompt, ids, prefix, room)
 
     def _run(self, rows: list[_Row], settings: GenerateConfig) -> list[list[Generated]]:
-        """Return the texts of one batch, which is padded on the left."""
+        """Return the texts for one batch, which is padded on the left."""
         count = settings.num_return_sequences
         prompts = [row.ids or [self.begin] for row in rows]
         width = max(map(len, prompts))
@@ -168,15 +169,15 @@ class Generator:
         return [decode(self.codec, row.prompt, row.ids, ids, self.end) for row, ids in zip(rows, new, strict=True)]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
-        """Return the arguments of `generate` that place each row after its prefix.
+        """Return the arguments of `generate` that place each sequence after its prefix.
 
-        `generate` repeats each row for beams and samples, but not the cache. The cache is therefore made with the
+        `generate` repeats each sequence for beams and samples, but not the cache, so the cache is built with all
         copies.
 
         Args:
-            prefixes: prefix of each row of the batch.
-            mask: attention mask of the texts, [batch, seq].
-            copies: number of times that `generate` repeats each row.
+            prefixes: prefix for each sequence in the batch.
+            mask: attention mask for the texts, [batch, seq].
+            copies: number of times that `generate` repeats each sequence.
         """
         if all(prefix is None for prefix in prefixes):
             return {"attention_mask": mask}
@@ -190,7 +191,7 @@ class Generator:
         }
 
     def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
-        """Return the settings as arguments of transformers; `room` is the longest continuation [tokens]."""
+        """Return the settings as a GenerationConfig; `room` is the maximum continuation length [tokens]."""
         chosen: dict[str, Any] = {}
         if settings.strategy == "sampling":
             chosen = {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature}
@@ -206,7 +207,7 @@ class Generator:
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             eos_token_id=self.end,
             pad_token_id=self.end,
-            # Rows of a padded vocabulary that are not tokens.
+            # Ids in a padded vocabulary that are not tokens.
             suppress_tokens=list(range(len(self.codec), self.model.config.vocab_size)) or None,
             **chosen,
         )
@@ -214,9 +215,9 @@ class Generator:
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Open a context with torch's random generators seeded by `seed`, or randomly if it is None.
+    """Seed torch's random generators inside the context, randomly if `seed` is None.
 
-    Afterwards the generators of the CPU and of the current GPU continue from their earlier state.
+    Afterwards, the generators of the CPU and the current GPU continue from their earlier state.
     """
     with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
         if seed is None:

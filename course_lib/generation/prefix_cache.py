@@ -1,11 +1,11 @@
-"""Prefixes as the key/value cache of GPT-2 and GPT-NeoX in transformers, and the position ids of the texts after them.
+"""Prefixes as the transformers key/value cache for GPT-2 and GPT-NeoX, and position ids for the texts that follow them.
 
     cache, front = past(values, shape, dtype, device)
     model(ids, past_key_values=cache, attention_mask=torch.cat([front, mask], 1), position_ids=positions(lengths, mask))
 
-In training and in generation, token t of a row has position P + t, where P is the length of the row's prefix. GPT-2
-adds the learned embedding of that position; GPT-NeoX rotates queries and keys by its angle. The keys of a prefix are
-used unchanged, without a rotation.
+In training and generation, token t of a sequence has position P + t, where P is the length of the prefix. GPT-2 adds
+the learned embedding for that position; GPT-NeoX rotates queries and keys by its angle. Prefix keys are used as they
+are, without rotation.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class Shape:
 
     @classmethod
     def of(cls, config: Any) -> "Shape":
-        """Return the shape of a GPT2Config or GPTNeoXConfig."""
+        """Return the shape for a GPT2Config or GPTNeoXConfig."""
         heads = config.num_attention_heads
         return cls(config.num_hidden_layers, heads, config.hidden_size // heads)
 
     @property
     def width(self) -> int:
-        """Numbers per position of a prefix: keys and values of all layers."""
+        """Number of values per prefix position: keys and values for all layers."""
         return 2 * self.layers * self.heads * self.head_size
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Shape:
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]
-    """A read-only cache layer, so that recomputation can run the forward pass twice."""
+    """A read-only cache layer, which allows recomputation to run the forward pass twice."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         return torch.cat([self.keys, key_states], -2), torch.cat([self.values, value_states], -2)
@@ -58,21 +58,21 @@ class _Fixed(DynamicLayer):  # type: ignore[misc]
 def past(
     values: Sequence[Tensor | None], shape: Shape, dtype: torch.dtype, device: torch.device | str, grows: bool = True
 ) -> tuple[DynamicCache, Tensor]:
-    """Return the cache of a batch in which row i has the prefix `values[i]`, and the attention mask of the prefixes.
+    """Return the cache and the attention mask for a batch in which sequence i has the prefix `values[i]`.
 
-    Shorter prefixes are padded on the left (mask 0). Gradients flow back into `values`. Rows that share a prefix must
-    pass the same tensor object; a prefix that all rows share is not copied.
+    Shorter prefixes are padded on the left (mask 0). Gradients flow back into `values`. Sequences that share a prefix
+    must pass the same tensor object; a prefix shared by all sequences is not copied.
 
     Args:
-        values: prefix of each row, [P_i, width]; None for a row without a prefix.
+        values: prefix for each sequence, [P_i, width]; None for a sequence without a prefix.
         shape: shape of the model.
-        dtype: number format of the cache.
-        device: device of the cache and the mask.
-        grows: true: the cache stores the keys and values that the model adds, as generation needs; false: it stays
-            unchanged, so that a backward pass can recompute blocks.
+        dtype: dtype of the cache.
+        device: device for the cache and the mask.
+        grows: whether the cache stores the keys and values that the model adds, as generation requires. If false, it is
+            left unchanged, so that a backward pass can recompute blocks.
 
     Returns:
-        The cache, and the mask [batch, length of the longest prefix].
+        The cache, and the prefix mask [batch, length of the longest prefix].
     """
     lengths = torch.tensor([0 if rows is None else len(rows) for rows in values], device=device)
     longest = int(lengths.max())
@@ -99,7 +99,7 @@ def past(
 
 
 def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
-    """Return a cache layer that holds these tensors, without the copy that its own `update` would make."""
+    """Return a cache layer that holds these tensors, without the copy that its own `update` method would make."""
     layer = DynamicLayer() if grows else _Fixed()
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
@@ -107,24 +107,24 @@ def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
 
 
 def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return position ids [batch, seq]: P + t for the t-th real token of a row with a prefix of P positions.
+    """Return position ids [batch, seq]: P + t for the t-th real token of a sequence whose prefix has P positions.
 
-    This holds whichever side is padded. Padding gets a valid position id.
+    This holds for padding on either side. Padding tokens get a valid position id.
 
     Args:
-        prefix_lengths: length of each row's prefix, [batch].
-        attention_mask: mask of the text without the prefix, [batch, seq].
+        prefix_lengths: prefix length for each sequence, [batch].
+        attention_mask: attention mask for the text without the prefix, [batch, seq].
     """
     return (attention_mask.cumsum(-1) - 1).clamp(min=0) + prefix_lengths[:, None]
 
 
 def learned_positions(config: Any) -> int | None:
-    """Return the number of learned position embeddings of a GPT-2 model; None for GPT-NeoX, which has no such limit."""
+    """Return the number of learned position embeddings in a GPT-2 model; None for GPT-NeoX, which has none."""
     return int(config.max_position_embeddings) if config.model_type == "gpt2" else None
 
 
 def require_room(config: Any, prefix: int, tokens: int) -> None:
-    """Raise UsageError if a prefix [positions] and a text [tokens] together exceed a model's learned positions."""
+    """Raise UsageError if a prefix [positions] and a text [tokens] together exceed the model's learned positions."""
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
         raise UsageError(

@@ -1,6 +1,7 @@
-"""Self-attention of GPTSAN: bidirectional over the prefix, causal over the text after it.
+"""Self-attention for GPTSAN: bidirectional within the prefix, causal in the text after it.
 
-The spout takes one key/value slot before all tokens.
+The spout adds one key/value slot before all tokens.
+
 Shapes: B sequences of T new tokens; S key/value slots (spout, cached tokens, new tokens); H = d_model = heads · d.
 """
 
@@ -17,17 +18,17 @@ from course_lib.gptsan.experts import Linear
 def prefix_lm_mask(
     length: int, past: int, device: torch.device, padding: Tensor | None = None, types: Tensor | None = None
 ) -> Tensor | None:
-    """Build the attention mask [B or 1, 1, T, S], True where a new token attends to a slot; None if it is only causal.
+    """Build the attention mask [B or 1, 1, T, S], or return None if plain causal attention is enough.
 
-    A token attends to the slots up to its own and to the whole prefix, but not to padding. A padding token attends to
-    its own slot, because the softmax needs at least one.
+    The mask is True where a new token attends to a slot. Each token attends to the slots up to its own and to the whole
+    prefix, but not to padding. A padding token attends to its own slot, because the softmax needs at least one.
 
     Args:
-        length: Number T of new tokens.
-        past: Number of slots before the new tokens: spout and cached tokens.
-        device: Device of the mask.
-        padding: Attention mask [B, S], or [B, S−1] without the spout; 0 at padding.
-        types: Token types [B, T] or [B, T+1], 1 in the prefix; only the last T columns count.
+        length: Number of new tokens (T).
+        past: Number of slots before the new tokens: the spout and the cached tokens.
+        device: Device for the mask.
+        padding: Attention mask [B, S], or [B, S−1] without the spout slot; 0 at padding.
+        types: Token types [B, T] or [B, T+1], 1 in the prefix; only the last T columns are used.
     """
     if padding is None and types is None and (past == 0 or length == 1):
         return None
@@ -41,7 +42,7 @@ def prefix_lm_mask(
 
 
 class Attention(nn.Module):
-    """Multi-head attention without biases, rotations or dropout."""
+    """Multi-head attention without biases, rotary embeddings or dropout."""
 
     def __init__(self, config: GPTSanConfig, layer: int) -> None:
         super().__init__()
@@ -52,15 +53,15 @@ class Attention(nn.Module):
         self.out_proj = Linear(config.d_model, config.d_model)
 
     def forward(self, x: Tensor, mask: Tensor | None, spout: Tensor | None, cache: Any) -> tuple[Tensor, Tensor | None]:
-        """Attend from the new tokens: [B, T, H] → ([B, T, H], attention weights).
+        """Compute attention for the new tokens: [B, T, H] → ([B, T, H], attention weights).
 
-        Only the eager implementation returns the attention weights [B, heads, T, S]; the others return None.
+        The attention weights [B, heads, T, S] are returned only by the eager implementation; otherwise, they are None.
 
         Args:
             x: Hidden states [B, T, H].
-            mask: Attention mask of `prefix_lm_mask`, or None for causal attention.
-            spout: Spout's key and value for this layer [B, 2, heads, 1, d]; their slot is before those of the tokens.
-            cache: Key/value cache of transformers, or None.
+            mask: Attention mask from `prefix_lm_mask`, or None for causal attention.
+            spout: Key and value of the spout for this layer [B, 2, heads, 1, d]; their slot precedes the token slots.
+            cache: A transformers key/value cache, or None.
         """
         heads = (*x.shape[:2], self.config.num_heads, -1)
         query, key, value = (p(x).view(heads).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
@@ -79,15 +80,15 @@ class Attention(nn.Module):
 
 
 def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows; None: causal attention.
+    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows. Without a mask, attention is causal.
 
-    Shapes: queries and result [B, heads, T, d], keys and values [B, heads, S, d], weights [B, heads, T, S]. The mask,
-    True where a query may attend to a slot, is broadcast to the shape of the weights.
+    Shapes: query and output [B, heads, T, d]; key and value [B, heads, S, d]; weights [B, heads, T, S]. The mask is
+    True where a query may attend to a slot, and is broadcast to the shape of the weights.
     """
     if mask is None:
         shape = query.shape[2], key.shape[2]
         mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril(shape[1] - shape[0])
-    # Scale the queries before the product: the largest fp16 number is 65504.
+    # Scale the queries before the product to avoid overflow: the largest fp16 value is 65504.
     scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)
     return weights @ value, weights
@@ -102,6 +103,6 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Apply the layer: [B, T, H] → ([B, T, H], attention weights); same arguments as `Attention.forward`."""
+        """Apply the layer: [B, T, H] → ([B, T, H], attention weights). Takes the arguments of `Attention.forward`."""
         mixed, weights = self.self_attn(x, *inputs)
         return x + self.norm(mixed), weights

@@ -1,11 +1,14 @@
-"""Text cleaning: tokens in place of URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters.
+"""Text cleaning: replaces URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters with tokens.
 
-The rules are those of the original (tanreinama/GPTSAN, encode_swe.py), including its false positives: `円` alone is a
-price, `1/2` is a date, and a long number is a phone number.
-The regular expressions need linear time on ordinary text. The original's e-mail rule is quadratic: it takes 0.6 s for
-20 000 letters in a row. The time of the original's price rule doubles with every pair of digits of different width.
-The original's second date rule (dates with an era) is left out: the first rule has already replaced the month, so it
-never matches.
+The rules are those in the original GPTSAN code (encode_swe.py in tanreinama/GPTSAN), including its false positives. For
+example, `円` alone is a price, `1/2` is a date, and a long number is a phone number.
+
+On ordinary text, these regular expressions run in linear time. The original e-mail rule is quadratic: it takes 0.6 s
+for 20,000 letters in a row. The running time of the original price rule doubles with every additional pair of digits of
+different width.
+
+The second date rule in the original code (dates with an era) is omitted. It never matches, because the first rule has
+already replaced the month.
 """
 
 import re
@@ -28,9 +31,9 @@ BLOCK = re.compile(r"(?:[\u2500-\u259f]|<BLOCK>)+")
 
 
 def clean(text: str) -> str:
-    """Replace what the rules match with `<URL>`, `<EMAIL>`, `<TEL>`, `<DATE>`, `<PRICE>` and `<BLOCK>`.
+    """Replace matches with `<URL>`, `<EMAIL>`, `<TEL>`, `<DATE>`, `<PRICE>` and `<BLOCK>`.
 
-    The rules run in this order, each on the result of the rules before it.
+    The rules run in this order, each on the output of the previous one.
     """
     text = URL.sub("<URL>", text)
     *before, rest = MAIL_DOMAIN.split(text)
@@ -42,7 +45,7 @@ def clean(text: str) -> str:
 def _price(match: re.Match[str]) -> str:
     """Replace a currency and the well-formed amount before it with `<PRICE>`.
 
-    A number without a currency stays as it is, and so do digits before the well-formed amount.
+    A number without a currency is left unchanged, as are any digits before the well-formed amount.
     """
     number = match[1] or ""
     if number and not match[2]:

@@ -1,4 +1,4 @@
-"""The verbs (subcommands) of chapter 5: `course gptsan …`."""
+"""Subcommands for chapter 5: `course gptsan …`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -91,13 +91,12 @@ def add_extra_stage(
 
 
 def _complete(settings: GptsanConfig, file: Path) -> GptsanConfig:
-    """The settings, with products of the profile if the checkpoint or the examples are unset.
+    """Return the settings, using the profile's products if the checkpoint or the examples are unset.
 
-    A run whose file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model: it gets the
-    examples of the corpus. Any other run gets the extra stage and the examples with classes.
+    A run whose settings file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model on the
+    corpus examples. Any other run uses the extra stage and the examples with classes.
 
-    Raises:
-        UsageError: The file has a shape for the planner only and no checkpoint.
+    Raises UsageError if the file sets no checkpoint and has a shape that is only for the memory planner.
     """
     from course_lib.gptsan import products
 

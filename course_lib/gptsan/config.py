@@ -1,6 +1,6 @@
-"""Settings of `course gptsan train`, which trains a new model or continues from a partly frozen checkpoint.
+"""Settings for `course gptsan train`, which trains a new model or continues from a partly frozen checkpoint.
 
-configs/README.md lists every key, also those of the sections that chapter 4 has too.
+configs/README.md lists every key, including those in the sections shared with chapter 4.
 """
 
 from dataclasses import field
@@ -21,7 +21,7 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """Model to train and its frozen parameters."""
+    """Settings for the model to train and its frozen parameters."""
 
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
     shape: ShapeConfig = field(default_factory=ShapeConfig)
@@ -38,7 +38,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """Training examples."""
+    """Settings for the training examples."""
 
     input: Path | None = setting(None, "folder of encoded examples (`course gptsan encode`)")
     tokenizer: Path | None = setting(None, "tokenizer folder; unset: the one in model.checkpoint")
@@ -53,7 +53,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SpoutConfig:
-    """Input of the spout."""
+    """Settings for the input to the spout."""
 
     mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
         "none",
@@ -64,7 +64,7 @@ class SpoutConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class LossConfig:
-    """Terms added to the cross-entropy in training. The defaults are those of tanreinama/GPTSAN."""
+    """Loss terms added to the cross-entropy in training, and router noise. The defaults match tanreinama/GPTSAN."""
 
     z_loss: float = setting(1e-4, "factor of the mean of (log Z)²; log Z: logsumexp of the logits", ge=0, le=1)
     router_balance: float = setting(1e-2, "factor of the routers' load-balancing loss, summed over layers", ge=0, le=1)
@@ -76,7 +76,7 @@ class LossConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class GptsanConfig(RunConfig):
-    """Settings of a whole training run."""
+    """Settings for a complete training run."""
 
     places: ClassVar[tuple[str, ...]] = (
         *RunConfig.places, "data.input", "data.tokenizer", "model.checkpoint", "model.ignore",
@@ -112,7 +112,7 @@ class GptsanConfig(RunConfig):
         return gptsan_sizes(shape, frozen_names(model.ignore, self.spout.mode, shape, names), batch)
 
     def _num_context(self) -> int | None:
-        """Tokens in an example: data.num_context if set, else that of the encoded examples if there are any."""
+        """Return the example length [tokens]: data.num_context if set, else that of the encoded examples, else None."""
         if self.data.num_context or not self.data.input:
             return self.data.num_context
         from course_lib.gptsan.examples import Examples
@@ -122,14 +122,14 @@ class GptsanConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class VocabularyConfig:
-    """Vocabulary of a base model that is trained from scratch."""
+    """Settings for the vocabulary of a base model that is trained from scratch."""
 
     size: int = setting(4000, "number of entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """Settings of a profile for this chapter."""
+    """Profile settings for this chapter."""
 
     checkpoint: str | None = setting(
         None, "trained base model: a folder, or a name on the Hugging Face Hub; unset: train one on the corpus"

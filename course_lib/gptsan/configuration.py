@@ -1,4 +1,4 @@
-"""Configuration of a GPTSAN model: the keys of the published `config.json`, and those that this implementation adds."""
+"""Configuration for a GPTSAN model: the keys in the published `config.json`, and those added by this implementation."""
 
 from typing import Any, ClassVar, Literal
 
@@ -10,15 +10,15 @@ from course_lib.gptsan.shape import MODEL_TYPE
 
 @strict
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
-    """Shape and routing of a GPTSAN model; the defaults are those of the published 2.8-billion-parameter model.
+    """Shape and routing of a GPTSAN model. The defaults match the published 2.8-billion-parameter model.
 
-    Three keys of the published configurations are read but have no effect:
-    - `router_dtype`: the router computes in fp32.
-    - `initializer_factor`: the initialisation of tanreinama/GPTSAN, the original code, is used.
+    Three keys in the published configurations are read but have no effect:
+
+    - `router_dtype`: the router always computes in fp32.
+    - `initializer_factor`: weights are initialized as in the original code, tanreinama/GPTSAN.
     - `separator_token_id`: the prefix is marked by token types, not by a separator token.
 
-    Raises:
-        StrictDataclassError: A field has a wrong type, or `num_heads` does not divide `d_model`.
+    Raises StrictDataclassError if a field has the wrong type or `num_heads` does not divide `d_model`.
     """
 
     model_type = MODEL_TYPE
@@ -52,35 +52,36 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = 35995
     eos_token_id: int | list[int] | None = 35999
 
-    # Expert capacity, and the output for tokens beyond it.
-    # "zero", as in the original: an expert takes a capacity factor times an even share of a group of about 1024 tokens
-    # of the batch; its output for tokens beyond that is 0.
-    # "identity", as in the transformers port: an expert takes `expert_capacity` tokens of each sequence; the output for
-    # tokens beyond that is x · router probability.
+    # Expert capacity, and the output for tokens that exceed it.
+    # "zero", as in the original code: the capacity is an even share of a group of about 1024 tokens from the batch,
+    # multiplied by a capacity factor. The expert output for tokens that exceed it is 0.
+    # "identity", as in the transformers port: the capacity is `expert_capacity` tokens from each sequence. The output
+    # for tokens that exceed it is x · router probability.
     overflow: Literal["zero", "identity"] = "zero"
     train_capacity_factor: float | int = 1.25
     eval_capacity_factor: float | int = 2.0
-    expert_capacity: int = 128  # tokens per sequence and expert, for "identity" only
-    router_ignore_padding_tokens: bool = False  # True: padding goes to no expert and takes no capacity
-    router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original: 0.01
+    expert_capacity: int = 128  # tokens per sequence and expert; used only by "identity"
+    router_ignore_padding_tokens: bool = False  # True: padding is not routed and uses no capacity
+    router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original code: 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
-    # Standard deviations of a new model's weights, as in the original. Each of the spout's eight tanh layers scales the
-    # signal by about spout_init_std · √d_spout (0.11 with the defaults): a narrow spout needs a larger value.
+    # Standard deviations for the weights of a new model, as in the original code. Each of the eight tanh layers in the
+    # spout scales the signal by about spout_init_std · √d_spout (0.11 with the defaults), so a narrow spout needs a
+    # larger value.
     embedding_init_std: float | int = 0.02
     spout_init_std: float | int = 0.01
 
     @property
     def num_layers(self) -> int:
-        """Number of layers: switch layers plus extra layers."""
+        """Total number of switch layers and extra layers."""
         return self.num_switch_layers + self.num_ext_layers
 
     def __post_init__(self, **others: Any) -> None:
-        # The published config.json has num_layers, which is a property here.
+        # The published config.json contains num_layers, which is a property here.
         others.pop("num_layers", None)
         super().__post_init__(**others)
 
     def validate_architecture(self) -> None:
-        """Check that the heads divide the width; transformers calls this after setting the fields."""
+        """Check that `num_heads` divides `d_model`; transformers calls this method after setting the fields."""
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")

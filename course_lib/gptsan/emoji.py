@@ -1,12 +1,12 @@
-"""Table of emoji and text faces: maps strings to twelve tokens, and each token to one string.
+"""Table of emoji and emoticons: maps strings to twelve tokens, and each token back to one string.
 
-The table is built from Unicode ranges, so that it also covers emoji of later Unicode versions. It does not contain
-sequences joined by U+200D (families, professions): each emoji of such a sequence is encoded separately.
+The table is built from Unicode ranges, so it also covers emoji from later Unicode versions. It does not contain
+sequences joined by U+200D (families, professions); each emoji in such a sequence is encoded separately.
 """
 
 from itertools import product
 
-# For each token: the string it decodes to, and its code points. Where ranges overlap, the narrower one wins.
+# For each token: the string that it decodes to, and its code points. Where ranges overlap, the narrower one wins.
 GROUPS = (
     ("😀", "1F600-1F60F 1F617-1F61D 1F638-1F63D 1F641-1F644 1F910-1F917 1F970-1F97A"),
     ("🤕", "1F610-1F640 1F915 1F920-1F92F"),
@@ -30,17 +30,17 @@ GROUPS = (
     ("(^_^)", ""),
 )
 FACES = "(*^_^*) (^_^;) (^_^) (^o^) (^-^) (^^;) (T_T) (;_;) (>_<) (´・ω・`) (・∀・) (^^)"
-# Regional indicator symbols; two of them make a flag.
+# Regional indicator symbols; a pair of them forms a flag.
 FLAG_LETTERS = [chr(code) for code in range(0x1F1E6, 0x1F200)]
 SKIN_TONES = [chr(code) for code in range(0x1F3FB, 0x1F400)]
-# Variation selector 16: requests the coloured form of the character before it.
+# Variation selector 16, which requests the color version of the preceding character.
 COLOURED = "\ufe0f"
 
 
 def emoji_tables() -> dict[str, dict[str, str]]:
-    """Return the content of emoji.json.
+    """Return the contents of emoji.json.
 
-    "emoji" maps each string to its token, longest strings first. "emoji_inv" maps each token to its string.
+    "emoji" maps each string to its token, with the longest strings first. "emoji_inv" maps each token to its string.
     """
     token_of = {shown: f"<|emoji{number}|>" for number, (shown, _) in enumerate(GROUPS, 1)}
     ranges = []

@@ -1,7 +1,9 @@
-"""Encoding of texts as training examples, in parallel and in a random order that the seed determines.
+"""Encoding of texts as training examples, in parallel and in a random order determined by the seed.
+
+Output files:
 
     x.npy, y.npy, i.npy, num_input.npy    arrays for training (examples.py)
-    <mode>_<shard:04d>.tfrecord           for the tools of tanreinama/GPTSAN; example k is in shard k mod shards
+    <mode>_<shard:04d>.tfrecord           for the tanreinama/GPTSAN tools; example k is in shard k mod shards
     encoding.json                         settings, counts, classes, checksums of the tokenizer files
 
 layouts.py defines the layout of an example. Memory use does not grow with the corpus.
@@ -32,21 +34,21 @@ from course_lib.progress import progress
 
 @dataclass
 class EncodeReport:
-    """Counts of one encoding run."""
+    """Counts from one encoding run."""
 
     documents: int = 0
     examples: int = 0
     tokens: int = 0  # in the examples, without padding
     largest_id: int = 0
-    left_out_documents: int = 0  # documents without an example: they end within the encoder part
-    # Tokens in no example: of these documents, of the ends of others, and of lines cut by the original layout.
+    left_out_documents: int = 0  # documents that yield no example: they end within the encoder part
+    # Tokens in no example: from these documents, the ends of others, and lines cut off by the original layout.
     left_out_tokens: int = 0
-    classes: dict[int, int] | None = None  # class → number of examples; None: no classes, `i` is the example's number
+    classes: dict[int, int] | None = None  # class → number of examples; None: no classes, `i` is the example index
     bytes_read: int = 0
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """Return the counts as one line for the terminal."""
+        """Return a one-line summary."""
         classes = "" if self.classes is None else f" in {len(self.classes)} classes"
         counts = f"{self.examples} examples{classes} from {self.documents} documents, {self.tokens} tokens"
         if self.left_out_tokens:
@@ -60,13 +62,12 @@ class EncodeReport:
 def encode(
     inputs: str | Sequence[Path], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int = 1
 ) -> EncodeReport:
-    """Encode documents and write them to `folder`; after an error, an earlier product there stays as it was.
+    """Encode documents and write them to `folder`. If encoding fails, existing output there is left unchanged.
 
-    `inputs` is the path of a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
+    `inputs` is the path to a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
 
-    Raises:
-        CourseError: As encode_documents.
-        UsageError: No file matches the pattern, or the output folder holds other files or an input file.
+    Raises CourseError if the CSV list is invalid or `encode_documents` fails, and UsageError if no file matches the
+    pattern, or if the output folder contains other files or an input file.
     """
     documents = list_documents(inputs, settings.d_spout)
     for name in FILES:
@@ -80,16 +81,16 @@ def encode(
 def encode_documents(
     documents: Sequence[Document], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int
 ) -> EncodeReport:
-    """Encode documents as training examples into an existing folder.
+    """Encode documents as training examples in an existing folder.
 
-    The files are the same bytes for any number of workers.
+    The output is byte-identical for any number of workers.
 
-    Raises:
-        CourseError: A file is missing, empty or not UTF-8, a class is out of range, or no document is long enough.
+    Raises CourseError if a tokenizer file is missing or damaged, a document contains no text or is not UTF-8, or no
+    document is long enough.
     """
     started = perf_counter()
     checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
-    # The folder may hold another tokenizer than in an earlier call.
+    # The folder may contain a different tokenizer than in an earlier call.
     _loaded.cache_clear()
     # Forked workers inherit the loaded tokenizer.
     _loaded(tokenizer, settings.original_layout)
@@ -115,10 +116,10 @@ def encode_documents(
 def _write_arrays(
     folder: Path, documents: Sequence[Document], tokenizer: Path, settings: EncodeConfig, workers: int
 ) -> EncodeReport:
-    """Write the .npy files and count their content.
+    """Write the .npy files and count their contents.
 
-    The documents are shuffled here, because the training script of tanreinama/GPTSAN reads its files in order
-    and does not shuffle.
+    The documents are shuffled here because the tanreinama/GPTSAN training script reads its files in order, without
+    shuffling.
     """
     order = np.random.default_rng(settings.seed).permutation(len(documents)).tolist()
     pieces = read_pieces(documents, order)
@@ -148,14 +149,14 @@ def _write_arrays(
 
 @lru_cache(maxsize=1)
 def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
-    """Return a folder's tokenizer and its special token ids; each process loads them once, on first use."""
+    """Return the tokenizer in a folder and its special token ids. Each process loads them once, on first use."""
     encoding = load(*(tokenizer / name for name in FILES))
     return encoding, Marks.of(encoding, original)
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """Examples of a piece of a document."""
+    """Examples from one piece of a document."""
 
     document: int
     x: Array
@@ -182,14 +183,14 @@ def _encode_group(tokenizer: Path, settings: EncodeConfig, pieces: list[Piece]) 
 
 
 def _another_line(texts: Sequence[Sequence[str]], own: int, rng: np.random.Generator) -> str:
-    """Return a random line of another piece of the group; of the same piece if the group has only one."""
+    """Return a random line from another piece in the group, or from the same piece if the group has only one."""
     index = int(rng.integers(max(len(texts) - 1, 1)))
     text = texts[index + (index >= own and len(texts) > 1)]
     return text[int(rng.integers(len(text)))]
 
 
 def _write_shard(folder: Path, mode: str, shards: int, shard: int) -> int:
-    """Write a TFRecord file from the .npy files and return the number of its examples."""
+    """Write one TFRecord file from the .npy files and return its number of examples."""
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
     rows = range(shard, len(arrays["i"]), shards)
     features = ({name: np.atleast_1d(array[row]) for name, array in arrays.items()} for row in rows)

@@ -1,4 +1,4 @@
-"""Settings of `course gptsan encode`; the defaults are those of tools/make_tfrecord_simple.py in tanreinama/GPTSAN."""
+"""Settings for `course gptsan encode`. The defaults match tools/make_tfrecord_simple.py in tanreinama/GPTSAN."""
 
 from typing import Literal
 

@@ -1,8 +1,8 @@
-"""Encoded examples on disk: four .npy files and encoding.json in a folder.
+"""Encoded examples on disk: a folder with four .npy files and encoding.json.
 
 x, y        int32 [examples, num_context]    input tokens and target tokens; -1 in y: no target at this position
-i           int32 [examples]                 class for the spout, or number of the example
-num_input   int32 [examples]                 positions of the prefix, which attend to each other in both directions
+i           int32 [examples]                 class for the spout, or index of the example
+num_input   int32 [examples]                 number of prefix positions, which attend to each other in both directions
 """
 
 import json
@@ -25,15 +25,15 @@ Array = npt.NDArray[Any]
 
 
 def array_shapes(examples: int, num_context: int) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each array by its name."""
+    """Return the shape of each array, by name."""
     return {name: (examples, num_context) if name in ("x", "y") else (examples,) for name in ARRAYS}
 
 
 class ExampleWriter(AbstractContextManager["ExampleWriter"]):
-    """Writer of the arrays, row by row.
+    """Writer that appends examples to the .npy files.
 
-    The number of rows is known only at the end. numpy reserves space in the header for a larger number, so the header
-    is rewritten in place.
+    The number of examples is known only at the end. The header that NumPy writes reserves space for a larger number, so
+    it is rewritten in place.
     """
 
     def __init__(self, folder: Path, context: int) -> None:
@@ -42,7 +42,7 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
         self._headers()
 
     def append(self, **columns: Array) -> None:
-        """Append examples; the arguments x, y, i and num_input are arrays of equal length."""
+        """Append examples, given as arrays x, y, i and num_input of equal length."""
         for name, file in self._files.items():
             file.write(np.ascontiguousarray(columns[name], DTYPE).data)
         self.rows += len(columns["x"])
@@ -60,12 +60,11 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
 
 
 class Examples:
-    """Examples of a folder, or some of them (`rows`), as a torch dataset.
+    """Map-style torch dataset of the examples in a folder, or of those selected by `rows`.
 
-    The arrays are memory-mapped: opening a folder reads no examples.
+    The arrays are memory-mapped, so opening a folder reads no examples.
 
-    Raises:
-        CourseError: A file is missing or does not match encoding.json.
+    Raises CourseError if a file is missing or does not match encoding.json.
     """
 
     def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
@@ -75,7 +74,7 @@ class Examples:
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
 
     def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:
-        # Pickle the folder and the row numbers only: a reader process maps the files itself.
+        # Pickle only the folder and the row indices: each reader process maps the files itself.
         return Examples, (self.folder, self.rows)
 
     def __len__(self) -> int:
@@ -90,17 +89,16 @@ class Examples:
 
     @property
     def classes(self) -> dict[int, int] | None:
-        """Number of examples of each class in the folder; None if the examples have no classes."""
+        """Number of examples in each class in the folder, or None if the examples have no classes."""
         counts = self.report["classes"]
         return None if counts is None else {int(label): count for label, count in counts.items()}
 
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
-        """Check that a model can be trained on the examples; `d_spout` None (no spout) allows any class.
+        """Check that a model can be trained on the examples. If `d_spout` is None (no spout), any class is allowed.
 
-        Spout numbers of examples without classes are not checked, because they are taken modulo the width.
+        Examples without classes may have any value in `i`, because it is taken modulo the spout width.
 
-        Raises:
-            UsageError: A token is outside the vocabulary, or a class is outside the spout.
+        Raises UsageError if a token id is outside the vocabulary or a class is not below `d_spout`.
         """
         if self.report["largest_id"] >= vocab_size:
             raise UsageError(
@@ -114,15 +112,15 @@ class Examples:
             )
 
     def split(self, held_out: float, seed: int) -> tuple["Examples", "Examples"]:
-        """Split the examples into training and held-out examples; both keep the order of the folder.
+        """Split the examples into a training set and a held-out set, each in folder order.
 
         Args:
-            held_out: Held-out share of each class, from 0 to below 1. Unless it is 0, a class of two or more examples
-                has at least one held-out example and at least one training example.
-            seed: Seed of the random choice.
+            held_out: Fraction of each class to hold out, from 0 to below 1. Unless it is 0, a class with two or more
+                examples has at least one example in each set.
+            seed: Random seed.
 
         Raises:
-            UsageError: The share is outside [0, 1).
+            UsageError: The fraction is outside [0, 1).
         """
         if not 0 <= held_out < 1:
             raise UsageError(f"held-out share: {held_out} is not allowed: from 0 to below 1")

@@ -1,6 +1,6 @@
-"""Feed-forward parts of GPTSAN: switch layer (each token goes to one of E experts) and dense extra layer.
+"""Feed-forward layers for GPTSAN: the switch layer routes each token to one of E experts; the extra layer is dense.
 
-Shapes: B sequences of T tokens; H = d_model; E = num_experts; N = number of tokens that an expert computes.
+Shapes: B sequences of T tokens; H = d_model; E = num_experts; N = number of tokens that an expert processes.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 
 
 class Linear(nn.Linear):
-    """Linear layer that stores its initialisation: weight Normal(0, std²), bias Normal(0, bias_std²)."""
+    """Linear layer that stores its initialization parameters: weight Normal(0, std²), bias Normal(0, bias_std²)."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = False, std: float = 0.02, bias_std: float = 0.0) -> None:
         super().__init__(inputs, outputs, bias=bias)
@@ -21,7 +21,7 @@ class Linear(nn.Linear):
 
 
 class Fp32Linear(Linear):
-    """Linear layer that always computes in fp32, whatever the dtype of its weights and autocast."""
+    """Linear layer that always computes in fp32, regardless of autocast and the dtype of its weights."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer: [..., inputs] → [..., outputs] in fp32."""
@@ -30,7 +30,10 @@ class Fp32Linear(Linear):
 
 
 class MLP(nn.Module):
-    """Two linear layers: width d_ff, ReLU, no biases in an expert; width d_ext, swish, biases in an extra layer."""
+    """Feed-forward network with two linear layers.
+
+    An expert has width d_ff, ReLU and no biases. An extra layer has width d_ext, swish and biases.
+    """
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -47,9 +50,9 @@ class MLP(nn.Module):
 
 
 class Router(nn.Module):
-    """Linear router: one logit per token and expert.
+    """Linear router that computes one logit per token and expert.
 
-    It computes in fp32, because a small difference between two logits decides which expert computes the token.
+    It computes in fp32, because a small difference between two logits decides which expert processes the token.
     """
 
     def __init__(self, config: GPTSanConfig) -> None:
@@ -60,7 +63,8 @@ class Router(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute the router logits: [B, T, H] → [B, T, E].
 
-        In training, noise from 1 ± jitter multiplies the input, so that either of two nearly equal experts may win.
+        In training, the input is multiplied by noise from 1 ± jitter, so that either of two nearly equal experts may be
+        chosen.
         """
         if self.training and self.jitter:
             x = x.float() * torch.empty_like(x, dtype=torch.float32).uniform_(1 - self.jitter, 1 + self.jitter)
@@ -69,9 +73,9 @@ class Router(nn.Module):
 
 
 class SwitchMLP(nn.Module):
-    """Switch layer: each token is computed by its most probable expert.
+    """Switch layer that sends each token to its most probable expert.
 
-    The output of the expert is multiplied by that probability, so that the router receives a gradient.
+    The expert output is multiplied by that probability, so that the router receives a gradient.
     """
 
     def __init__(self, config: GPTSanConfig) -> None:
@@ -83,10 +87,10 @@ class SwitchMLP(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E]).
 
-        `real` [B, T] is False for tokens that go to no expert, such as padding; None: all tokens are routed.
+        `real` [B, T] is False for tokens that are not routed, such as padding. If it is None, all tokens are routed.
         """
         logits = self.router(x)
-        # Both are [B, T].
+        # Each is [B, T].
         probability, expert = logits.softmax(-1).max(-1)
         # [B·T, 1]
         gate = probability.to(x.dtype).flatten()[:, None]
@@ -94,10 +98,10 @@ class SwitchMLP(nn.Module):
 
         # [B·T, H]
         tokens = x.flatten(0, 1)
-        # One contiguous [N, H] per expert.
+        # One contiguous [N, H] tensor per expert.
         slices = torch.split(tokens.index_select(0, order), counts)
-        # In training, and with several ranks, experts without tokens are called too: every rank then has gradients for
-        # the same weights, and under ZeRO-3 every rank gathers the same weights.
+        # In training or with several ranks, also call experts without tokens. This way, every rank has gradients for
+        # the same weights and, under ZeRO-3, gathers the same weights.
         everyone = self.training or torch.distributed.is_initialized()
         pairs = zip(self.experts.values(), slices, strict=True)
         outputs = [network(rows) for network, rows in pairs if everyone or len(rows)]
@@ -107,10 +111,10 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """Return the capacity of an expert: how many tokens of a group of `group` tokens it computes.
+    """Return the capacity of an expert: the maximum number of tokens that it processes in a group of `group` tokens.
 
-    With overflow "identity" it is the setting `expert_capacity`. Otherwise it is the capacity factor times an even
-    share of the group, at most `group` and at least 4 tokens.
+    If overflow is "identity", this is `expert_capacity`. Otherwise, it is the capacity factor times an even share of
+    the group, limited to `group` but never less than 4.
     """
     if config.overflow == "identity":
         return config.expert_capacity
@@ -119,35 +123,35 @@ def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
 
 
 def group_count(tokens: int) -> int:
-    """Return the number of equal groups into which the tokens of a forward pass are split for the capacity.
+    """Return the number of equal groups that the tokens in a forward pass are split into for the capacity limit.
 
-    The number is the smallest divisor of `tokens` that is at least tokens // 1024: Mesh TensorFlow's rule, on one
+    It is the smallest divisor of `tokens` that is at least tokens // 1024, which is the Mesh TensorFlow rule on one
     device.
     """
     return next(count for count in range(max(1, tokens // 1024), tokens + 1) if tokens % count == 0)
 
 
 def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: Tensor | None = None) -> Tensor:
-    """Apply the capacity: chosen experts [B, T] → [B, T, E], True where an expert computes a token.
+    """Apply the capacity limit: chosen experts [B, T] → mask [B, T, E], True where an expert processes a token.
 
-    Within a group an expert takes tokens in their order until it is full. With overflow "identity" a group is a
-    sequence, otherwise see `group_count`. `real` [B, T] is False for tokens that go to no expert; None: all tokens are
-    routed.
+    Within a group, an expert takes tokens in order until it is full. If overflow is "identity", each sequence is a
+    group; otherwise, see `group_count`. `real` [B, T] is False for tokens that are not routed. If it is None, all
+    tokens are routed.
     """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
     if real is not None:
         chosen = chosen & real[..., None]
     count = len(chosen) if config.overflow == "identity" else group_count(expert.numel())
     groups = chosen.reshape(count, -1, config.num_experts)
-    # For each expert: how many tokens of the group up to and including this one have chosen it.
+    # For each expert: the number of tokens in the group, up to and including this one, that have chosen it.
     queue = groups.cumsum(1)
     return (groups & (queue <= capacity(config, groups.shape[1], training))).view_as(chosen)
 
 
 def sorted_by_expert(kept: Tensor) -> tuple[Tensor, list[int]]:
-    """Group tokens by expert: [B, T, E] → (token numbers from 0 to B·T - 1, number of tokens of each expert).
+    """Group tokens by expert: [B, T, E] → (token indices from 0 to B·T − 1, number of tokens per expert).
 
-    The tokens of expert 0 come first; the tokens of one expert keep the order of the text.
+    The tokens for expert 0 come first. The tokens for each expert remain in text order.
     """
     # [E, B·T]
     by_expert = kept.flatten(0, 1).t()
@@ -157,10 +161,12 @@ def sorted_by_expert(kept: Tensor) -> tuple[Tensor, list[int]]:
 def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the load-balancing loss and the z-loss, each summed over the layers.
 
-    Load-balancing loss of a layer: E² · mean over experts of (share of the tokens that choose the expert · mean
+    The load-balancing loss for a layer is E² · mean over experts of (fraction of tokens that choose the expert · mean
     probability of the expert). It is 1 if all experts are chosen equally often with equal probability.
-    z-loss of a layer: mean of logsumexp², which keeps the logits small.
-    Both use the router's choices [B, T, E] before the capacity limit, of the tokens where `real` [B, T] is True.
+
+    The z-loss for a layer is the mean of logsumexp², which keeps the logits small.
+
+    Both are computed before the capacity limit, from the logits [B, T, E] at positions where `real` [B, T] is True.
     """
     logits = torch.stack(tuple(router_logits))
     # [layers, tokens, E]
@@ -173,9 +179,9 @@ def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -
 
 
 class FeedForward(nn.Module):
-    """Residual feed-forward part: x + norm(mlp(x)) in an extra layer.
+    """Residual feed-forward part of a layer. In an extra layer, it is x + norm(mlp(x)).
 
-    In a switch layer it is x + norm(experts(x) + tanh(x·W)). The soft bypass W also computes the tokens that a full
+    In a switch layer, it is x + norm(experts(x) + tanh(x·W)). The soft bypass W also processes the tokens that a full
     expert drops.
     """
 
@@ -186,7 +192,7 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E], None in an extra layer)."""
+        """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E], or None in an extra layer)."""
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
         computed, logits = self.mlp(x, real)

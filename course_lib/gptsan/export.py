@@ -1,4 +1,4 @@
-"""Exports the model of a training run as a Hugging Face folder."""
+"""Export of a trained model as a Hugging Face folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from course_lib.training.task import CONFIG
 
 @dataclass(frozen=True)
 class Trained:
-    """Report of an export."""
+    """Report on an export."""
 
     folder: Path
     step: int
@@ -23,7 +23,7 @@ class Trained:
     frozen: int  # number of frozen tensors
 
     def summary(self) -> str:
-        """The report in one line."""
+        """Return a one-line summary."""
         return (
             f"step {self.step:,}, {self.trained} tensors trained, "
             f"{self.frozen} frozen (bit for bit as they were) → {self.folder}"
@@ -31,17 +31,12 @@ class Trained:
 
 
 def export(run: Path, target: Path) -> Trained:
-    """Exports the model in a run's latest complete checkpoint to `target`, which appears complete or not at all.
+    """Export the model from the latest complete checkpoint of a run. `target` appears complete or not at all.
 
-    Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the optimizer's fp32 weights,
-    converted to the dtype that they have in model.checkpoint. For a new model that is the dtype it was trained in.
+    Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the fp32 weights in the optimizer,
+    converted to the dtype used in model.checkpoint or, for a new model, to the training dtype.
 
-    Args:
-        run: folder of the run.
-        target: the folder to write.
-
-    Raises:
-        CourseError: the run has no complete checkpoint.
+    Raises CourseError if the run has no complete checkpoint.
     """
     from course_lib.checkpoints import deepspeed_shards, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
@@ -55,7 +50,7 @@ def export(run: Path, target: Path) -> Trained:
     weights = deepspeed_shards.read_weights(latest)
     before = read_weights(source) if source else {}
     held, parameters = tensors_of(shape)
-    # At ZeRO stage 1 the optimizer has no copy of the frozen weights; the module's state does.
+    # At ZeRO stage 1, the optimizer has no copy of the frozen weights, but the module state does.
     stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(latest)
     trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
 

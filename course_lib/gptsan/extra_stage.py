@@ -1,20 +1,22 @@
-"""Extra stage of a GPTSAN model: new layers on top, to be trained while all layers below stay frozen.
+"""Extra stage for a GPTSAN model: new layers on top, which are trained while all layers below stay frozen.
 
-Three files for training are written beside the model:
+Three files for training are written to the model folder:
+
     ignore-params.json    names of the frozen parameters
     parameters.json       settings in the format of the original code, tanreinama/GPTSAN
     train.yaml            the same settings for `course gptsan train -c`
 
 New parameters:
-- The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
-- The table of extra positions, all zeros, if the input model has none.
-- The spout's output projection, because its shape depends on the number of layers. Its weights come from
-  Normal(0, std²), where std is 0.02, or the model's spout_init_std if that is larger.
 
-Frozen parameters: all those of the input model, except the spout. The head's bias is a buffer and is never trained.
-Extra layers and extra positions of the input model are frozen too, because they belong to a finished stage. The extra
-positions are added below its layers, so training them would send gradients through all these layers. To train more
-parameters, remove their names from ignore-params.json.
+- The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
+- The table of extra positions, all zeros, if the input model does not have one.
+- The output projection of the spout, because its shape depends on the number of layers. Its weights come from Normal(0,
+  std²), where std is 0.02 or the model's spout_init_std, whichever is larger.
+
+Frozen parameters: all parameters in the input model except the spout. The head bias is a buffer and is never trained.
+Extra layers and extra positions in the input model are also frozen, because they belong to a finished stage. The extra
+positions are added below the extra layers, so training them would send gradients through all of these layers. To train
+more parameters, remove their names from ignore-params.json.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,11 +42,11 @@ from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
-# Tied to the embedding: written once, under the embedding's name.
+# Tied to the embedding, so it is written only once, under the name of the embedding.
 HEAD = "lm_head.weight"
-# Standard deviation of new kernels and biases.
+# Standard deviation for new kernels and biases.
 STD = 0.02
-# tools/train_params.json of the original: defaults for keys that the input's parameters.json lacks.
+# Defaults for keys missing from the input's parameters.json, from tools/train_params.json in the original code.
 TRAIN_PARAMS: dict[str, Any] = {
     "batch_size": 16,
     "base_lr": 1e-4,
@@ -57,17 +59,17 @@ TRAIN_PARAMS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class StageReport:
-    """Counts of one added stage."""
+    """Report on an added stage."""
 
     folder: Path
     layers: int  # new layers
     total_layers: int
-    kept: int  # elements of the parameters that come from the input
-    new: int  # elements of the new parameters
-    frozen: int  # names in ignore-params.json
+    kept: int  # number of parameter elements taken from the input model
+    new: int  # number of new parameter elements
+    frozen: int  # number of names in ignore-params.json
 
     def summary(self) -> str:
-        """Return the counts as one line for the terminal."""
+        """Return a one-line summary."""
         layers = f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers"
         frozen = f"{self.frozen:,} tensors frozen by {IGNORE}"
         return f"{layers}: {self.kept:,} parameters kept, {self.new:,} new, {frozen} → {self.folder}"
@@ -76,11 +78,10 @@ class StageReport:
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:
     """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
 
-    train.yaml names the path `final`, or `folder` if that is None.
+    The model path in train.yaml is `final`, or `folder` if `final` is None.
 
-    Raises:
-        UsageError: `layers` is below 1, or `folder` exists.
-        CourseError: `source` is not a GPTSAN model, is incomplete or is damaged.
+    Raises UsageError if `layers` is below 1 or `folder` exists, and CourseError if `source` is not a GPTSAN model, or
+    is incomplete or damaged.
     """
     if layers < 1:
         raise UsageError(f"--layers: {layers} is not allowed: at least 1")
@@ -121,12 +122,12 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
 
 
 def read_config(source: Path) -> GPTSanConfig:
-    """Read the configuration of a GPTSAN folder. Raises CourseError for a folder without a valid GPTSAN config.json."""
+    """Read the configuration from a GPTSAN folder. Raises CourseError if its config.json is missing or invalid."""
     path, (_, content) = source / "config.json", read_shape(source)
     try:
         config: GPTSanConfig = GPTSanConfig.from_dict(content)
     except Exception as error:
-        # transformers passes on any exception of its validators.
+        # transformers passes on any exception that its validators raise.
         raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
     if not config.tie_word_embeddings:
         raise CourseError(f"{path}: tie_word_embeddings is false; a GPTSAN uses its embedding as head")
@@ -134,12 +135,18 @@ def read_config(source: Path) -> GPTSanConfig:
 
 
 def read_weights(source: Path) -> dict[str, Weight]:
-    """The weights of a GPTSAN folder by name, read on demand; a spout under its old name gets the current one."""
+    """Return the weights in a GPTSAN folder by name; each is read on demand.
+
+    The transformers converter names the spout weights `sqout`; they are returned under the current name, `spout`.
+    """
     return {name.replace(".sqout.", ".spout."): weight for name, weight in weight_files.by_name(source).items()}
 
 
 def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """Return a model's tensors by name, without data and without the tied head, and the names of the parameters."""
+    """Return a model's tensors by name, and the names of its parameters.
+
+    The tensors are on the meta device, without data, and do not include the tied head.
+    """
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     with torch.device("meta"):
@@ -153,7 +160,7 @@ def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int
 
 
 def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float) -> torch.Tensor:
-    """Return a new tensor: ones, zeros or Normal(0, std²) by its name, as in the converter of tanreinama/GPTSAN."""
+    """Return a new tensor: ones, zeros or Normal(0, std²), chosen by name as in the tanreinama/GPTSAN converter."""
     if name.endswith("norm.weight"):
         return torch.ones(shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
@@ -162,9 +169,9 @@ def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float)
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:
-    """Return the content of `parameters.json` for the new model, in the format of the converter of tanreinama/GPTSAN.
+    """Return the contents of `parameters.json` for the new model, in the format of the tanreinama/GPTSAN converter.
 
-    Training settings are those of the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
+    Training settings come from the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
     """
     train, model = read_parameters(source / PARAMETERS)
     return {
@@ -174,13 +181,12 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
 
 
 def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
-    """Return the settings of `parameters.json` as YAML for `course gptsan train -c`.
+    """Return the settings in `parameters.json` as YAML for `course gptsan train -c`.
 
-    Values that tanreinama/GPTSAN fixes in its code are added. The learning rate stays at its maximum after the
-    warm-up, as it does there for the first (1 / base_lr)² steps.
+    Values that are hard-coded in tanreinama/GPTSAN are added. After the warm-up, the learning rate stays at its
+    maximum, as it does in the original code for the first (1 / base_lr)² steps.
 
-    Raises:
-        UsageError: Training would reject a value.
+    Raises UsageError if a value is not valid for training.
     """
     train = settings["train_params"]
     rate, warmup = train["base_lr"], train["num_warmup_steps"]

@@ -1,4 +1,4 @@
-"""Plots of chapter 5: routing, attention masks, spout vectors, memory and losses. Each function returns a figure."""
+"""Plots for chapter 5: routing, attention masks, spout vectors, memory and losses. Each function returns a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,15 @@ import numpy.typing as npt
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
-# Rows of numbers: a numpy array, a tensor on the CPU, or nested lists.
+# Matrix of values: a NumPy array, a CPU tensor or nested lists.
 Matrix = Any
 
 
 def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
-    """Plot router probabilities [tokens][experts]: a box marks each chosen expert, a cross one that had no room."""
+    """Plot router probabilities [tokens][experts].
+
+    A box marks each chosen expert. A cross marks a chosen expert that had no room for the token.
+    """
     # [experts, tokens]
     shown = np.asarray(probabilities).T
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
@@ -31,7 +34,7 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
 
 
 def expert_load(loads: Mapping[str, Matrix]) -> Any:
-    """Plot the share of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
+    """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
     figure, axes = _panels(len(loads), height=2.6)
     for axis, (name, load) in zip(axes, loads.items(), strict=True):
         shares = np.asarray(load)
@@ -47,8 +50,8 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
     """Plot attention masks [tokens][slots], one panel per mask. A mask with fewer columns uses the last slots.
 
-    A filled cell means that the token of its row attends to the slot of its column. Cells after the token itself and
-    cells of the spout have their own colours.
+    A filled cell means that the token in its row attends to the slot in its column. Slots after the token itself and
+    the spout slot have their own colors.
     """
     columns = [np.shape(mask)[1] for mask in masks.values()]
     height, width = 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns)
@@ -67,7 +70,7 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
 
 
 def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
-    """Plot the input vectors of the spout as bars, one panel per mode. An empty vector means that there is no spout."""
+    """Plot the spout input vectors as bars, one panel per mode. An empty vector means that there is no spout."""
     figure, axes = _panels(len(vectors), height=2.0, width=9.0, sharey=True)
     for axis, (name, vector) in zip(axes, vectors.items(), strict=True):
         axis.bar(range(len(vector)), vector, color=AFTER)
@@ -79,9 +82,10 @@ def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
-    """Plot the memory of one device [bytes] as stacked bars: model → way to train → part of the memory → size.
+    """Plot memory use on one device [bytes] as stacked bars.
 
-    A line in the last panel shows `card`, the memory of the device [bytes].
+    `panels` maps model → training method → memory component → size. A line in the last panel marks `card`, the device
+    memory [bytes].
     """
     figure, axes = _panels(len(panels), height=2.6, width=10.0)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
@@ -102,9 +106,9 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
 
 
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
-    """Plot the held-out loss [nats per token] of each class's texts (rows) with each class in the spout (columns).
+    """Plot the held-out loss [nats per token] for texts of each class (rows) with each class in the spout (columns).
 
-    The colour shows how far a loss is above the lowest loss of its row.
+    The color shows how far a loss is above the lowest loss in its row.
     """
     values = np.asarray(losses)
     figure, axis = subplots(height=3.9, width=6.2)
@@ -122,19 +126,19 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
 
 
 def _panels(number: int, height: float, width: float = 8.0, **options: Any) -> tuple[Any, list[Any]]:
-    """Return a figure and a list of its axes in one row; the list also if there is only one."""
+    """Return a figure and a list of its axes in one row. The axes are a list even if there is only one panel."""
     figure, axes = subplots(number, height, width, **options)
     return figure, list(axes) if number > 1 else [axes]
 
 
 def _numbers(axis: Any, words: Sequence[Sequence[str]], dark: npt.NDArray[np.bool_]) -> None:
-    """Write texts into the cells of a matrix: white in dark cells, black in the others."""
+    """Write text into the cells of a matrix: white in dark cells, black in the others."""
     for (row, column), white in np.ndenumerate(dark):
         axis.text(column, row, words[row][column], ha="center", va="center", color="white" if white else "black")
 
 
 def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
-    """Return a rectangle around a cell of a matrix, framed or filled."""
+    """Return a rectangle for a matrix cell, either outlined or filled."""
     from matplotlib.patches import Rectangle
 
     if fill:

@@ -1,8 +1,8 @@
 """Mask filling with a GPTSAN model that was trained on mlm or hybrid examples.
 
-The whole text is the prefix, so that all positions attend to each other. A masked token is predicted at the position
-before its own, as in the examples of layouts.py; with `no_offset` it is predicted at its own position. Each mask stands
-for one token. The masks are filled independently of each other.
+The whole text is the prefix, so all positions attend to each other. As in the examples from layouts.py, a masked token
+is predicted at the position before its own. With `no_offset`, it is predicted at its own position. Each mask stands for
+one token. The masks are filled independently of each other.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class Choice:
-    """Candidate for a mask: its name in the vocabulary, and its probability from 0 to 1."""
+    """Candidate for a mask: its name in the vocabulary, and its probability."""
 
     piece: str
     probability: float
@@ -35,11 +35,10 @@ class Filled:
 
 @torch.inference_mode()
 def fill(generator: Generator, text: str, settings: FillConfig | None = None) -> Filled:
-    """Fill each `[MASK]` of a text with one token.
+    """Fill each `[MASK]` in a text with one token.
 
-    Raises:
-        UsageError: The text has no mask or is longer than the model's positions, or the model does not have the spout
-            or class that the settings name.
+    Raises UsageError if the text has no mask or is longer than the model allows, or if the model does not have the
+    spout or class given in the settings.
     """
     settings = settings or FillConfig()
     ids, masked = _read(generator, text)
@@ -51,7 +50,7 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     types = prefix_types(torch.tensor([len(ids)], device=generator.device), len(ids), spout is not None)
     logits = generator.model(inputs, token_type_ids=types, spout=spout, use_cache=False).logits[0].float()
     rows = [position if settings.no_offset else position - 1 for position in masked]
-    # [masks, entries]. A mask never replaces a named special token; the ids of these tokens begin with SOT.
+    # [masks, entries]. Named special tokens, whose ids start at SOT, are never candidates.
     shares = logits[rows, : generator.marks.sot].softmax(-1)
     best = shares.topk(min(settings.choices, shares.shape[1]))
     for position, choice in zip(masked, best.indices[:, 0].tolist(), strict=True):
@@ -65,7 +64,11 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
 
 
 def _read(generator: Generator, text: str) -> tuple[list[int], list[int]]:
-    """Return the ids of SOT (start of text) and the uncleaned text, as in a prefix, and the positions of its masks."""
+    """Return the token ids of a text and the positions of its masks.
+
+    As in a prefix, the ids begin with SOT (start of text), and the text is not cleaned. Raises UsageError if there is
+    no mask.
+    """
     first, *others = text.split(MASK)
     if not others:
         raise UsageError(f"text: has no {MASK} to fill")

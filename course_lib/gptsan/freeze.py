@@ -1,4 +1,4 @@
-"""Frozen parameters of a GPTSAN model. Names are compared as a whole: a prefix of a name freezes nothing."""
+"""Frozen parameters in a GPTSAN model. Names must match exactly: the prefix of a name freezes nothing."""
 
 import json
 import re
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from course_lib.gptsan.configuration import GPTSanConfig
     from course_lib.gptsan.shape import ShapeConfig
 
-# Value of model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
+# Value for model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
 BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 SPOUT = "model.spout."
@@ -23,12 +23,11 @@ SPOUT = "model.spout."
 def frozen_names(
     ignore: Path | str | None, spout_mode: str, shape: "GPTSanConfig | ShapeConfig", names: list[str]
 ) -> set[str]:
-    """Return the names of the frozen parameters: those of model.ignore, and the spout's if spout.mode is none.
+    """Return the names of the frozen parameters: those in model.ignore, plus the spout if spout.mode is none.
 
-    `ignore` is the path of a JSON list of names, `base`, or None to freeze nothing; `names` are all parameters.
+    `ignore` is the path to a JSON list of names, `base`, or None to freeze nothing. `names` lists all parameters.
 
-    Raises:
-        UsageError: The list has a name that the model does not have, or all parameters are frozen.
+    Raises UsageError if the list contains a name that the model does not have, or if all parameters would be frozen.
     """
     if ignore is None:
         frozen = set()
@@ -47,21 +46,21 @@ def frozen_names(
 
 
 def is_extra(name: str, shape: "GPTSanConfig | ShapeConfig") -> bool:
-    """Return whether a parameter belongs to an extra layer, to the extra positions or to the spout."""
+    """Return whether a parameter belongs to an extra layer, the extra positions or the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
 
 
 def decays(name: str) -> bool:
-    """Return whether weight decay applies to a parameter: to all except biases and norms.
+    """Return whether weight decay applies to a parameter. It applies to all except biases and norms.
 
-    tanreinama/GPTSAN also decays the norms, because its exclusion pattern does not match their names.
+    The tanreinama/GPTSAN code also decays the norms, because its exclusion pattern does not match their names.
     """
     return not name.endswith("bias") and ".norm." not in name
 
 
 def read_ignore(path: Path) -> set[str]:
-    """Read the names in an ignore-params.json. Raises CourseError if the file is not a JSON list of names."""
+    """Read the names from an ignore-params.json file. Raises CourseError if it is not a JSON list of names."""
     try:
         content = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError) as error:
@@ -72,9 +71,9 @@ def read_ignore(path: Path) -> set[str]:
 
 
 def freeze(model: "nn.Module", names: set[str]) -> None:
-    """Turn off gradients for the named parameters and on for all others.
+    """Disable gradients for the named parameters and enable them for all others.
 
-    A checkpoint that lacks the named parameters can then be loaded into the model without an error.
+    The model can then load a checkpoint that does not contain the named parameters.
     """
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in names)
@@ -86,9 +85,9 @@ def freeze(model: "nn.Module", names: set[str]) -> None:
 
 
 def digests(model: "nn.Module") -> dict[str, int]:
-    """Return a digest of the bits of each frozen parameter, by name; under ZeRO-3, of this rank's shard.
+    """Return a digest of the bits in each frozen parameter, by name. Under ZeRO-3, it covers only this rank's shard.
 
-    The digest is a weighted sum of the 16-bit or 32-bit words, computed on the parameter's device.
+    The digest is a weighted sum of 16-bit or 32-bit words, computed on the device that holds the parameter.
     """
     import torch
 

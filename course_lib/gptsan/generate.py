@@ -1,16 +1,17 @@
-"""Text generation with a trained GPTSAN: continues a context, after a bidirectional prefix, steered by the spout.
+"""Text generation with a GPTSAN model: continues a context after a bidirectional prefix, steered by the spout.
 
-Differences from run_generate.py of the original code (tanreinama/GPTSAN):
-- A key/value cache stores the past tokens; the original recomputes the whole context for each token.
-- Texts are sampled independently from the top_k most probable tokens. The original restarts finished texts from the
-  best unfinished one. As in the original, the end of text is chosen whenever it is the most probable token.
-- As in training (layouts.py), the model reads a sentence end in the context or the continuation as SEP (separator). It
-  reads a run of three or more equal tokens in the context as the token and BAG (bag of tokens). With `original_prompt`
-  it reads both unchanged.
-- Every expert has room for all tokens, so that a text does not depend on the texts generated beside it.
+Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 
-generation/generator.py is not used: `generate` of transformers draws from the whole vocabulary with torch's global
-random generator, so the same seed would give other texts.
+- A key/value cache stores the past tokens. The original code recomputes the whole context for each token.
+- Texts are sampled independently from the top_k most probable tokens. The original code restarts finished texts from
+  the best unfinished one. In both, the end of text is chosen whenever it is the most probable token.
+- As in training (layouts.py), the model reads SEP (separator) in place of each sentence end in the context or the
+  continuation. It reads a run of three or more equal tokens in the context as one such token followed by BAG (bag of
+  tokens). With `original_prompt`, it reads both unchanged.
+- Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
+
+generation/generator.py is not used, because `generate` in transformers samples from the whole vocabulary with the
+global random generator in torch, so the same seed would give different texts.
 """
 
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ from course_lib.progress import progress
 class Prompt:
     """A prompt as token ids.
 
-    `read` is the whole input of the model. `written` is the context as the model would have generated it: its sentence
-    ends are not replaced by SEP (separator).
+    `read` is the entire model input. `written` is the context as the model would have generated it: its sentence ends
+    are not replaced with SEP (separator).
     """
 
     read: list[int]
@@ -46,34 +47,34 @@ class Prompt:
 
 
 class Generator:
-    """Generates texts with a model and its tokenizer on one device."""
+    """Text generator that uses a model and its tokenizer on one device."""
 
     def __init__(self, model: GPTSanForCausalLM, tokenizer: GPTSanTokenizer) -> None:
-        """Set the model to evaluation mode, and the capacity of each expert to all tokens."""
+        """Set the model to evaluation mode, and give each expert enough capacity for all tokens."""
         self.model, self.encoding, self.config = model.eval(), tokenizer.swe, model.config
         self.device = model.final_logits_bias.device
         self.marks = marks = Marks.of(self.encoding)
         self.config.eval_capacity_factor = self.config.num_experts
         self.config.expert_capacity = self.config.max_position_embeddings
-        # Special tokens that the generator never chooses.
+        # Special tokens that are never generated.
         never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]
         rows = torch.arange(self.config.vocab_size, device=self.device)
         self.never = torch.isin(rows, torch.tensor(never, device=self.device)) | (rows >= len(self.encoding))
-        # For each generated token: the token that the model reads in its place.
+        # For each generated token: the token that the model reads instead.
         self.read_as = rows.clone()
         self.read_as[list(marks.ends)] = marks.sep
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "Generator":
-        """Load the model and the tokenizer of a folder.
+        """Load the model and the tokenizer from a folder.
 
         Args:
-            folder: Hugging Face folder of a GPTSAN.
-            device: Device of the model; None: the GPU if there is one, else the CPU.
-            dtype: Dtype of the weights; "auto": as stored.
+            folder: Hugging Face folder with a GPTSAN model.
+            device: Device for the model. None selects the GPU if there is one, else the CPU.
+            dtype: Dtype for the weights. "auto" uses the stored dtype.
 
         Raises:
-            CourseError: The folder does not hold a complete GPTSAN with its tokenizer.
+            CourseError: The folder does not contain a complete GPTSAN model with its tokenizer.
         """
         shape = read_config(folder)
         tokenizer = load_tokenizer(folder)
@@ -86,16 +87,16 @@ class Generator:
         return cls(model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
-        """Generate `num_generate` texts; each is the unchanged context and a continuation.
+        """Generate `num_generate` texts, each consisting of the unchanged context and a continuation.
 
         Args:
-            context: Beginning of the texts.
-            settings: Settings of generation; None: the defaults.
-            prefix: Text before the context, which the model reads in both directions; the texts do not include it.
+            context: Beginning of each text.
+            settings: Generation settings. None uses the defaults.
+            prefix: Text before the context, in which attention is bidirectional. The generated texts do not include it.
 
         Raises:
-            UsageError: The model has too few positions for the prompt and one more token, or it does not have the
-                spout or class that the settings name.
+            UsageError: The model has too few positions for the prompt and one more token, or it does not have the spout
+                or class given in the settings.
         """
         settings = settings or GenerateConfig()
         prompt = self.prompt(context, prefix, settings.original_prompt)
@@ -105,15 +106,15 @@ class Generator:
         return [context + text[before:] for text in texts]
 
     def prompt(self, context: str, prefix: str = "", original: bool = False) -> Prompt:
-        """Encode the prompt: SOT (start of text), prefix, SEG (segmenter), context.
+        """Encode a prompt: SOT (start of text), prefix, SEG (segmenter), context.
 
-        With `original` the context is not cleaned, and its sentence ends and runs are read unchanged.
+        With `original`, the context is not cleaned, and its sentence ends and runs are read unchanged.
         """
         encode = self.encoding.encode_text
         lines = [context] if original else context.splitlines(keepends=True)
         read: list[int] = []
         written: list[int] = []
-        # A run ends with its line, as in training.
+        # As in training, a run does not extend beyond its line.
         for line in lines:
             ids = encode(line, clean=not original)
             parts = (ids, ids) if original else decoder_part(ids, self.marks)
@@ -124,7 +125,10 @@ class Generator:
 
     @torch.inference_mode()
     def tokens(self, prompt: Prompt, settings: GenerateConfig) -> Tensor:
-        """Generate the continuations [num_generate, tokens]. Ignore the tokens after the first end of text in a row."""
+        """Generate continuations [num_generate, tokens].
+
+        Callers must ignore the tokens after the first end of text in each sequence.
+        """
         rng = self.rng(settings)
         spout = self.spout(settings, settings.num_generate, rng)
         room = self._room(len(prompt.read) + (spout is not None))
@@ -148,7 +152,7 @@ class Generator:
                 logits = output.logits[:, -1]
 
     def rng(self, settings: SpoutSettings) -> torch.Generator:
-        """Return a random generator with the seed of the settings; without a seed, with a non-deterministic one."""
+        """Return a random generator with the seed from the settings, or with a random seed if none is set."""
         rng = torch.Generator(self.device)
         if settings.seed is None:
             rng.seed()
@@ -157,12 +161,12 @@ class Generator:
         return rng
 
     def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
-        """Return the input of the spout, or None for spout "none".
+        """Return the input to the spout, or None if the `spout` setting is "none".
 
-        The shape is [texts, d_spout] for "uniform", where each text has its own vector; else it is [1, d_spout].
+        For "uniform", the shape is [texts, d_spout], because each text has its own vector. Otherwise, it is [1,
+        d_spout].
 
-        Raises:
-            UsageError: The model has no spout, or no such class.
+        Raises UsageError if the model has no spout or no such class.
         """
         width, wanted, label = self.config.d_spout, settings.spout, settings.label
         if wanted == "none":
@@ -179,10 +183,9 @@ class Generator:
         return vector
 
     def _begin(self, prompt: Prompt, spout: Tensor | None) -> tuple[DynamicCache, Tensor]:
-        """Run the model on the prompt.
+        """Run the model on the prompt and return the key/value cache and the logits for the next token.
 
-        Returns the key/value cache and the logits [N, V] of the next token, where N is the number of spout vectors, or
-        1 without a spout.
+        The logits are [N, V], where N is the number of spout vectors, or 1 without a spout.
         """
         texts = 1 if spout is None else len(spout)
         ids = torch.tensor([prompt.read], device=self.device).expand(texts, -1)
@@ -194,8 +197,7 @@ class Generator:
     def _room(self, slots: int) -> int:
         """Return the maximum number of new tokens after a prompt of `slots` slots (tokens and spout).
 
-        Raises:
-            UsageError: The model has no position left for a new token.
+        Raises UsageError if the model has no position left for a new token.
         """
         positions = self.config.max_position_embeddings
         if slots >= positions:
@@ -206,7 +208,7 @@ class Generator:
         return int(positions - slots)
 
     def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
-        """Choose the next tokens [N] by the logits [N, V]."""
+        """Choose the next tokens [N] from the logits [N, V]."""
         logits = logits.float().masked_fill(self.never, -torch.inf)
         best = logits.topk(min(settings.top_k or len(self.encoding), len(self.encoding)))
         first = best.indices[:, 0]

@@ -1,4 +1,4 @@
-"""Settings of `course gptsan generate` (see generate.py) and `course gptsan fill` (see fill.py).
+"""Settings for `course gptsan generate` (see generate.py) and `course gptsan fill` (see fill.py).
 
 This module does not import torch.
 """
@@ -13,7 +13,7 @@ SPOUTS = ("none", "uniform", "zeros")
 
 @dataclass(frozen=True, config=STRICT)
 class SpoutSettings:
-    """Input of the spout, and seed. The model must be trained with the same kind of spout input."""
+    """Spout input and random seed. The model must have been trained with the same kind of spout input."""
 
     spout: int | str = setting(
         "none", "none, uniform (noise from [0, 1) for each text), zeros, or a class number from 0"
@@ -30,13 +30,13 @@ class SpoutSettings:
 
     @property
     def label(self) -> int | None:
-        """The class number, or None if `spout` is a word."""
+        """Class number, or None if `spout` is not a class number."""
         return None if self.spout in SPOUTS else int(self.spout)
 
 
 @dataclass(frozen=True, config=STRICT)
 class GenerateConfig(SpoutSettings):
-    """Settings of generation. The defaults are those of run_generate.py in tanreinama/GPTSAN."""
+    """Settings for generation. The defaults match run_generate.py in tanreinama/GPTSAN."""
 
     num_generate: int = setting(1, "number of texts, sampled independently", ge=1, le=1024)
     max_new_tokens: int = setting(
@@ -65,7 +65,7 @@ class GenerateConfig(SpoutSettings):
 
 @dataclass(frozen=True, config=STRICT)
 class FillConfig(SpoutSettings):
-    """Settings of mask filling."""
+    """Settings for mask filling."""
 
     choices: int = setting(5, "number of candidates shown for each mask, most probable first", ge=1, le=1000)
     no_offset: bool = setting(

@@ -1,8 +1,8 @@
-"""Converts a TensorFlow checkpoint of the original GPTSAN release to a Hugging Face folder, bit for bit.
+"""Bit-for-bit conversion of a TensorFlow checkpoint from the original GPTSAN release to a Hugging Face folder.
 
-The importer infers the sizes of the model from the shapes of the variables. A `parameters.json` beside the checkpoint
-must state the same sizes. Adam's moments and the global step are not imported. tensor_bundle.py reads the checkpoint
-format; tf_names.py maps names and axes. This module neither builds nor trains a model.
+The importer infers the model sizes from the shapes of the variables. If the checkpoint folder contains a
+`parameters.json`, the sizes in it must match. Adam moments and the global step are not imported. tensor_bundle.py reads
+the checkpoint format; tf_names.py maps names and axes. This module neither builds nor trains a model.
 """
 
 import shutil
@@ -23,9 +23,9 @@ from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
 from course_lib.progress import progress
 
 PARAMETERS = "parameters.json"
-# Name in the new folder → names that the file may have beside the checkpoint.
+# Name in the new folder → possible names in the checkpoint folder.
 TOKENIZER = {"vocab.txt": ("vocab.txt", "ja-swe36k.txt"), "emoji.json": ("emoji.json",)}
-# Field of Dims → key of config.json.
+# Field in Dims → key in config.json.
 HF_KEYS = {
     "vocabulary": "vocab_size", "contexts": "max_position_embeddings", "hidden": "d_model", "heads": "num_heads",
     "experts": "num_experts", "ffn": "d_ff", "ext_ffn": "d_ext", "spout": "d_spout",
@@ -37,19 +37,19 @@ MOMENTS = ("/adam_m", "/adam_v")
 
 @dataclass(frozen=True)
 class ImportReport:
-    """Report of an import: source, target, sizes and counts."""
+    """Report on an import: source, target, sizes and counts."""
 
     folder: Path
-    checkpoint: Path  # path prefix of the checkpoint's files
+    checkpoint: Path  # path prefix of the checkpoint files
     dims: Dims
     dtype: str
     variables: int
-    left_out: int  # variables not imported: Adam's moments and the global step
+    left_out: int  # variables not imported: Adam moments and the global step
     parameters: int
     files: tuple[str, ...]
 
     def summary(self) -> str:
-        """The report in one line."""
+        """Return a one-line summary."""
         d = self.dims
         return (
             f"{d.switch_layers} switch + {d.ext_layers} extra layers × {d.hidden}, "
@@ -60,17 +60,17 @@ class ImportReport:
 
 
 def import_tf(source: Path, folder: Path) -> ImportReport:
-    """Converts a TensorFlow checkpoint to the Hugging Face folder `folder`.
+    """Convert a TensorFlow checkpoint to a Hugging Face folder.
 
-    Also copies the vocabulary and the emoji table if they are beside the checkpoint. After an error, `folder` is
-    unchanged; on success, the finished folder is moved into place.
+    The vocabulary, the emoji table and `parameters.json` are copied if they are in the same folder as the checkpoint.
+    After an error, `folder` is left unchanged.
 
     Args:
-        source: the checkpoint's folder, the path prefix of its files, or its index file.
-        folder: the folder to write.
+        source: Folder of the checkpoint, path prefix of its files, or its index file.
+        folder: Folder to write.
 
     Raises:
-        CourseError: a variable or file is missing, unknown or damaged; the message names it.
+        CourseError: A variable or file is missing, unknown or damaged; the message names it.
     """
     require_other(source, folder)
     bundle = TensorBundle(source)
@@ -106,23 +106,23 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
                 shutil.copyfile(original, temporary / name)
         if bundle.prefix.with_name(PARAMETERS).is_file():
             shutil.copyfile(bundle.prefix.with_name(PARAMETERS), temporary / PARAMETERS)
-        # The bias of the head is a buffer, not a parameter, so it is not counted.
+        # The head bias is a buffer, not a parameter, so it is not counted.
         report = ImportReport(
             folder, bundle.prefix, dims, dtype, len(wanted), len(bundle.entries) - len(wanted),
             numbers - dims.vocabulary, tuple(sorted(path.name for path in temporary.iterdir())),
         )  # fmt: skip
-        # The folder may be given to others: paths of this machine stay out of it.
+        # The folder may be shared, so it must not contain paths from this machine.
         names = {"folder": folder.name, "checkpoint": bundle.prefix.name}
         write_json(temporary / "conversion.json", asdict(report) | names)
     return report
 
 
 def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
-    """The configuration of a model of these sizes, with the routing of the original (`overflow="zero"`)."""
+    """Return the configuration for a model of these sizes, with the original routing (`overflow="zero"`)."""
     return GPTSanConfig(
         **{key: getattr(dims, name) for name, key in HF_KEYS.items()},
         overflow="zero",
-        # The special tokens are the last entries of the vocabulary.
+        # The special tokens are the last entries in the vocabulary.
         separator_token_id=dims.vocabulary - 2,
         pad_token_id=dims.vocabulary - 5,
         eos_token_id=dims.vocabulary - 1,
@@ -132,15 +132,15 @@ def hf_config(dims: Dims, dtype: str) -> GPTSanConfig:
 
 
 def dims_of(config: GPTSanConfig) -> Dims:
-    """The sizes of a model, from its configuration."""
+    """Return the sizes of a model, taken from its configuration."""
     return Dims(**{name: getattr(config, key) for name, key in HF_KEYS.items()})
 
 
 def _compare(path: Path, dims: Dims) -> None:
-    """Compares the sizes in a `parameters.json` with those of the variables. Raises CourseError if they differ."""
+    """Check that the sizes in `parameters.json` match those of the variables. Raises CourseError if they differ."""
     _, params = read_parameters(path)
     for key, size in original_params(dims).items():
-        # A size of 0 is not compared: a model trained without a spout may still have a spout width in the file.
+        # A size of 0 is not compared: the file may give a spout width even if the model was trained without a spout.
         if size and params.get(key, size) != size:
             raise CourseError(
                 f"{path}: model_params.{key} is {params[key]}, but the variables of the checkpoint say {size}"
@@ -148,12 +148,10 @@ def _compare(path: Path, dims: Dims) -> None:
 
 
 def read_parameters(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`train_params` and `model_params` of a `parameters.json`.
+    """Return `train_params` and `model_params` from a `parameters.json` file.
 
-    Returns two empty dicts if the file does not exist, and an empty dict for a missing key.
-
-    Raises:
-        CourseError: one of the two is not a JSON object.
+    Both are empty if the file does not exist, and either is empty if its key is missing. Raises CourseError if one of
+    them is not a JSON object.
     """
     content = read_json(path) if path.is_file() else {}
     train, model = content.get("train_params", {}), content.get("model_params", {})
@@ -163,7 +161,7 @@ def read_parameters(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def original_params(dims: Dims) -> dict[str, int]:
-    """The sizes of a model, under the keys of the original's `parameters.json`."""
+    """Return the sizes of a model under the keys used in the original `parameters.json`."""
     return {
         "num_contexts": dims.contexts,
         "num_switch_layers": dims.switch_layers,

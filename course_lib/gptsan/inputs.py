@@ -1,4 +1,4 @@
-"""Input files of `course gptsan encode`: a CSV list of files with classes, or plain files, read in bounded pieces."""
+"""Input files for `course gptsan encode`: a CSV list of files and classes, or plain files, read in bounded pieces."""
 
 import csv
 import glob
@@ -16,7 +16,7 @@ HEADER = ["filename", "fileid"]
 
 @dataclass(frozen=True)
 class Document:
-    """File to encode, and its class if it has one."""
+    """File to encode, with its class if it has one."""
 
     path: Path
     label: int | None = None
@@ -24,17 +24,16 @@ class Document:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive lines of a document, about 1 MB (up to 4 MB if plain text has no empty line)."""
+    """Consecutive lines from a document, about 1 MB (up to 4 MB if plain text has no blank line)."""
 
-    document: int  # index of the document in the list of documents
-    number: int  # index of the piece in its document, from 0
+    document: int  # index in the list of documents
+    number: int  # index within the document, from 0
     batch: Batch
 
     def lines(self) -> list[str]:
-        """Return the decoded lines; all kinds of line end are recognised.
+        """Return the decoded lines. All types of line endings are recognized.
 
-        Raises:
-            CourseError: A line is not UTF-8, or the first piece of a document holds only white space.
+        Raises CourseError if a line is not UTF-8, or if the first piece of a document contains only whitespace.
         """
         path, decoded = self.batch.path, []
         for number, line in self.batch.numbered():
@@ -52,12 +51,12 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
     """Return the documents to encode.
 
     Args:
-        inputs: Path of a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
+        inputs: Path to a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
             files themselves.
-        d_spout: Width of the spout; a class must be below it.
+        d_spout: Width of the spout; class numbers must be below it.
 
     Raises:
-        CourseError: A file is missing, or the CSV list is damaged.
+        CourseError: A file is missing or the CSV list is invalid.
         UsageError: `inputs` matches no file.
     """
     if isinstance(inputs, str) and inputs.endswith(".csv"):
@@ -73,7 +72,10 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
 
 
 def _read_list(path: Path, d_spout: int) -> list[Document]:
-    """Read a CSV list `filename,fileid`; file names are relative to the folder of the list."""
+    """Read a CSV list with the columns `filename,fileid`.
+
+    File names are relative to the folder that contains the list.
+    """
     try:
         text = require_file(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -101,7 +103,7 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
         raise CourseError(f"{where}: expected a file name and a class, found {len(row)} fields")
     try:
         document = Document(require_file(path.parent / row[0]), int(row[1]))
-    # OSError: the operating system does not allow this file name.
+    # OSError means that the operating system does not allow this file name.
     except (CourseError, OSError) as error:
         raise CourseError(f"{where}: {error}") from None
     except ValueError:
@@ -113,7 +115,7 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
 
 
 def read_pieces(documents: Sequence[Document], order: Iterable[int]) -> Iterator[list[Piece]]:
-    """Yield the pieces of the documents, in groups of about 1 MB, reading `documents` in the given order of indices."""
+    """Yield the pieces in groups of about 1 MB. `order` gives the indices of the documents in reading order."""
     group: list[Piece] = []
     size = 0
     for document in order:

@@ -1,19 +1,19 @@
-"""Layouts of GPTSAN's training examples: lists of token ids in the modes lm, mlm and hybrid.
+"""Layouts for GPTSAN training examples: lists of token ids in the lm, mlm and hybrid modes.
 
-    x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context
-    y   the target of each position (already shifted by one), -1 where there is no target
+    x   SOT [line SEP] encoder part SEG decoder part EOT NOT …      cut to the context length
+    y   the target for each position (already shifted by one), -1 where there is no target
 
 SOT starts an example, SEP separates sentences, SEG separates the encoder part from the decoder part, EOT ends the text
 and NOT (`<|nottoken|>`) is padding. MSK stands for a masked token and BAG for the rest of a run of equal tokens.
 
-The modes differ only in the length of the encoder part: 0 (lm), as long as fits (mlm), or random (hybrid).
+The modes differ only in the length of the encoder part: 0 (lm), as long as possible (mlm), or random (hybrid).
 
-- The encoder part is text that is not cleaned, with masked tokens.
-- The decoder part is cleaned text. A sentence end is replaced by SEP in x and stays in y. A run of three or more equal
-  tokens becomes the token and BAG.
+- The encoder part is uncleaned text with masked tokens.
+- The decoder part is cleaned text. A sentence end is replaced with SEP in x but kept in y. A run of three or more equal
+  tokens becomes one such token followed by BAG.
 
-The layouts are those of tools/make_tfrecord_simple.py in the repository tanreinama/GPTSAN. With `original_layout` the
-examples equal that script's, id by id.
+The layouts are those in tools/make_tfrecord_simple.py in the tanreinama/GPTSAN repository. With `original_layout`, the
+examples are identical to the output of that script.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,24 +28,30 @@ from course_lib.gptsan.swe import NAMED
 
 # Value in y at positions without a target.
 IGNORE = -1
-# Sentence ends.
+# Characters that end a sentence.
 ENDS = "。｡．.？！?!:：;；"
-# A run of at least this many equal tokens becomes the token and BAG.
+# A run of at least this many equal tokens becomes one such token followed by BAG.
 RUN = 3
-# Share of the chosen tokens that become MSK; share of the other chosen tokens that become a random token.
+# Fraction of the chosen tokens that become MSK; fraction of the other chosen tokens that become a random token.
 MASKED, RANDOM = 0.8, 0.5
 
 
 class Encoding(Protocol):
-    """Part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens as attributes."""
+    """The part of swe.SubwordEncoding that the layouts use.
+
+    They also use the ids of the named tokens, which are attributes of the encoding.
+    """
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it; with `clean`, of the cleaned text."""
+        """Return the token ids of a text, without special tokens around it.
+
+        With `clean`, the text is cleaned before encoding.
+        """
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Token ids that the layouts treat specially."""
+    """Token ids that have a special meaning in the layouts."""
 
     sot: int
     msk: int
@@ -55,15 +61,15 @@ class Marks:
     seg: int
     eot: int
     newline: int
-    last: int  # the last id before the byte tokens
+    last: int  # last id before the byte tokens
     ends: frozenset[int]  # ids of sentence ends
 
     @classmethod
     def of(cls, encoding: Encoding, original: bool = False) -> "Marks":
-        """Return the marks of an encoding.
+        """Return the marks for an encoding.
 
-        A sentence end without a token of its own is not in `ends`. With `original`, its byte tokens are in `ends`, as
-        in the original script.
+        A sentence end that does not have its own token is not in `ends`. With `original`, its byte tokens are in
+        `ends`, as in the original script.
         """
         codes = [encoding.encode_text(end) for end in ENDS]
         ends = frozenset(token for code in codes if original or len(code) == 1 for token in code)
@@ -74,7 +80,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Example:
-    """One training example; the positions before SEG attend to each other in both directions."""
+    """One training example. The positions before SEG attend to each other in both directions."""
 
     x: list[int]  # token ids, length num_context
     y: list[int]  # targets, length num_context
@@ -82,9 +88,9 @@ class Example:
 
 
 def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]]:
-    """Return inputs and targets (not yet shifted) of the decoder part, from the ids of a cleaned line.
+    """Return the inputs and the targets (not yet shifted) for the decoder part, given the ids of a cleaned line.
 
-    Applied to its own targets, the function returns the same inputs and targets again.
+    When applied to its own targets, the function returns the same inputs and targets again.
     """
     predicted: list[int] = []
     for token, run in groupby(ids):
@@ -97,10 +103,10 @@ def encoder_length(mode: str, context: int, before: int, rng: np.random.Generato
     """Return the length of the encoder part [tokens].
 
     Args:
-        mode: lm, mlm or hybrid.
+        mode: One of lm, mlm and hybrid.
         context: Length of an example [tokens].
-        before: Length of the part `line SEP` before the encoder part [tokens]; 0 without it.
-        rng: Random generator, used in hybrid mode.
+        before: Length of the `line SEP` part before the encoder part [tokens], or 0 if there is none.
+        rng: Random generator, used only in hybrid mode.
     """
     if mode == "lm":
         return 0
@@ -117,17 +123,17 @@ def compose(
     before: Sequence[int] = (),
     follows: bool = False,
 ) -> Example:
-    """Build an example from its parts and mask tokens of the encoder part.
+    """Build an example from its parts and mask tokens in the encoder part.
 
     Args:
-        encoder: Ids of the encoder part.
-        read: Input ids of the decoder part.
-        predicted: Target ids of the decoder part.
-        marks: Token ids with a special meaning.
+        encoder: Ids in the encoder part.
+        read: Input ids for the decoder part.
+        predicted: Target ids for the decoder part.
+        marks: Token ids that have a special meaning.
         settings: Context length, masking and layout.
         rng: Random generator that chooses the masked tokens.
-        before: Line before the encoder part, with its SEP, for next-sentence prediction; empty without it.
-        follows: Whether the text follows that line; the target of next-sentence prediction is SEP if so, else EOT.
+        before: Line before the encoder part, including SEP, for next-sentence prediction; empty if not used.
+        follows: Whether the text follows that line. The next-sentence target is SEP if it does, else EOT.
     """
     context, start = settings.num_context, 1 + len(before)
     num_input = start + len(encoder)
@@ -163,11 +169,11 @@ def pack(
     rng: np.random.Generator,
     another: Callable[[], str],
 ) -> tuple[list[Example], int]:
-    """Pack the lines of a document into examples; return them and the number of tokens that are in no example.
+    """Pack the lines of a document into examples. Return the examples and the number of tokens left out.
 
     Lines are joined until the context is full. The rest of the last line begins the next example; the original script
-    drops that rest. If the document ends within an encoder part, that part gives no example. For next-sentence
-    prediction, `another` returns a line of another document.
+    drops it. If the document ends within an encoder part, that part yields no example. For next-sentence prediction,
+    `another` returns a random line from elsewhere.
     """
     text = _Text(lines, encoding, marks.newline)
     examples: list[Example] = []
@@ -181,7 +187,7 @@ def pack(
             line = text.before() if follows else encoding.encode_text(another().strip(), True)
             before = [*line[: settings.num_context // 2 - 1], marks.sep] if line else []
         length = encoder_length(mode, settings.num_context, len(before), rng)
-        # Decoder tokens that fit into x; y has one more.
+        # Number of decoder tokens that fit in x; y has room for one more.
         room = settings.num_context - 2 - len(before) - length
         encoder: list[int] = []
         read: list[int] = []
@@ -192,7 +198,7 @@ def pack(
             missing = length - len(encoder)
             encoder += ids[:missing]
             rest = ids[missing:]
-            # The original script leaves the rest of the encoder part's last line unchanged.
+            # In the original script, the rest of the last line in the encoder part is left unchanged.
             inputs, targets = (rest, rest) if in_encoder and settings.original_layout else decoder_part(rest, marks)
             read += inputs
             predicted += targets
@@ -204,7 +210,7 @@ def pack(
 
 
 class _Text:
-    """Reader of a document's lines as token ids; false when no tokens are left."""
+    """Reader that returns the lines of a document as token ids. It is false when no tokens are left."""
 
     def __init__(self, lines: Sequence[str], encoding: Encoding, newline: int) -> None:
         self.lines, self.encoding, self.newline = lines, encoding, newline
@@ -215,7 +221,7 @@ class _Text:
         return bool(self.rest) or self.next < len(self.lines)
 
     def take(self, clean: bool) -> list[int]:
-        """Return the ids that were put back, else those of the next line with a newline token."""
+        """Return the ids that were put back, or else those of the next line, followed by a newline token."""
         if self.rest:
             ids, self.rest = self.rest, []
             return ids
@@ -225,16 +231,16 @@ class _Text:
     def before(self) -> list[int]:
         """Return the ids of the next line without its newline token.
 
-        If no other line follows it, the line is not consumed and the list is empty.
+        If no other line follows it, return an empty list and do not consume the line.
         """
         if self.next + (not self.rest) >= len(self.lines):
             return []
         return self.take(clean=True)[:-1]
 
     def put_back(self, ids: list[int], lost: bool) -> None:
-        """Keep ids that did not fit, for the next `take`.
+        """Save ids that did not fit, for the next call to `take`.
 
-        Ids that are only newline tokens, and all ids if `lost`, are dropped and counted in `left_out`.
+        If `lost` is True or all ids are newline tokens, they are dropped and counted in `left_out`.
         """
         if lost or all(token == self.newline for token in ids):
             self.left_out += len(ids)

@@ -1,8 +1,8 @@
-"""Memory and floating-point operations of a GPTSAN training run, for the memory planner of chapter 4.
+"""Memory and floating-point operations for a GPTSAN training run, used by the memory planner in chapter 4.
 
-Parameter counts are exact. Activations and logits are formulas. tests/gptsan/test_memory.py compares both with PyTorch.
-A layer counts as trained if any of its parameters is trained. The formulas give an upper bound: they assume that no
-expert overflows and that every position has a target.
+Parameter counts are exact. Sizes of activations and logits come from formulas. tests/gptsan/test_memory.py compares
+both with PyTorch. A layer counts as trained if any of its parameters is trained. The formulas give an upper bound: they
+assume that no expert overflows and that every position has a target.
 """
 
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from course_lib.gptsan.freeze import decays
 from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, ShapeConfig
 from course_lib.models.memory import Sizes
 
-# Bytes per logit in fp32: the logits (kept for log Z), their log-softmax, and three tensors of the same size when the
-# backward pass begins.
+# Bytes per logit in fp32: the logits (stored for log Z), their log-softmax, and three tensors of the same size at the
+# start of the backward pass.
 LOGIT_BYTES = 20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of a run, and how the model computes it."""
+    """One micro-batch in a run, and how the model computes it."""
 
-    samples: int  # per forward pass
+    samples: int  # examples per forward pass
     length: int  # tokens per example
-    dtype: NumberFormat  # of weights and activations
-    spout: bool  # whether each example has a spout vector, which takes a position
-    fused: bool  # attention by PyTorch's fused kernel, not eager
+    dtype: NumberFormat  # dtype of weights and activations
+    spout: bool  # whether each example has a spout vector, which takes up a position
+    fused: bool  # whether attention uses the fused PyTorch kernel instead of eager attention
     again: bool  # whether the backward pass recomputes each layer
-    jitter: bool  # whether the router's input is multiplied by noise
+    jitter: bool  # whether the router input is multiplied by noise
 
 
 def gptsan_sizes(shape: ShapeConfig, frozen: set[str], batch: Batch) -> Sizes:
-    """Parameters, activations, logits and floating-point operations of a run, for the memory planner.
+    """Return the sizes of parameters, activations and logits in a run, and its floating-point operations.
 
-    `frozen` has the names of the parameters that are not trained.
+    `frozen` contains the names of the parameters that are not trained.
     """
     named = dict(shape.tensors())
     profile = _Profile(shape, batch, named.keys() - frozen)
@@ -49,7 +49,7 @@ def gptsan_sizes(shape: ShapeConfig, frozen: set[str], batch: Batch) -> Sizes:
 
 
 class _Profile:
-    """Activations and floating-point operations of one micro-batch, computed layer by layer."""
+    """Activations and floating-point operations for one micro-batch, computed layer by layer."""
 
     def __init__(self, shape: ShapeConfig, batch: Batch, trained: set[str]) -> None:
         self.shape, self.batch, self.trained = shape, batch, trained
@@ -57,7 +57,7 @@ class _Profile:
         self.slots = batch.length + batch.spout
         self.tokens = batch.samples * batch.length
         self.width = BYTES[batch.dtype]
-        # Bytes of a tensor [B, T, d_model].
+        # Bytes in a [B, T, d_model] tensor.
         self.stream = self.width * self.tokens * shape.d_model
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(self.layers)]
         starts = [layer for layer, learns in enumerate(self.learns) if learns]
@@ -65,32 +65,33 @@ class _Profile:
             starts.append(shape.num_switch_layers)
         if self._has("model.spout.", *EMBEDDINGS):
             starts.append(0)
-        # The first layer that gradients reach.
+        # First layer that gradients reach.
         self.first = min(starts, default=self.layers)
 
     def _has(self, *prefixes: str) -> bool:
         return any(name.startswith(prefixes) for name in self.trained)
 
     def kept(self, layer: int) -> int:
-        """Activations [bytes] that a layer keeps for the backward pass, without recomputation."""
+        """Return the activations [bytes] that a layer stores for the backward pass, without recomputation."""
         if layer < self.first:
             return 0
         learns = self.learns[layer]
-        # The attention output is kept for a trained output projection, and always by the fused kernel.
+        # The attention output is stored if the output projection is trained, and always with the fused kernel.
         mixture = learns or self.batch.fused
-        # Always kept: q, k, v and the norm's input. Kept in a trained layer: x.
+        # Always stored: q, k, v and the norm input. Also stored in a trained layer: x.
         attention = (4 + learns + mixture) * self.stream + self._core()
         if layer >= self.shape.num_switch_layers:
-            # Always kept: the input of swish and of the norm. Kept in a trained layer: the output of swish and x.
+            # Always stored: the inputs to swish and the norm. Also stored in a trained layer: the swish output and x.
             wide = self.width * self.tokens * self.shape.d_ext
             return attention + (1 + learns) * (self.stream + wide)
         return attention + self._switch(learns)
 
     def _core(self) -> int:
-        """Activations [bytes] that the attention itself keeps.
+        """Return the activations [bytes] that the attention operation itself stores.
 
-        With sdpa: the mask in the dtype of the scores, and one fp32 number per query and head. With eager attention: a
-        boolean mask and the softmax, in fp32 and, if the run computes in 16 bits, in 16 bits too.
+        SDPA stores the mask in the dtype of the scores, and one fp32 value per query and head. Eager attention stores a
+        boolean mask and the softmax output in fp32. If the run computes in 16 bits, it also stores the softmax output
+        in 16 bits.
         """
         rows, mask = self.tokens * self.shape.num_heads, self.tokens * self.slots
         if self.batch.fused:
@@ -98,31 +99,31 @@ class _Profile:
         return rows * self.slots * (4 + (self.width if self.width < 4 else 0)) + mask
 
     def _switch(self, learns: bool) -> int:
-        """Activations [bytes] that the feed-forward part of a switch layer keeps.
+        """Return the activations [bytes] that the feed-forward part of a switch layer stores.
 
-        Each token goes to one expert, so the hidden activations of all experts together are one tensor [B·T, d_ff].
+        Each token goes to one expert, so the hidden activations of all experts together form one tensor [B·T, d_ff].
         """
-        # The router computes in fp32: 4 bytes a number.
+        # The router computes in fp32: 4 bytes per value.
         experts, full = self.shape.num_experts, 4 * self.tokens * self.shape.d_model
-        # The jitter noise, and the input of a trained router where it is a tensor of its own.
+        # The jitter noise, and the input to a trained router if it is a separate tensor.
         router = full * self.batch.jitter
         if learns and (self.batch.jitter or self.width < 4):
             router += full
         hidden = self.width * self.tokens * self.shape.d_ff
-        # Always kept: the experts' output, the gated output, tanh, the norm's input. Kept in a trained layer: x, and x
-        # sorted by expert.
+        # Always stored: the expert output, the gated output, the tanh output and the norm input. Also stored in a
+        # trained layer: x, and x sorted by expert.
         streams = 4 + 2 * learns
-        # Per token: three times the probabilities, indices, gates, and the statistics of the norms.
+        # Per token: three copies of the probabilities, plus indices, gates and norm statistics.
         small = 12 * experts + 20 + 6 * self.width
         return streams * self.stream + hidden + router + small * self.tokens
 
     def activations(self) -> int:
-        """Activations [bytes] that the forward pass keeps, from the embedding to the input of the head.
+        """Return the activations [bytes] that the forward pass stores, from the embedding to the input of the head.
 
-        With recomputation these are the input of each layer that gradients reach, one mask, and the routers'
+        With recomputation, these are the input to each layer that gradients reach, one mask, and the router
         probabilities.
         """
-        # Inputs of swish, of a trained last projection and of a trained head.
+        # Inputs to swish, to a trained last projection and to a trained head.
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
         if self.batch.again:
             router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
@@ -130,9 +131,9 @@ class _Profile:
         return sum(map(self.kept, range(self.layers))) + ends * self.stream
 
     def block(self) -> int:
-        """The most bytes that one layer needs in the backward pass besides the kept activations.
+        """Return the most memory [bytes] that any layer needs in the backward pass besides the stored activations.
 
-        These are the gradients of its activations and, with recomputation, the recomputed activations.
+        This memory holds the gradients of the activations and, with recomputation, the recomputed activations.
         """
         shape, needs = self.shape, [0]
         for layer in range(self.first, self.layers):
@@ -143,11 +144,12 @@ class _Profile:
         return max(needs)
 
     def flops_per_token(self) -> float:
-        """Floating-point operations to train on one token; a multiply-add counts as two, recomputation is not counted.
+        """Return the floating-point operations for training on one token.
 
-        A weight costs 2 in the forward pass, 2 more if gradients pass through it, and 2 more if it is trained.
-        Attention over the whole sequence costs 4·d_model·length a layer in the forward pass, and twice that again in
-        the backward pass of a layer that gradients reach.
+        A multiply-add counts as two operations; recomputation is not counted. A weight costs 2 in the forward pass, 2
+        more if gradients pass through it, and 2 more if it is trained. Attention over the whole sequence costs
+        4·d_model·length per layer in the forward pass, and twice as much in the backward pass of a layer that gradients
+        reach.
         """
         shape, h = self.shape, self.shape.d_model
         work = 0.0
@@ -162,6 +164,6 @@ class _Profile:
         return work + h * shape.vocab_size * 2.0 * (2 + self._has(EMBEDDINGS[0]))
 
     def _below(self, layer: int) -> bool:
-        """Whether trained parameters (embeddings, extra positions or spout) feed directly into a layer."""
+        """Return whether trained parameters (embeddings or extra positions) feed directly into a layer."""
         extra = layer == self.shape.num_switch_layers and self._has(EXTRA_POSITIONS)
         return extra or (layer == 0 and self._has(*EMBEDDINGS))

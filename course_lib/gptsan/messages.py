@@ -1,18 +1,18 @@
-"""Protobuf message classes from a table of fields, without a compiled .proto file."""
+"""Protobuf message classes built from a table of fields, without a compiled .proto file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Message → (field name, number, type, repeated). The type is a scalar type or another message of the table.
+# Message → (field name, number, type, repeated). The type is a scalar type or another message in the table.
 Messages = Mapping[str, Sequence[tuple[str, int, str, bool]]]
 
 
 def message_classes(messages: Messages) -> dict[str, Any]:
-    """The protobuf classes of a table of messages, by name.
+    """Return the protobuf classes for a table of messages, by name.
 
-    They are in a descriptor pool of their own, because in the default pool they would conflict with TensorFlow's.
+    The classes have their own descriptor pool, because they would conflict with TensorFlow classes in the default pool.
     """
     types = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="messages.proto", package="messages", syntax="proto3")

@@ -1,12 +1,12 @@
-"""GPTSAN as a transformers model: a prefix language model of switch layers and extra layers, controlled by the spout.
+"""GPTSAN as a transformers model: a prefix language model with switch layers and extra layers, controlled by the spout.
 
 The spout is a vector for each sequence. A small network turns it into one additional key and value in each layer.
 
     ids ─embedding + position─ switch layers ─(+ extra positions)─ extra layers ─ swish(projection) ─ tied head + bias
 
-The names of the weights are those of the published checkpoint (`Tanrei/GPTSAN-japanese`). transformers 4.27 to 4.57 had
-a port of the model. Where that port differs from the original, this module follows the original. Importing this module
-registers the model with transformers' auto classes.
+The weights have the same names as in the published checkpoint (`Tanrei/GPTSAN-japanese`). transformers 4.27 to 4.57
+contained a port of the model. Where that port differs from the original code, this module follows the original code.
+Importing this module registers the model with the transformers auto classes.
 
 Shapes: B sequences of T tokens, H = d_model, V = vocab_size, L = num_layers, E = num_experts, S = key/value slots.
 """
@@ -33,21 +33,21 @@ from course_lib.gptsan.experts import FeedForward, Linear, router_losses
 
 @dataclass
 class GPTSanOutput(ModelOutput):  # type: ignore[misc]
-    """Output of `GPTSanForCausalLM`; `loss` is None without labels."""
+    """Output of `GPTSanForCausalLM`. Without labels, `loss` is None."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None  # [B, T, V]
     past_key_values: Cache | None = None
-    hidden_states: tuple[Tensor, ...] | None = None  # [B, T, H]: embeddings, each layer, projection
-    attentions: tuple[Tensor, ...] | None = None  # each layer's weights [B, heads, T, S]
-    router_logits: tuple[Tensor, ...] | None = None  # each switch layer's [B, T, E]
+    hidden_states: tuple[Tensor, ...] | None = None  # [B, T, H]: embeddings, output of each layer, projection
+    attentions: tuple[Tensor, ...] | None = None  # for each layer: weights [B, heads, T, S]
+    router_logits: tuple[Tensor, ...] | None = None  # for each switch layer: [B, T, E]
     balance_loss: Tensor | None = None
     z_loss: Tensor | None = None
-    router_loss: Tensor | None = None  # sum of the two losses above, each times its coefficient; part of `loss`
+    router_loss: Tensor | None = None  # sum of the two losses above, weighted by their coefficients; part of `loss`
 
 
 class Table(nn.Embedding):
-    """Embedding with one vector per token or position, initialised as Normal(0, std²): [...] → [..., H]."""
+    """Embedding table, initialized from Normal(0, std²): [...] → [..., H]."""
 
     def __init__(self, rows: int, width: int, std: float) -> None:
         super().__init__(rows, width)
@@ -55,7 +55,7 @@ class Table(nn.Embedding):
 
 
 class Block(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One layer: attention, then a feed-forward part with experts (switch layer) or without (extra layer)."""
+    """One layer: attention, followed by a feed-forward part with experts (switch layer) or without (extra layer)."""
 
     def __init__(self, config: GPTSanConfig, layer: int) -> None:
         super().__init__()
@@ -65,9 +65,9 @@ class Block(GradientCheckpointingLayer):  # type: ignore[misc]
     def forward(
         self, x: Tensor, mask: Tensor | None, spout: Tensor | None, real: Tensor | None, past_key_values: Any = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Compute the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
+        """Apply the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
 
-        `mask`, `spout` and the cache are those of `Attention.forward`, `real` is that of `SwitchMLP.forward`.
+        See `Attention.forward` for `mask`, `spout` and the cache, and `SwitchMLP.forward` for `real`.
         """
         x, weights = self.self_attn(x, mask, spout, past_key_values)
         x, logits = self.feed_forward(x, real)
@@ -75,7 +75,7 @@ class Block(GradientCheckpointingLayer):  # type: ignore[misc]
 
 
 class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
-    """Base class with the rules for initialising, loading and placing the weights."""
+    """Base class that defines how weights are initialized, loaded and placed on devices."""
 
     config_class = GPTSanConfig
     base_model_prefix = "model"
@@ -85,7 +85,10 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise a module as the original does: weights from Normal(0, 0.02²), or with the module's `init_std`."""
+        """Initialize a module as the original code does.
+
+        Weights come from Normal(0, std²), where std is the `init_std` of the module, or 0.02 if it has none.
+        """
         if isinstance(module, nn.Linear | nn.Embedding):
             init.normal_(module.weight, std=getattr(module, "init_std", 0.02))
             if getattr(module, "bias", None) is not None:
@@ -98,17 +101,20 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **named: Any) -> Any:
-        """Load a model, also from checkpoints of transformers' converter, which spells the spout's weights `sqout`."""
+        """Load a model.
+
+        Checkpoints from the transformers converter, which names the spout weights `sqout`, can also be loaded.
+        """
         named["key_mapping"] = {r"\bsqout\.": "spout."} | (named.get("key_mapping") or {})
         loaded = super().from_pretrained(*arguments, **named)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        # Without this, transformers would rename the weights back to `sqout` when it saves them.
+        # Otherwise, transformers would rename the weights back to `sqout` when saving them.
         model._weight_conversions = None
         return loaded
 
 
 class GPTSanModel(GPTSanPreTrainedModel):
-    """GPTSAN without the language-model head."""
+    """GPTSAN model without the language-model head."""
 
     _keys_to_ignore_on_load_unexpected = (r"^final_logits_bias$",)
 
@@ -135,25 +141,25 @@ class GPTSanModel(GPTSanPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> MoeModelOutputWithPast:
-        """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and the requested extras.
+        """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and any requested outputs.
 
         Args:
             input_ids: Token ids [B, T].
-            attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; the positions are
-                counted from the first token after it.
-            token_type_ids: [B, T], 1 in the prefix, whose tokens attend to each other in both directions. With a spout
-                [B, T+1] is also allowed, as in transformers' port.
-            spout: [B, d_spout]. The spout takes one slot before all tokens, so positions begin at 1. The cache stores
-                it; if the cache is not empty, `spout` is ignored.
-            past_key_values: Key/value cache of earlier tokens.
-            use_cache: Whether to return a cache; by default as in the config, but not in training.
-            output_attentions: Whether to return the attention weights; by default as in the config.
-            output_hidden_states: Whether to return the embeddings, and the outputs of each layer and of the last
-                projection; by default as in the config.
+            attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; positions are counted
+                from the first token after it.
+            token_type_ids: [B, T], 1 in the prefix, whose tokens attend to each other in both directions. With a spout,
+                [B, T+1] is also allowed, as in the transformers port.
+            spout: [B, d_spout]. The spout takes one slot before all tokens, so positions begin at 1. It is stored in
+                the cache; if the cache is not empty, `spout` is ignored.
+            past_key_values: Key/value cache for earlier tokens.
+            use_cache: Whether to return a cache. Defaults to the config value, or to False in training.
+            output_attentions: Whether to return the attention weights. Defaults to the config value.
+            output_hidden_states: Whether to return the embeddings and the outputs of each layer and of the last
+                projection. Defaults to the config value.
 
         Raises:
-            ValueError: The mask or the token types have the wrong width, the model has no spout, or attention weights
-                are requested without eager attention.
+            ValueError: The mask or the token types have the wrong width, a spout is given but the model has none, or
+                attention weights are requested without eager attention.
         """
         config, length = self.config, input_ids.shape[1]
         output_attentions = config.output_attentions if output_attentions is None else output_attentions
@@ -163,7 +169,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
         use_cache = config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=config)
-        # Number of slots before these tokens.
+        # Number of slots before the new tokens.
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         slots: Sequence[Tensor | None] = [None] * config.num_layers
         if spout is not None and past == 0:
@@ -189,7 +195,10 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
-        """Compute the key and value of the spout for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
+        """Compute the spout key and value for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d].
+
+        Raises ValueError if the model has no spout.
+        """
         if self.spout is None:
             raise ValueError("this model has no spout (d_spout is 0)")
         # [B, L·2·H]
@@ -198,14 +207,14 @@ class GPTSanModel(GPTSanPreTrainedModel):
 
 
 class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """GPTSAN with the language-model head.
+    """GPTSAN model with the language-model head.
 
-    The weight of the head is that of the embedding. Its bias, one number per vocabulary entry, is a buffer: it is
-    loaded, but not trained. `generate` takes the spout and the token types as arguments, like the mask. To continue
-    from a cache that began with a spout, pass the spout again.
+    The weight of the head is tied to the embedding. Its bias, one value per vocabulary entry, is a buffer: it is
+    loaded, but not trained. `generate` accepts the spout and the token types as arguments, like the attention mask. To
+    continue from a cache that began with a spout, pass the spout again.
 
-    Experts have a limited capacity. If an expert overflows, the result of a token depends on the other tokens in the
-    same forward pass. A pass with a cache computes fewer tokens at once, so it drops fewer tokens than a full pass.
+    Experts have a limited capacity. If an expert overflows, the result for a token depends on the other tokens in the
+    same forward pass. A pass with a cache processes fewer tokens at once, so it drops fewer tokens than a full pass.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -232,13 +241,16 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         output_router_logits: bool | None = None,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
-        """Compute the logits [B, T, V] and, with labels, the loss. The arguments are those of `GPTSanModel`, and:
+        """Compute the logits [B, T, V] and, with labels, the loss.
 
-        - `labels`: [B, T], the token ids themselves (this method shifts them), −100 at positions without a target. The
+        Arguments in addition to those of `GPTSanModel`:
+
+        - `labels`: [B, T], the unshifted token ids (this method shifts them), −100 at positions without a target. The
           loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels, `use_cache`
-          is False by default.
-        - `output_router_logits`: whether to return the router logits; by default as in the config.
-        - `logits_to_keep`: without labels, the number of last tokens whose logits are computed; 0: all tokens.
+          defaults to False.
+        - `output_router_logits`: whether to return the router logits. Defaults to the config value.
+        - `logits_to_keep`: without labels, the number of final tokens for which logits are computed; 0 means all
+          tokens.
         """
         config = self.config
         use_cache = False if use_cache is None and labels is not None else use_cache
@@ -259,9 +271,9 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Prepare the inputs as transformers does, but do not count the spout's slot in the cache as a token.
+        """Prepare the inputs as transformers does, but do not count the spout slot in the cache as a token.
 
-        The name `kwargs` must stay, because transformers looks for it.
+        `kwargs` must keep this name, because transformers looks for it.
         """
         cache = kwargs.get("past_key_values")
         begun = kwargs.get("is_first_iteration") and cache is not None and cache.get_seq_length() > 0
@@ -272,7 +284,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
     def _update_model_kwargs_for_generation(
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], **named: Any
     ) -> dict[str, Any]:
-        """Update the arguments as transformers does, but give new tokens type 0, not the type of the last token."""
+        """Update the arguments as transformers does, but give new tokens type 0 instead of the last token's type."""
         types = model_kwargs.get("token_type_ids")
         updated: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **named)
         if types is not None:
@@ -280,7 +292,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         return updated
 
     def _prepare_attention_mask_for_generation(self, inputs_tensor: Tensor, *_: Any) -> Tensor:
-        """Return a mask of ones when the caller gives no mask.
+        """Return a mask of ones if the caller does not provide a mask.
 
         transformers would mask every padding token, but in GPTSAN the padding token (SEP) also occurs in text.
         """
@@ -288,7 +300,10 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
 
 
 def spout_network(config: GPTSanConfig) -> nn.Sequential:
-    """Build the spout network [B, d_spout] → [B, L·2·H]: eight tanh layers, then a key and a value for each layer."""
+    """Build the spout network: [B, d_spout] → [B, L·2·H].
+
+    It consists of eight tanh layers and a projection to a key and a value for each layer of the model.
+    """
     std = config.spout_init_std
     hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=std), nn.Tanh())]
     return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=std))
@@ -297,14 +312,14 @@ def spout_network(config: GPTSanConfig) -> nn.Sequential:
 def token_positions(length: int, past: int, device: torch.device, attention_mask: Tensor | None) -> Tensor:
     """Return the positions [B or 1, T] of new tokens after `past` slots.
 
-    Padding on the left does not count; padding itself gets a negative position.
+    Left padding is not counted, so the padding itself has positions below that of the first token, possibly negative.
     """
     positions = torch.arange(past, past + length, device=device)[None]
     return positions if attention_mask is None else positions - (attention_mask == 0).cumprod(1).sum(1, keepdim=True)
 
 
 def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: int) -> Tensor | None:
-    """Return a mask [B, T] of the tokens that go to experts; None if all tokens do, padding included."""
+    """Return a mask [B, T] of the tokens that are routed to experts, or None if all are, including padding."""
     if attention_mask is None or not config.router_ignore_padding_tokens:
         return None
     return attention_mask[:, -length:].bool()
@@ -313,7 +328,7 @@ def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: i
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
     """Check that the attention mask covers all tokens so far, and that the token types cover the new tokens.
 
-    One of the `past` slots may be the spout's. Raises ValueError for another width.
+    One of the `past` slots may be the spout. Raises ValueError if a width is wrong.
     """
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:

@@ -1,4 +1,4 @@
-"""Token types that mark the prefix, the tokens that attend to each other in both directions.
+"""Token types that mark the prefix, whose tokens attend to each other in both directions.
 
 Training and generation use the same function.
 """
@@ -8,15 +8,15 @@ from torch import Tensor
 
 
 def prefix_types(num_input: Tensor, length: int, spout: bool) -> Tensor:
-    """The token types [B, length] that the model takes: 1 in the prefix, 0 after it.
+    """Return the token types [B, length] for the model: 1 in the prefix, 0 after it.
 
-    The original counts the length of the prefix in key/value slots, and the spout is the first slot. So with a spout
-    the prefix is one token shorter than `num_input`.
+    The original code counts the prefix length in key/value slots, and the spout is the first slot. With a spout, the
+    prefix is therefore one token shorter than `num_input`.
 
     Args:
-        num_input: [B], the number of positions before SEG, the token that ends the prefix.
-        length: number of tokens in a sequence.
-        spout: whether the model gets a spout vector.
+        num_input: [B], number of positions before SEG, the token that ends the prefix.
+        length: Number of tokens in each sequence.
+        spout: Whether the model receives a spout vector.
     """
     positions = torch.arange(length, device=num_input.device)
     return (positions < num_input[:, None] - int(spout)).long()

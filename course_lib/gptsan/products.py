@@ -1,6 +1,6 @@
-"""Products of chapter 5: vocabulary, encoded examples, a base model, the base with an extra stage, and the tuned model.
+"""Products of chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model.
 
-Folders of runs are kept beside the products, as in chapter 4, so that an interrupted training can be resumed.
+As in chapter 4, run folders are stored next to the products, so that interrupted training can be resumed.
 """
 
 import shutil
@@ -21,16 +21,16 @@ from course_lib.workspace import Definition, Product, product
 
 TEXTS = (corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
 CLASSES_LIST = "classified/list.csv"
-# Holds one folder per run.
+# Contains one folder per run.
 RUNS = "gptsan/runs"
-# Inside a product's folder: the model folder that from_pretrained loads.
+# Name of the model folder inside a product folder; from_pretrained can load it.
 MODEL = "model"
-# The modules whose change makes encoded examples stale.
+# Changes to these modules make encoded examples stale.
 ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
 
 def products() -> list[Product]:
-    """The chapter's products in the current profile, in building order."""
+    """Return the chapter's products in the current profile, in build order."""
     first = [BASE, VOCABULARY] if _recipe().checkpoint else [VOCABULARY, CORPUS, BASE]
     return [*first, CLASSES, EXTRA, TUNED]
 
@@ -41,7 +41,7 @@ def _recipe() -> RecipeConfig:
 
 @product("gptsan/vocabulary")
 def VOCABULARY() -> Definition:
-    """The tokenizer: built from the corpus, or copied from a ready base."""
+    """Tokenizer, built from the corpus or copied from an existing base model."""
     if _recipe().checkpoint:
         return Definition(_take_vocabulary, {}, (BASE,))
     size = config.section("gptsan.vocabulary", VocabularyConfig)
@@ -50,7 +50,7 @@ def VOCABULARY() -> Definition:
 
 @product("gptsan/corpus")
 def CORPUS() -> Definition:
-    """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names a ready base."""
+    """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names an existing base model."""
     if ready := _recipe().checkpoint:
         raise UsageError(
             f"product 'gptsan/corpus' does not exist in profile {config.profile()}, whose base is ready: {ready}"
@@ -61,7 +61,7 @@ def CORPUS() -> Definition:
 
 @product("gptsan/base")
 def BASE() -> Definition:
-    """A trained model: a copy of the ready base that gptsan.recipe.checkpoint names, or one trained here."""
+    """Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus."""
     if ready := _recipe().checkpoint:
         return Definition(partial(_fetch, ready), {"checkpoint": ready}, ())
     settings = base_settings()
@@ -81,25 +81,25 @@ def CLASSES() -> Definition:
 
 @product("gptsan/extra")
 def EXTRA() -> Definition:
-    """The base with extra layers."""
+    """Base model with extra layers."""
     layers = _recipe().extra_layers
     return Definition(partial(_extra, layers), {"layers": layers}, (BASE,), ("gptsan/extra_stage.py",))
 
 
 @product("gptsan/tuned")
 def TUNED() -> Definition:
-    """The base with extra layers, after training on the examples with classes."""
+    """Base model with extra layers, trained on the examples with classes."""
     settings = tuned_settings()
     return Definition(partial(_tuned, settings), settings, (EXTRA, CLASSES))
 
 
 def base_settings() -> GptsanConfig:
-    """Settings of the run that trains the base of the active profile."""
+    """Return the settings for the run that trains the base model in the active profile."""
     return config.load(GptsanConfig, _recipe().base)
 
 
 def tuned_settings() -> GptsanConfig:
-    """Settings of the run that trains the extra stage of the active profile on the examples with classes."""
+    """Return the settings for the run that trains the extra stage in the active profile."""
     return config.load(GptsanConfig, _recipe().extra)
 
 
@@ -121,7 +121,10 @@ def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def _corpus(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Encodes the corpus; each document is first written to its own file, because examples are packed per file."""
+    """Encode the corpus.
+
+    Each document is first written to its own file, because examples are packed separately for each file.
+    """
     from course_lib.documents import read_texts
 
     tokenizer, *sources = inputs
@@ -170,10 +173,9 @@ def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
-    """The settings, with the profile's own examples and tokenizer if data.input is not set.
+    """Return the settings with the given examples and tokenizer if data.input is not set.
 
-    Raises:
-        UsageError: data.tokenizer is set without data.input.
+    Raises UsageError if data.tokenizer is set without data.input.
     """
     if settings.data.input:
         return settings
@@ -183,7 +185,7 @@ def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = N
 
 
 def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
-    """The settings, with the profile's own extra stage if model.checkpoint is not set."""
+    """Return the settings with the extra stage in the `stage` folder if model.checkpoint is not set."""
     from course_lib.gptsan.extra_stage import IGNORE
 
     if settings.model.checkpoint:
@@ -192,9 +194,10 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
 
 
 def planned(settings: GptsanConfig) -> GptsanConfig:
-    """The settings, with the shape of the profile's own extra stage if neither model.checkpoint nor model.shape is set.
+    """Return the settings, with a shape if neither model.checkpoint nor model.shape is set.
 
-    The memory planner uses this function in place of `with_stage`, because it needs the shape but not the weights.
+    It is the shape of the extra stage in the active profile. The memory planner uses this function instead of
+    `with_stage`, because it needs the shape but not the weights.
     """
     if settings.model.checkpoint or settings.model.shape != ShapeConfig():
         return settings

@@ -1,6 +1,6 @@
-"""Training samples: encoded examples, shuffled anew in each epoch, each with the vector for the spout.
+"""Training samples: encoded examples, reshuffled in each epoch, with an optional spout vector.
 
-A sample depends only on the seed and its index, so a resumed run reads the same samples as an uninterrupted one.
+A sample depends only on the seed and its index, so a resumed run reads the same samples as an uninterrupted run.
 """
 
 from functools import lru_cache
@@ -16,11 +16,11 @@ Vector = npt.NDArray[np.float32]
 
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
-    """Return the input vector [width] of the spout for an example of class `label`.
+    """Return the spout input vector [width] for an example from class `label`.
 
-    The modes are those of run_training.py in tanreinama/GPTSAN:
+    The modes are those in run_training.py in tanreinama/GPTSAN:
 
-    - `uniform`: uniform noise from [0, 1), whatever the class;
+    - `uniform`: uniform noise from [0, 1), regardless of the class;
     - `onehot`: 1 at `label` modulo `width`, 0 elsewhere;
     - `half_onehot`: a one-hot vector in the first half of the width, uniform noise in the second half.
     """
@@ -41,10 +41,10 @@ def _order(seed: int, epoch: int, examples: int) -> npt.NDArray[np.int64]:
 
 
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
-    """Dataset of `number` samples that goes through all examples once per epoch, in a new random order each time.
+    """Dataset of `number` samples that goes through all examples once per epoch.
 
-    The seed determines the order and the spout's noise. The samples have a spout vector of the given width and mode
-    (see `spout_vector`), or none if the mode is "none".
+    With `shuffle`, each epoch has a new random order. The seed determines the order and the spout noise. Samples have a
+    spout vector of the given width and mode (see `spout_vector`), or none if the mode is "none".
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:

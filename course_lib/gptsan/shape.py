@@ -1,4 +1,7 @@
-"""Settings for the shape of a new GPTSAN, and the names and sizes of its parameters; no torch."""
+"""Shape settings for a new GPTSAN model, and the names and sizes of its parameters.
+
+This module does not import torch.
+"""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -15,15 +18,15 @@ from course_lib.files import read_json
 MODEL_TYPE = "gptsan-japanese"
 EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")
 EXTRA_POSITIONS = "model.extra_position_embeddings.weight"
-# Number of tanh layers before the output projection of the spout.
+# Number of tanh layers before the output projection in the spout network.
 SPOUT_LAYERS = 8
-# The output projection of the spout; its shape depends on the number of layers of the model.
+# Output projection in the spout network; its shape depends on the number of layers in the model.
 SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
 
 
 @dataclass(frozen=True, config=STRICT)
 class ShapeConfig:
-    """The shape of a new GPTSAN; the names are those in its config.json, the defaults those of the published base."""
+    """Shape of a new GPTSAN model. Names match its config.json; defaults match the published base model."""
 
     vocab_size: int = setting(
         36_000,
@@ -62,11 +65,11 @@ class ShapeConfig:
 
     @property
     def num_layers(self) -> int:
-        """Number of layers: switch layers plus extra layers."""
+        """Total number of switch layers and extra layers."""
         return self.num_switch_layers + self.num_ext_layers
 
     def tensors(self) -> Iterator[tuple[str, int]]:
-        """Yields (name, number of elements) of every parameter, in the order of GPTSanForCausalLM.
+        """Yield (name, number of elements) for every parameter, in the same order as GPTSanForCausalLM.
 
         The head has no parameters of its own: its weight is tied to the embedding and its bias is a buffer.
         """
@@ -98,10 +101,9 @@ def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
 
 
 def read_shape(folder: Path) -> tuple[ShapeConfig, dict[str, Any]]:
-    """The shape of the GPTSAN in a Hugging Face folder, and the whole content of its config.json.
+    """Return the model shape from the config.json in a GPTSAN folder, and the full contents of that file.
 
-    Raises:
-        CourseError: the folder has no config.json, or not that of a GPTSAN.
+    Raises CourseError if config.json is missing or is not a valid GPTSAN configuration.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -114,5 +116,5 @@ def read_shape(folder: Path) -> tuple[ShapeConfig, dict[str, Any]]:
         known = {name: content[name] for name in sizes if name in content}
         return build(ShapeConfig, known, where=str(path)), content
     except UsageError as error:
-        # The wrong value comes from a file, not from the user's settings.
+        # The invalid value comes from a file, not from the user's settings.
         raise CourseError(str(error)) from error

@@ -1,22 +1,22 @@
-"""Subword encoding of GPTSAN ("SWE"): text to token ids and back, with the standard library only.
+"""GPTSAN subword encoding ("SWE"): converts text to token ids and back, using only the standard library.
 
-Each line of `vocab.txt` is an entry, and its line number from 0 is its id. The comma-separated parts of an entry are
-alternative spellings: all of them encode to the same id, and the id decodes to the first.
+Each line in `vocab.txt` is an entry, and its zero-based line number is its id. The comma-separated parts of an entry
+are alternative spellings: all of them encode to the same id, and the id decodes to the first one.
 
 The encoder scans the text from left to right. If several entries of up to 3 characters match at a position, it takes
-the one with the smallest id, not the longest. No character is unknown. A character outside the vocabulary becomes its
-UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens and each emoji token
-to the string that it decodes to.
+the one with the smallest id, not the longest. There are no unknown characters: a character outside the vocabulary
+becomes its UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens, and each
+emoji token to the string that it decodes to.
 
-Decoding restores the text except for:
+Decoding restores the text, with these exceptions:
 
-- a spelling that is not the first of its entry;
+- a spelling that is not the first one in its entry;
 - a symbol outside the vocabulary (never an ASCII character);
-- an emoji or emoticon that is not the string that its token decodes to;
+- an emoji or emoticon that differs from the string that its token decodes to;
 - a full-width space, CR, — and −, which become a space, LF, ー and ー;
-- text of the form `<...>` that equals an entry of the special block;
+- text such as `<...>` that matches an entry in the special block;
 - half of a surrogate pair;
-- text that `clean` replaced.
+- text replaced by `clean`.
 """
 
 import json
@@ -29,16 +29,16 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan.cleaning import clean as cleaned
 
-# Vocabulary and emoji table in a tokenizer folder.
+# Files in a tokenizer folder: vocabulary and emoji table.
 FILES = ("vocab.txt", "emoji.json")
-# Most characters of an entry that does not begin with `<`.
+# Maximum length of an entry that does not begin with `<`.
 LONGEST = 3
 MARKUP = {"<BR>": "\n", "<SP>": " ", "<TAB>": "\t"}
 CLEANED = ("<URL>", "<EMAIL>", "<TEL>", "<DATE>", "<PRICE>", "<BLOCK>")
-# Class token of symbols → text that it decodes to.
+# Symbol class token → text that it decodes to.
 CLASSES = {"<KIGOU>": "ǀ", "<U2000U2BFF>": "‖"}
 EMOJI = tuple(f"<|emoji{group}|>" for group in range(1, 13))
-# UTF-8 has no byte 255.
+# Byte 255 never occurs in UTF-8.
 BYTES = tuple(f"<|byte{value}|>" for value in range(255))
 NAMED = {
     "sot": "<|startoftext|>",
@@ -49,15 +49,15 @@ NAMED = {
     "seg": "<|segmenter|>",
     "eot": "<|endoftext|>",
 }
-# The entries of the special block, in the order of their ids.
+# Entries in the special block, in id order.
 SPECIALS = (*MARKUP, *CLEANED, *CLASSES, *EMOJI, *BYTES, *NAMED.values())
 # Replacements before encoding: (text, replacement).
 REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("　", " "), ("—", "ー"), ("−", "ー"), *((v, k) for k, v in MARKUP.items()))
-# Code points of the two classes of symbols.
+# Code points in the two symbol classes.
 KIGOU = (range(0xA1, 0xC0), range(0x1C0, 0x1C4), range(0x2B9, 0x363))
 U2000 = range(0x2000, 0x2C00)
-# Copies of the token before BAG when decoding. In the training data BAG stands for the rest of a run of three or more
-# equal tokens; the length of the run is not stored.
+# Number of copies of the preceding token that BAG decodes to. In the training data, BAG stands for the rest of a run of
+# three or more equal tokens; the length of the run is not stored.
 BAG_COPIES = 2
 
 
@@ -65,13 +65,13 @@ class SubwordEncoding:
     """Encoder and decoder for one vocabulary.
 
     Args:
-        entries: Lines of the vocabulary.
-        emoji: String → emoji token; the replacements are made in this order.
+        entries: Lines of the vocabulary file.
+        emoji: String → emoji token. Replacements are made in this order.
         shown: Emoji token → string that it decodes to.
-        origin: Name of the vocabulary in error messages.
+        origin: Name for the vocabulary in error messages.
 
     Raises:
-        CourseError: An entry of the special block is missing.
+        CourseError: An entry in the special block is missing.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SubwordEncoding:
         missing = [token for token in SPECIALS if token not in self.ids]
         if missing:
             raise CourseError(f"{origin}: {len(missing)} special entries are missing, the first is {missing[0]}")
-        # A different name for each id, although a few lines of the published vocabulary occur twice.
+        # A unique name for each id, although a few lines in the published vocabulary occur twice.
         self.names = [
             next((spelling for spelling in group if self.ids.get(spelling) == i), f"{group[0]}#{i}")
             for i, group in enumerate(spellings)
@@ -100,9 +100,10 @@ class SubwordEncoding:
     def _build_tables(self, emoji: dict[str, str]) -> None:
         """Build the tables for encoding.
 
-        - `_best`: the next 3 characters of the text, or fewer → (id, length) of the vocabulary entry chosen there
-        - `_angle`, `_angle_lengths`: the entries that begin with `<`
-        - `_emoji`: the emoji strings by their first character
+        - `_best`: up to 3 characters of text → (id, length) of the vocabulary entry to use there
+        - `_angle`: the same, for `<` alone or with one other character
+        - `_angle_lengths`: lengths of the longer spellings that begin with `<`, longest first
+        - `_emoji`: emoji strings by first character
         """
         self._angle_lengths = sorted({len(s) for s in self.ids if s[0] == "<" and len(s) > 2}, reverse=True)
         self._best: dict[str, tuple[int, int]] = {}
@@ -120,7 +121,10 @@ class SubwordEncoding:
         return len(self.entries)
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it; `clean` applies cleaning.py first."""
+        """Return the token ids of a text, without special tokens around it.
+
+        With `clean`, the rules in cleaning.py are applied before encoding.
+        """
         text = self.prepare(text, clean)
         ids: list[int] = []
         best, append, position, end = self._best.get, ids.append, 0, len(text)
@@ -156,7 +160,10 @@ class SubwordEncoding:
         return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
 
     def prepare(self, text: str, clean: bool = False) -> str:
-        """Replace spaces, line ends, tabs and emoji by their tokens, and — and − by ー."""
+        """Replace spaces, line ends, tabs and emoji with their tokens, and — and − with ー.
+
+        With `clean`, the rules in cleaning.py are applied to the result.
+        """
         for old, new in REPLACED:
             text = text.replace(old, new)
         for _, emoji, token in sorted(e for first in self._emoji.keys() & set(text) for e in self._emoji[first]):
@@ -164,12 +171,11 @@ class SubwordEncoding:
         return cleaned(text) if clean else text
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of token ids.
+        """Return the text for a sequence of token ids.
 
-        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the id before it twice.
+        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the preceding id twice.
 
-        Raises:
-            CourseError: An id is outside the vocabulary.
+        Raises CourseError if an id is outside the vocabulary.
         """
         expanded: list[int] = []
         for i in ids:
@@ -186,10 +192,9 @@ class SubwordEncoding:
 
 
 def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
-    """Load the encoding from a `vocab.txt` and an `emoji.json`.
+    """Load the encoding from a `vocab.txt` file and an `emoji.json` file.
 
-    Raises:
-        CourseError: A file is missing or damaged; the message names the file and the fault.
+    Raises CourseError if a file is missing or damaged; the message names the file and the problem.
     """
     entries = _read(vocabulary).removesuffix("\n").split("\n")
     try:

@@ -1,4 +1,4 @@
-"""Training task of GPTSAN: a new model, or the parameters of a checkpoint that are not frozen."""
+"""GPTSAN training task, which trains a new model or the unfrozen parameters of a checkpoint."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ class Gptsan(Task):
 
     @property
     def tokenizer(self) -> Path:
-        """Folder of the tokenizer: data.tokenizer, else model.checkpoint. Raises UsageError if neither is set."""
+        """Tokenizer folder: data.tokenizer, else model.checkpoint. Raises UsageError if neither is set."""
         folder = self.settings.data.tokenizer or self.settings.model.checkpoint
         if folder is None:
             raise UsageError("data.tokenizer: not set; a new model needs the tokenizer its examples were encoded with")
@@ -69,20 +69,23 @@ class Gptsan(Task):
         return swe.load(*(self.tokenizer / name for name in swe.FILES))
 
     def _frozen(self, shape: Any, names: list[str] | None = None) -> set[str]:
-        """Return the names of the frozen parameters, of `names` or of all parameters of a model of this shape."""
+        """Return the names of the frozen parameters in a model of this shape.
+
+        Without `names`, all parameters are considered.
+        """
         from course_lib.gptsan.extra_stage import tensors_of
         from course_lib.gptsan.freeze import frozen_names
 
         return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, names or tensors_of(shape)[1])
 
     def examples(self) -> Examples:
-        """Open the encoded examples of data.input. Raises UsageError if data.input is not set."""
+        """Open the encoded examples in data.input. Raises UsageError if data.input is not set."""
         if self.settings.data.input is None:
             raise UsageError("data.input: not set; give a folder of `course gptsan encode`")
         return Examples(self.settings.data.input)
 
     def split(self) -> tuple[Examples, Examples]:
-        """Return the training and the held-out examples. Raises CourseError if there are no training examples."""
+        """Return the training and held-out examples. Raises CourseError if there are no training examples."""
         train, held_out = self.examples().split(self.settings.data.held_out, self.settings.engine.seed)
         if not len(train):
             raise CourseError(f"{train.folder}: holds no examples; encode some with `course gptsan encode`")
@@ -132,9 +135,9 @@ class Gptsan(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
     def shape(self) -> Any:
-        """Return the model's configuration: that of the checkpoint, else a new one from model.shape.
+        """Return the model configuration: that of the checkpoint, or a new one based on model.shape.
 
-        The coefficients of the router losses and the router jitter come from the settings.
+        The coefficients for the router losses and the router jitter come from the settings.
         """
         from course_lib.gptsan.configuration import GPTSanConfig
         from course_lib.gptsan.extra_stage import read_config
@@ -156,7 +159,10 @@ class Gptsan(Task):
         return shape
 
     def build(self) -> "GPTSanForCausalLM":
-        """Build or load the model in the training dtype, and freeze the parameters that are not trained."""
+        """Load the checkpoint in the training dtype, or build a new model in fp32.
+
+        The parameters that are not trained are frozen.
+        """
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -173,7 +179,7 @@ class Gptsan(Task):
             with reading_weights(checkpoint):
                 model = GPTSanForCausalLM.from_pretrained(checkpoint, config=shape, dtype=dtype)
         else:
-            # from_config shards the new weights while it creates them under ZeRO stage 3.
+            # Under ZeRO stage 3, from_config shards the new weights as it creates them.
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
         freeze(model, self._frozen(shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
@@ -193,10 +199,10 @@ class Gptsan(Task):
 def recompute(model: "GPTSanForCausalLM") -> None:
     """Turn on activation checkpointing, except in the first layers that no gradient reaches.
 
-    Such layers keep no activations anyway.
+    Those layers do not store activations anyway.
     """
     model.activation_checkpointing_enable()
-    # Otherwise gradients would flow through all frozen layers too.
+    # Otherwise, gradients would also flow through all frozen layers.
     model.disable_input_require_grads()
     below = ("model.spout.", *EMBEDDINGS)
     learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))

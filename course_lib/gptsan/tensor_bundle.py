@@ -1,18 +1,20 @@
-"""Reader of TensorFlow checkpoints in the "V2" format, which TensorFlow 1.x and 2.x write.
+"""Reader for TensorFlow checkpoints in the V2 format, which TensorFlow 1.x and 2.x write.
 
-The reader does not need TensorFlow: tensorflow-cpu 2.21 takes 307 MB of wheels and 1.4 GB of disk. The one reader
-without TensorFlow on PyPI, tensorflow-checkpoint-reader, calls itself unfinished and has not changed since 2023.
+The reader does not need TensorFlow: tensorflow-cpu 2.21 takes 307 MB of wheels and 1.4 GB of disk space. The only
+reader on PyPI that works without TensorFlow, tensorflow-checkpoint-reader, describes itself as unfinished and has not
+changed since 2023.
 
-The format (tensorflow/core/util/tensor_bundle; leveldb's doc/table_format.md):
+The format (see tensorflow/core/util/tensor_bundle, and doc/table_format.md in leveldb):
 
 - `PREFIX.index` is a sorted string table. It consists of blocks of key-value entries, one index block that points to
   the other blocks, and a footer. Consecutive keys in a block share prefixes.
-- The empty key holds a header. Every other key is a tensor's name; its value is a BundleEntryProto with the dtype, the
-  shape, and the shard and offset of the tensor's bytes.
-- `PREFIX.data-0000K-of-0000N` is shard K. It holds the bytes of tensors.
-- A CRC32C follows every block and is in every entry. It is masked, because a CRC of data that contains CRCs is weak.
+- The empty key holds a header. Every other key is the name of a tensor. Its value is a BundleEntryProto with the dtype,
+  the shape, and the shard and offset of the tensor data.
+- `PREFIX.data-0000K-of-0000N` is shard K, which holds tensor data.
+- A CRC32C follows every block and is stored in every entry. It is masked, because a CRC of data that contains CRCs is
+  weak.
 
-Tensors that are saved in slices are not supported.
+Tensors saved in slices are not supported.
 """
 
 import math
@@ -35,7 +37,7 @@ from course_lib.gptsan.messages import Messages, message_classes
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes: two block handles, padding, the magic number
 MASK = 0xA282EAD8
-# Number in TensorFlow's DataType → (NumPy dtype of the bytes, dtype of the tensor).
+# TensorFlow DataType value → (NumPy dtype of the bytes, dtype of the tensor).
 DTYPES: dict[int, tuple[str, torch.dtype]] = {
     1: ("<f4", torch.float32),
     2: ("<f8", torch.float64),
@@ -45,7 +47,7 @@ DTYPES: dict[int, tuple[str, torch.dtype]] = {
     19: ("<f2", torch.float16),
 }
 
-# The fields used here of tensor_bundle.proto and tensor_shape.proto.
+# The fields from tensor_bundle.proto and tensor_shape.proto that are used here.
 MESSAGES: Messages = {
     "Axis": [("size", 1, "int64", False)],
     "Shape": [("dim", 2, "Axis", True)],
@@ -72,13 +74,12 @@ class Entry:
 
 
 class TensorBundle:
-    """TensorFlow checkpoint; the index is read at once, a tensor when `read` is called."""
+    """TensorFlow checkpoint. The index is read immediately, and each tensor when `read` is called."""
 
     def __init__(self, source: Path) -> None:
-        """Read the index of the checkpoint `source`, a path as for `find_prefix`.
+        """Read the index of the checkpoint at `source`, which is any path that `find_prefix` accepts.
 
-        Raises:
-            CourseError: `source` is not a checkpoint, or the index is damaged.
+        Raises CourseError if `source` is not a checkpoint or its index is damaged.
         """
         self.prefix = find_prefix(source)
         self.index = self.prefix.with_name(self.prefix.name + ".index")
@@ -89,10 +90,9 @@ class TensorBundle:
         self._maps: dict[int, Any] = {}
 
     def check(self, name: str) -> None:
-        """Check the dtype, the size and the location of a tensor, without reading its bytes.
+        """Check the dtype, size and location of a tensor without reading its data.
 
-        Raises:
-            CourseError: The dtype is not supported, the size does not fit the shape, or the shard is too short.
+        Raises CourseError if the dtype is not supported, the size does not match the shape, or the shard is too short.
         """
         entry = self.entries[name]
         if entry.dtype not in DTYPES:
@@ -109,10 +109,9 @@ class TensorBundle:
         return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.shards:05d}")
 
     def read(self, name: str) -> torch.Tensor:
-        """Verify the checksum of a tensor and return it, memory-mapped from its shard.
+        """Verify the checksum of a tensor and return the tensor, memory-mapped from its shard.
 
-        Raises:
-            CourseError: The checksum differs, or `check` fails.
+        Raises CourseError if the checksum differs or `check` fails.
         """
         self.check(name)
         entry = self.entries[name]
@@ -131,11 +130,11 @@ class TensorBundle:
 
 
 def find_prefix(source: Path) -> Path:
-    """Return the path prefix of a checkpoint's files.
+    """Return the path prefix of the checkpoint files.
 
     Args:
-        source: A prefix, an index file, or a folder. In a folder, the file `checkpoint` names the newest checkpoint;
-            without that file, there must be exactly one index file.
+        source: A prefix, an index file or a folder. If a folder contains a file named `checkpoint`, that file names the
+            newest checkpoint. Otherwise, the folder must contain exactly one index file.
 
     Raises:
         CourseError: There is no checkpoint.
@@ -146,7 +145,7 @@ def find_prefix(source: Path) -> Path:
         named = re.search(r'^model_checkpoint_path: "(.+)"', text, re.MULTILINE)
         if not named:
             raise CourseError(f"{state}: names no checkpoint (model_checkpoint_path)")
-        # Only the name counts: the folder may have been moved since the path was written.
+        # Use only the file name: the folder may have been moved since the path was written.
         source = source / Path(named[1]).name
     elif source.is_dir():
         indexes = sorted(source.glob("*.index"))
@@ -173,12 +172,12 @@ def crc32c(data: Any) -> int:
 
 
 def mask(crc: int) -> int:
-    """Mask a CRC32C as leveldb does before storing it: rotate it right by 15 bits and add 0xA282EAD8 modulo 2³²."""
+    """Mask a CRC32C as leveldb does before storing it: rotate right by 15 bits and add 0xA282EAD8 modulo 2³²."""
     return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
 def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
-    """Read an index file: the header, and the entry of every tensor by name."""
+    """Read an index file. Return the header and a mapping from tensor names to entries."""
     content = require_file(path).read_bytes()
     if len(content) < FOOTER or struct.unpack("<Q", content[-8:])[0] != MAGIC:
         raise CourseError(f"{path}: not the index of a TensorFlow checkpoint (V2), or cut short")
@@ -203,9 +202,9 @@ def _entry(value: bytes) -> Entry:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the varint at offset `at` (7 bits per byte, lowest bits first); return its value and the offset after it.
+    """Decode the varint at offset `at` (7 bits per byte, lowest bits first).
 
-    Raises IndexError if the data ends within the varint.
+    Return its value and the offset after it. Raises IndexError if the data ends within the varint.
     """
     value = shift = 0
     while True:
@@ -217,21 +216,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Decode the block handle at `at`: ((offset, size) of the block in bytes, offset after the handle)."""
+    """Decode the block handle at `at` and return ((offset, size) of the block in bytes, offset after the handle)."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
     return (offset, size), at
 
 
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a block. Raises ValueError for a wrong checksum or a compressed block."""
+    """Yield the keys and values in a block. Raises ValueError if the checksum is wrong or the block is compressed."""
     compression, crc = struct.unpack_from("<BI", content, offset + size)
     if mask(crc32c(content[offset : offset + size + 1])) != crc:
         raise ValueError(f"checksum differs at byte {offset}")
     if compression:
         raise ValueError("compressed, which no TensorFlow writes here")
     block = content[offset : offset + size]
-    # The entries are followed by this many restart points (for binary search), which are not needed here.
+    # Number of restart points after the entries. They are for binary search and are not needed here.
     restarts = struct.unpack("<I", block[-4:])[0]
     end, at, key = size - 4 * (restarts + 1), 0, b""
     while at < end:
@@ -245,5 +244,5 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
 
 @cache
 def messages() -> dict[str, Any]:
-    """Return the protobuf classes of MESSAGES, by name."""
+    """Return the protobuf classes for MESSAGES, by name."""
     return message_classes(MESSAGES)

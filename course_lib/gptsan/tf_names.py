@@ -1,6 +1,6 @@
-"""Map between the variables of the original's TensorFlow checkpoint and the tensors of the Hugging Face model.
+"""Mapping between variables in the original TensorFlow checkpoint and tensors in the Hugging Face model.
 
-One table serves both directions. It holds the names and the order of the axes in the notation of einops.
+One table serves both directions. It contains the names, and the order of the axes in einops notation.
 """
 
 import re
@@ -29,18 +29,18 @@ class Dims:
     experts: int
     ffn: int  # inner width of an expert
     ext_ffn: int  # inner width of an extra layer
-    spout: int  # width of the spout's vector; 0: none
+    spout: int  # width of the spout vector; 0: no spout
     switch_layers: int
     ext_layers: int
 
     @property
     def layers(self) -> int:
-        """Number of layers: switch layers plus extra layers."""
+        """Total number of switch layers and extra layers."""
         return self.switch_layers + self.ext_layers
 
     @property
     def axes(self) -> dict[str, int]:
-        """Size of each axis by its letter in the table; a digit after the letter (`h2`) marks a second axis."""
+        """Size of each axis, by its letter in the table. A digit after the letter (`h2`) marks a second such axis."""
         return {
             "v": self.vocabulary,
             "c": self.contexts,
@@ -59,20 +59,20 @@ class Dims:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of variable: names and axes in both formats.
+    """One kind of variable, with its names and axes in both formats.
 
-    `{l}` in a name is the number of the layer. `{p}` or `{e}` in a Hugging Face name means that the axis `p` (query,
-    key, value) or `e` (expert) is split into one tensor per element.
+    `{l}` in a name is the layer number. `{p}` or `{e}` in a Hugging Face name means that the `p` axis (query, key,
+    value) or the `e` axis (expert) is split into one tensor per element.
     """
 
     tf: str  # name in the TensorFlow checkpoint
-    tf_axes: str  # axes there, in einops' notation
+    tf_axes: str  # axes in the TensorFlow checkpoint, in einops notation
     hf: str  # name in the Hugging Face model
-    hf_axes: str  # axes there, in einops' notation
+    hf_axes: str  # axes in the Hugging Face model, in einops notation
 
     @property
     def part(self) -> str:
-        """Letter of the axis that is split into several tensors; empty if no axis is split."""
+        """Letter of the axis that is split into several tensors, or an empty string if no axis is split."""
         return next((letter for letter in "pe" if f"{{{letter}}}" in self.hf), "")
 
 
@@ -114,7 +114,7 @@ SPOUT = (
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of a model with given sizes, with the conversion between both formats."""
+    """One variable in a model with given sizes, with conversion between both formats."""
 
     row: Row
     dims: Dims
@@ -128,7 +128,7 @@ class Variable:
 
     @property
     def hf_shape(self) -> tuple[int, ...]:
-        """Shape of each of the tensors in the Hugging Face model."""
+        """Shape of each corresponding tensor in the Hugging Face model."""
         shape = tuple(
             self.dims.axes["n"] * self.dims.axes["d"] if axis.startswith("(") else self.dims.axes[axis[0]]
             for axis in re.findall(r"\(.+?\)|\S+", self.row.hf_axes)
@@ -136,19 +136,19 @@ class Variable:
         return shape[1:] if self.row.part else shape
 
     def to_hf(self, value: torch.Tensor) -> list[torch.Tensor]:
-        """Convert the TensorFlow variable to the tensors named in `hf`, which are views of it where possible."""
+        """Convert the TensorFlow variable to the tensors listed in `hf`, which are views of it where possible."""
         turned = rearrange(value, f"{self.row.tf_axes} -> {self.row.hf_axes}")
         return list(turned) if self.row.part else [turned]
 
     def to_tf(self, values: list[torch.Tensor]) -> torch.Tensor:
-        """Convert the tensors named in `hf` to the TensorFlow variable."""
+        """Convert the tensors listed in `hf` to the TensorFlow variable."""
         joined = torch.stack(values) if self.row.part else values[0]
         heads = {"n": self.dims.heads} if "(" in self.row.hf_axes else {}
         return rearrange(joined, f"{self.row.hf_axes} -> {self.row.tf_axes}", **heads)
 
 
 def variables(dims: Dims) -> list[Variable]:
-    """Return all variables of a model: embeddings, layers in order, last projection and head's bias, spout."""
+    """Return all variables in a model: embeddings, layers in order, head bias and last projection, spout."""
 
     def of(rows: tuple[Row, ...], layer: int = 0) -> list[Variable]:
         return [Variable(row, dims, row.tf.format(l=layer), _names(row, dims, layer)) for row in rows]
@@ -167,14 +167,14 @@ def _names(row: Row, dims: Dims, layer: int) -> tuple[str, ...]:
 
 
 def hf_shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of the Hugging Face model, except `lm_head.weight` (tied to the embedding)."""
+    """Return the shape of each Hugging Face tensor, except `lm_head.weight` (tied to the embedding)."""
     return {name: variable.hf_shape for variable in variables(dims) for name in variable.hf}
 
 
 def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
-    """Infer the sizes of a model from a few of the variables' shapes in a TensorFlow checkpoint.
+    """Infer the sizes of a model from the shapes of a few variables in a TensorFlow checkpoint.
 
-    Raises KeyError with the name of a variable that is missing or has too few axes.
+    Raises KeyError with the name of the variable if a variable is missing or has too few axes.
     """
 
     def size(name: str, axis: int) -> int:
@@ -202,7 +202,7 @@ def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
 
 
 def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
-    """Return in one line how two sets of names and shapes differ, or an empty string if they are equal."""
+    """Describe in one line how two sets of names and shapes differ. Return an empty string if they are equal."""
 
     def listed(kind: str, names: list[str], show: Callable[[str], str]) -> str:
         return f"{kind} {', '.join(map(show, names[:5]))}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

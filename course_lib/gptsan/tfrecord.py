@@ -1,9 +1,9 @@
-"""Reader and writer of TFRecord files of tf.train.Example with integer features, without TensorFlow.
+"""Reader and writer for TFRecord files of tf.train.Example messages with integer features, without TensorFlow.
 
-tensorboard writes the record framing and the checksums, protobuf the messages. The messages are those of
+tensorboard writes the record framing and the checksums; protobuf writes the messages. The messages are those in
 tensorflow/core/example/{example,feature}.proto, with integer features only. The .proto file declares the features as a
-map; on the wire a map is a repeated message of key and value, and MESSAGES declares it as such. So the order of the
-features, and with it every byte of the file, is always the same.
+map, which is serialized as a repeated message with a key and a value. MESSAGES declares that message directly, so the
+order of the features, and with it every byte of the file, is always the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,9 +48,7 @@ def write_examples(file: IO[bytes], examples: Iterable[Mapping[str, npt.NDArray[
 def read_examples(path: Path) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
     """Yield the integer features of each record, by name.
 
-    Raises:
-        CourseError: The file is missing, or a record's checksum, length or message is wrong; the message names the
-            record.
+    Raises CourseError if the file is missing or a record is damaged; the message names the record.
     """
     if not path.is_file():
         raise CourseError(f"{path}: no such file")

@@ -1,8 +1,8 @@
-"""The tokenizer of GPTSAN for transformers: encodes to SOT [prefix] SEG text, with token types that mark the prefix.
+"""GPTSAN tokenizer for transformers: encodes text as SOT [prefix] SEG text, with token types that mark the prefix.
 
 SOT is the start token, and SEG separates the prefix from the text.
 
-swe.py contains the algorithm. It also encodes a corpus, without this module and without transformers.
+swe.py contains the algorithm. It can also encode a corpus without this module or transformers.
 """
 
 import shutil
@@ -23,17 +23,17 @@ FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 
 
 class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """The tokenizer in a folder with `vocab.txt`, `emoji.json` and optionally `tokenizer_config.json`.
+    """Tokenizer in a folder with `vocab.txt`, `emoji.json` and optionally `tokenizer_config.json`.
 
-    - A text alone becomes SOT SEG text. With a prefix (`prefix_text=`, or the first text of a pair) it becomes SOT
+    - A single text becomes SOT SEG text. With a prefix (`prefix_text=`, or the first text in a pair), it becomes SOT
       prefix SEG text.
     - `token_type_ids` are 1 on SOT and the prefix, whose tokens attend to each other in both directions, and 0 from SEG
-      on.
+      onward.
     - Batches are padded on the left with SEP, as in the published tokenizer.
-    - `do_clean_text` replaces URLs, e-mail addresses, telephone numbers, dates and prices (see cleaning.py).
+    - `do_clean_text` replaces URLs, e-mail addresses, telephone numbers, dates, prices and box-drawing characters (see
+      cleaning.py).
 
-    Raises:
-        CourseError: a file is missing or damaged.
+    Raises CourseError if a file is missing or damaged.
     """
 
     vocab_files_names = FILES
@@ -73,19 +73,19 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, including those that no text encodes to."""
+        """Number of ids, including those that no text encodes to."""
         return len(self.swe)
 
     def get_vocab(self) -> dict[str, int]:
-        """A unique name for each id, and the added tokens.
+        """Return the token names with their ids, including the added tokens. Every name is unique.
 
-        The name is a spelling of the entry. A line that repeats an earlier line of the vocabulary gets `spelling#id`.
+        The name of an entry is one of its spellings, or `spelling#id` if each of them also occurs in a later entry.
         """
         added: dict[str, int] = self._added_tokens_encoder
         return {name: i for i, name in enumerate(self.swe.names)} | added
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """The token ids of a text, without special tokens around it and without transformers' processing."""
+        """Return the token ids of a text, without special tokens around it and without transformers processing."""
         return self.swe.encode_text(text, clean)
 
     def _encode_plus(self, text: Any, text_pair: Any = None, prefix_text: Any = None, **kwargs: Any) -> Any:
@@ -105,7 +105,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return self.swe.names[index]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The text of tokens: swe.py decodes their ids; added tokens stay as they are."""
+        """Return the text for a list of tokens. swe.py decodes their ids; added tokens are left unchanged."""
         return "".join(
             self.swe.decode(self._id_of[token] for token in run) if known else "".join(run)
             for known, run in groupby(tokens, self._id_of.__contains__)
@@ -114,28 +114,28 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """Adds the special tokens: SOT SEG text, or SOT prefix SEG text."""
+        """Add the special tokens: SOT SEG text, or SOT prefix SEG text."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [self.bos_token_id, *prefix, self.sep_token_id, *text]
 
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """The token types: 1 on SOT and the prefix, 0 from SEG on."""
+        """Return the token types: 1 on SOT and the prefix, 0 from SEG onward."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
 
     def get_special_tokens_mask(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
     ) -> list[int]:
-        """The mask of special tokens: 1 on SOT and SEG, 0 elsewhere."""
+        """Return the special tokens mask: 1 on special tokens such as SOT and SEG, 0 elsewhere."""
         if already_has_special_tokens:
             return [int(i in self.all_special_ids) for i in token_ids_0]
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [1, *(0 for _ in prefix), 1, *(0 for _ in text)]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Copies vocab.txt and emoji.json to a folder and returns their paths."""
+        """Copy vocab.txt and emoji.json to a folder and return their paths."""
         saved = []
         for key, name in FILES.items():
             target = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
@@ -146,11 +146,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
 
 def load_tokenizer(folder: Path) -> GPTSanTokenizer:
-    """Loads the tokenizer in a folder.
-
-    Raises:
-        CourseError: a file is missing or damaged; the message names it.
-    """
+    """Load the tokenizer from a folder. Raises CourseError, which names the file, if one is missing or damaged."""
     for name in FILES.values():
         require_file(folder / name)
     tokenizer: GPTSanTokenizer = model_folder.load_tokenizer(folder, GPTSanTokenizer)
@@ -158,11 +154,11 @@ def load_tokenizer(folder: Path) -> GPTSanTokenizer:
 
 
 class GPTSanJapaneseTokenizer(GPTSanTokenizer):
-    """The same tokenizer under the class name in the published tokenizer_config.json."""
+    """The same tokenizer under the class name used in the published tokenizer_config.json."""
 
 
 def register() -> None:
-    """Registers the tokenizer with AutoTokenizer, for model type `gptsan-japanese` and for both class names."""
+    """Register the tokenizer with AutoTokenizer for the `gptsan-japanese` model type and for both class names."""
     AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
     AutoTokenizer.register(GPTSanConfig, GPTSanTokenizer, slow_tokenizer_class=GPTSanJapaneseTokenizer, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""Trainer of GPTSAN: the loss, and checkpoints without frozen parameters.
+"""GPTSAN trainer: computes the loss and saves checkpoints without frozen parameters.
 
 Shapes: B samples in a micro-batch, T = num_context, V = vocabulary size, N positions with a target.
 """
@@ -25,7 +25,7 @@ from course_lib.training.trainer import RunTrainer, Sets
 
 
 class GptsanTrainer(RunTrainer):
-    """Trainer of the parameters that are not frozen; `examples` are the training and the held-out examples."""
+    """Trainer for the parameters that are not frozen. `examples` holds the training and held-out examples."""
 
     settings: GptsanConfig
 
@@ -52,12 +52,15 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def on_weights_ready(self) -> None:
-        """Compute digests of the frozen parameters, once the weights are on their device and in their dtype."""
+        """Compute digests of the frozen parameters once the weights have their final device and dtype."""
         self.frozen = digests(self.model)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint. Raises CourseError, without saving, if a bit of a frozen parameter has changed."""
+        """Save a checkpoint.
+
+        Raises CourseError without saving if any bit of a frozen parameter has changed.
+        """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
             raise CourseError(f"{changed[0]}: is frozen, but has changed since training began")
@@ -71,7 +74,7 @@ class GptsanTrainer(RunTrainer):
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
         """Return the mean cross-entropy [nats] over the positions with a target.
 
-        In training, z_loss · mean (log Z)² and the router losses are added. `inputs` are those of `samples.collate`.
+        In training, z_loss · mean (log Z)² and the router losses are added. `inputs` come from `samples.collate`.
         """
         spout = inputs.get("spout")
         types = prefix_types(inputs["num_input"], inputs["x"].shape[1], spout is not None)
@@ -83,7 +86,10 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """Save as the base class does, but without the frozen parameters if model.checkpoint holds them."""
+        """Save as the base class does.
+
+        Frozen parameters are omitted if model.checkpoint contains them.
+        """
         if self.settings.model.checkpoint:
             engine = self.model_wrapped
             engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
@@ -91,7 +97,10 @@ class GptsanTrainer(RunTrainer):
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """Save the weights in the dtype of the forward pass, without frozen ones if model.checkpoint holds them."""
+        """Save the weights in the dtype used in the forward pass.
+
+        Frozen weights are omitted if model.checkpoint contains them.
+        """
         weights = state_dict or self.model.state_dict()
         if self.settings.model.checkpoint:
             trained = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
@@ -100,9 +109,10 @@ class GptsanTrainer(RunTrainer):
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target, or 0 without one.
+    """Return the mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target.
 
-    `logits` are [B, T, V]; `targets` are [B, T], with IGNORE at positions without a target.
+    Both are 0 if no position has a target. `logits` are [B, T, V]; `targets` are [B, T], with IGNORE at positions
+    without a target.
     """
     learned = targets != IGNORE
     # [N, V] and [N]

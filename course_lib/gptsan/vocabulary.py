@@ -1,4 +1,4 @@
-"""Builder of a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from texts.
+"""Construction of a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from texts.
 
 The score of a candidate entry is the number of tokens that it saves:
 
@@ -9,11 +9,11 @@ The candidates with the highest scores fill the vocabulary up to the special blo
 substrings by score, single characters by frequency, the special block. The encoder takes the smallest id, so the id of
 a character must be larger than that of every substring that begins with it.
 
-A substring of 3 letters is left out if its first 2 letters score at least as high, because the encoder would never use
-it. Some other entries are never used either, because the token before them always includes their first character. This
-is the case for one entry in twenty of an 8000-entry vocabulary built from the course's corpus.
+A substring of 3 letters is omitted if its first 2 letters score at least as high, because the encoder would never use
+it. Some other entries are never used either, because the preceding token always includes their first character. This is
+the case for one in twenty entries in an 8000-entry vocabulary built from the course corpus.
 
-Old forms of characters (學) are counted as the new forms (学) and become alternative spellings of their entries.
+Old character forms (學) are counted as the new forms (学) and become alternative spellings of their entries.
 """
 
 import json
@@ -29,16 +29,16 @@ from course_lib.files import atomic_folder
 from course_lib.gptsan.emoji import emoji_tables
 from course_lib.gptsan.swe import NAMED, SPECIALS, SubwordEncoding
 
-# Tokens for spaces, line ends and emoji in a prepared text.
+# Tokens for spaces, line ends and emoji in prepared text.
 MARKS = re.compile(r"<\|?\w+\|?>")
 LETTERS = re.compile(r"[^\W\d_]{2,}")
-# Single characters in every vocabulary.
+# Single characters included in every vocabulary.
 ALWAYS = "".join(map(chr, range(0x21, 0x7F))) + "、。｡．？！：；"
-# Fewest occurrences of an entry.
+# Minimum number of occurrences of an entry.
 LEAST = 2
-# Most substrings counted at once; beyond this number the rarest are dropped.
+# Maximum number of substrings counted at once; beyond this number, the rarest are dropped.
 ROOM = 4_000_000
-# Pairs of a new form and its old form.
+# Pairs of new and old character forms.
 NEW_AND_OLD = (
     "亜亞 悪惡 圧壓 囲圍 医醫 営營 駅驛 円圓 塩鹽 応應 欧歐 桜櫻 価價 会會 絵繪 拡擴 覚覺 学學 楽樂 気氣 帰歸 "
     "旧舊 経經 軽輕 県縣 験驗 剣劍 厳嚴 国國 済濟 雑雜 参參 辞辭 実實 写寫 釈釋 収收 従從 獣獸 処處 証證 乗乘 "
@@ -52,7 +52,7 @@ NEW_FORMS = {new: old for old, new in OLD_FORMS.items()}
 
 @dataclass(frozen=True)
 class Counts:
-    """Size of the texts that a vocabulary was built from, and number of its entries."""
+    """Size of the texts used to build a vocabulary, and the number of its entries."""
 
     texts: int
     characters: int
@@ -62,13 +62,12 @@ class Counts:
 
 
 def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
-    """Build a vocabulary of `size` entries and write it as a folder that GPTSanTokenizer can load.
+    """Build a vocabulary of `size` entries and write it to a folder that GPTSanTokenizer can load.
 
-    The same texts give the same files.
+    The same texts always produce the same files.
 
-    Raises:
-        UsageError: `size` is too small for the special block, or larger than these texts can fill.
-        CourseError: The texts are empty.
+    Raises UsageError if `size` is too small for the special block or larger than these texts can fill, and CourseError
+    if the texts are empty.
     """
     least = len(SPECIALS) + len(ALWAYS)
     if size <= least:
@@ -91,7 +90,10 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
 
 
 def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Return the numbers of texts and characters, and the counts of each character and substring of 2 or 3 letters."""
+    """Count the texts, their characters, and the occurrences of each character and of each substring.
+
+    Substrings have 2 or 3 letters.
+    """
     prepare = SubwordEncoding(SPECIALS, tables["emoji"], tables["emoji_inv"]).prepare
     old_to_new = str.maketrans(OLD_FORMS)
     number, length, forgotten = 0, 0, 0
@@ -118,12 +120,12 @@ def _worth(characters: Counter[str], substrings: Counter[str]) -> dict[str, int]
 
 
 def _spellings(entry: str) -> list[str]:
-    """Return the spellings of an entry: first the entry itself, then its variants with old forms of characters."""
+    """Return the spellings of an entry: the entry itself, followed by its variants with old character forms."""
     return ["".join(forms) for forms in product(*(c + NEW_FORMS.get(c, "") for c in entry))]
 
 
 def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: Counts) -> None:
-    """Write the vocabulary's files; vocab.txt ends without a newline, because the original's tools expect that."""
+    """Write the vocabulary files. vocab.txt ends without a newline, because the original tools expect that."""
     config = {
         "tokenizer_class": "GPTSanTokenizer",
         "unk_token": NAMED["nottoken"],

@@ -1,4 +1,4 @@
-"""The command of chapter 2: `course segment`."""
+"""Command for chapter 2: `course segment`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Settings of chapter 2."""
+"""Settings for chapter 2."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class SegmentConfig:
-    """Settings of `course segment`: the steps from documents to segmented lines."""
+    """Settings for `course segment`, which turns documents into segmented lines."""
 
     segmenter: Literal["mecab", "jumanpp"] = setting(
         "mecab", "program that finds the words; jumanpp needs its binary on PATH"

@@ -1,4 +1,4 @@
-"""Figures of chapter 2."""
+"""Figures for chapter 2."""
 
 import unicodedata
 from collections import Counter
@@ -19,7 +19,7 @@ KINDS = (
 
 
 def changed_characters(texts: Iterable[str]) -> Counter[str]:
-    """For each kind of character, count how many of them normalization replaced or removed in the texts."""
+    """Count the characters that normalization replaced or removed in the texts, by kind of character."""
     taken: Counter[str] = Counter()
     for text in texts:
         lost = Counter(text) - Counter(normalize(text))
@@ -29,7 +29,7 @@ def changed_characters(texts: Iterable[str]) -> Counter[str]:
 
 
 def normalization_changes(texts: Iterable[str]) -> Any:
-    """Draw a bar chart of the characters that normalization replaced or removed, for the eight most frequent kinds."""
+    """Draw a bar chart of the eight kinds of characters that normalization replaced or removed most often."""
     counts = changed_characters(texts).most_common(8)[::-1]
     figure, axis = subplots()
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
@@ -39,7 +39,7 @@ def normalization_changes(texts: Iterable[str]) -> Any:
 
 
 def sentence_lengths(sentences: Sequence[str]) -> Any:
-    """Draw a histogram of sentence lengths [characters]; the last bin holds all sentences of 150 or more."""
+    """Draw a histogram of sentence lengths [characters]; the last bin holds all sentences of 150 or more characters."""
     figure, axis = subplots(height=3.0)
     axis.hist([min(len(sentence), 150) for sentence in sentences], bins=np.arange(0, 155, 5), color=AFTER)
     axis.set(xlabel="characters per sentence (150 = 150 or more)", ylabel="sentences")
@@ -49,7 +49,7 @@ def sentence_lengths(sentences: Sequence[str]) -> Any:
 def segmentations(text: str, found: dict[str, Sequence[str]]) -> Any:
     """Draw segmentations of the same text: one row of boxes per segmenter, one box per word.
 
-    `text` has no spaces; `found` maps the name of a segmenter to the words it found.
+    `text` has no spaces; `found` maps the name of each segmenter to the words it found.
     """
     figure, axis = subplots(height=0.3 + 0.6 * len(found), width=max(4.0, 0.62 * len(text) + 1.6))
     for row, words in enumerate(found.values()):

@@ -1,11 +1,12 @@
-"""Segmentation of lines into words with the Juman++ v2 program (https://github.com/ku-nlp/jumanpp), losing no text.
+"""Segmentation of lines into words with Juman++ v2 (https://github.com/ku-nlp/jumanpp), without losing text.
 
-The program drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out
-of memory on a long run of characters of one class. Its exit code does not show such failures. So this module cuts lines
-into pieces that the program can process, and compares each answer with the text sent. If they differ, the batch is sent
-again in halves until the failing piece is found. That piece is kept, split at white space only, and counted.
+Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
+memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
+lines into pieces that Juman++ can process, and compares each answer with the text sent. If they differ, it sends the
+two halves of the batch separately, and so on until the failing piece is found. That piece is kept, split only at white
+space, and counted.
 
-The caller starts the worker processes, with one segmenter in each. segment.py joins words to a line.
+The caller starts the worker processes, with one segmenter in each. segment.py joins the words into a line.
 """
 
 import os
@@ -19,25 +20,25 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 
-# Bytes; the program drops a longer line.
+# Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
-# Characters of one class; the program's memory grows with the cube of the length of such a run: 500 characters take
-# 0.5 GB, for some characters 5 GB.
+# Characters of one class; memory use in Juman++ grows with the cube of the run length: a run of 500 characters takes
+# 0.5 GB, or 5 GB for some characters.
 LONGEST_RUN = 100
 # Bytes sent to one process.
 BATCH = 1 << 18
-# Failures whose text is kept.
+# Number of failures whose text is kept.
 EXAMPLES_KEPT = 20
-# The separator between words in the program's output; it never occurs in the text sent.
+# Separator between words in the output of Juman++; it never occurs in the text sent.
 SEPARATOR = "\x1f"
 
-# Characters that are never sent to the program; each is a word of its own.
+# Characters that are never sent to Juman++; each is a word of its own.
 UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")
 WHITE = re.compile(f"[^\\S{SEPARATOR}]")
 WORD = re.compile(r"\s|\S+")
-# These belong to both hiragana and katakana.
+# These characters belong to both the hiragana and the katakana class.
 PROLONGED = "ー〜～∼"
-# The character classes of the program (characters.cc, getCodeType) whose runs it turns into unknown words.
+# Character classes in Juman++ (characters.cc, getCodeType) whose runs become unknown words.
 CLASSES = (
     # letters
     "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",
@@ -49,7 +50,7 @@ CLASSES = (
     "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-# Where a long text is cut: best after a sentence end, else after a comma or white space.
+# Positions for cutting a long text: preferably after a sentence end, else after a comma or white space.
 GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
@@ -65,7 +66,7 @@ NO_MODEL = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A piece of text that the program could not analyse, with the reason."""
+    """A piece of text that Juman++ could not analyze, with the reason."""
 
     piece: str
     reason: str
@@ -73,7 +74,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Morpheme:
-    """One word of an analysis, with the fields of Juman, such as 行き いき 行く 動詞 *."""
+    """A word in an analysis, with its Juman fields, such as 行き いき 行く 動詞 *."""
 
     surface: str
     reading: str
@@ -83,9 +84,9 @@ class Morpheme:
 
 
 def find_binary() -> Path | None:
-    """Return the path of the program: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
+    """Return the path of the Juman++ executable: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
 
-    Raises UsageError if $JUMANPP is set but is not a program.
+    Raises UsageError if $JUMANPP is set but is not an executable.
     """
     wanted = os.environ.get("JUMANPP")
     path = shutil.which(wanted or "jumanpp")
@@ -95,18 +96,18 @@ def find_binary() -> Path | None:
 
 
 class JumanppSegmenter:
-    """A segmenter of lines into words that uses Juman++ v2.
+    """A segmenter that uses Juman++ v2 to split lines into words.
 
     Every call starts its own short-lived processes, so the object may be pickled or created again in each worker.
-    `failed_pieces` counts the pieces that could not be analysed. `failures` holds the first EXAMPLES_KEPT of them with
+    `failed_pieces` counts the pieces that could not be analyzed. `failures` holds the first EXAMPLES_KEPT of them with
     the reason.
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Run the program on two sentences to check it; `model` replaces the program's configured model file.
+        """Check the executable by running it on two sentences; `model` replaces its configured model file.
 
-        `timeout` is the time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets its share of
-        it, at least a quarter. Raises CourseError if the program is not Juman++ v2 with a model.
+        `timeout` is the time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets a
+        proportional share, but at least a quarter. Raises CourseError if the executable is not Juman++ v2 with a model.
         """
         self.binary, self.model, self.timeout = binary, model, timeout
         self.failed_pieces = 0
@@ -115,15 +116,15 @@ class JumanppSegmenter:
 
     @classmethod
     def from_path(cls) -> "JumanppSegmenter":
-        """Return a segmenter with the program found on this machine. Raises CourseError if there is none."""
+        """Return a segmenter that uses the Juman++ executable on this machine. Raises CourseError if there is none."""
         if binary := find_binary():
             return cls(binary)
         raise CourseError(NOT_FOUND)
 
     def words(self, lines: Sequence[str]) -> list[list[str]]:
-        """Return the words of each line, for any text: `"".join(words) == line`.
+        """Return the words in each line, for any text: `"".join(words) == line`.
 
-        Each white-space or control character is a word of its own. Raises CourseError only if the program stops working
+        Each white-space or control character is a word of its own. Raises CourseError only if Juman++ stops working
         altogether.
         """
         cut = [list(pieces(line)) for line in lines]
@@ -132,11 +133,10 @@ class JumanppSegmenter:
         return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
 
     def analyze(self, sentence: str) -> list[Morpheme]:
-        """Return the words of a sentence with reading and part of speech, for examples.
+        """Return the words in a sentence with reading and part of speech, for examples.
 
-        The joined surfaces are the sentence. pyknp only parses the program's answer. Its own call of the program is not
-        used, because it hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is
-        missing.
+        Joining the surfaces gives the sentence. pyknp only parses the output. It is not used to run Juman++, because it
+        hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is missing.
         """
         try:
             from pyknp import Morpheme as Parser
@@ -148,7 +148,7 @@ class JumanppSegmenter:
         return morphemes
 
     def _run(self, batch: Sequence[str], *options: str) -> "subprocess.CompletedProcess[bytes]":
-        """Run one process over the pieces, one piece per line. Raises TimeoutExpired."""
+        """Run one process on the pieces, one per line. Raises subprocess.TimeoutExpired if it takes too long."""
         sent = "".join(f"{piece}\n" for piece in batch).encode()
         limit = self.timeout * max(0.25, len(sent) / BATCH)
         command = [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
@@ -158,7 +158,7 @@ class JumanppSegmenter:
             raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
 
     def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
-        """Return (words of each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
+        """Return (words in each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
@@ -171,7 +171,7 @@ class JumanppSegmenter:
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
-        """Return the words of each piece. After a failure, send the halves of the batch, down to the failing piece."""
+        """Return the words in each piece. After a failure, send the halves of the batch, down to the failing piece."""
         words, trouble = self._segment(batch)
         if not trouble:
             return words
@@ -182,7 +182,7 @@ class JumanppSegmenter:
         return self._analyse(batch[:half]) + self._analyse(batch[half:])
 
     def _give_up(self, piece: str, reason: str) -> None:
-        """Count a piece that cannot be analysed, after checking that the program still analyses other text."""
+        """Count a piece that cannot be analyzed, after checking that Juman++ can still analyze other text."""
         self._probe()
         self.failed_pieces += 1
         if len(self.failures) < EXAMPLES_KEPT:
@@ -203,12 +203,12 @@ class JumanppSegmenter:
             return [_unknown(piece)]
         lines = done.stdout.decode("utf-8", "replace").split("\n")
         body = lines[: lines.index("EOS")] if "EOS" in lines else []
-        # "@ " marks an alternative analysis of the word before; "@ @ " is the word @ itself
+        # "@ " marks an alternative analysis of the previous word; "@ @ " is the word @ itself.
         best = [line for line in body if not line.startswith("@ ") or line.startswith("@ @ ")]
         try:
             morphemes = _aligned(piece, [parser(line) for line in best])
         except ValueError:
-            # pyknp expects a number where the line has none
+            # pyknp expects a number where the line has none.
             morphemes = []
         if not morphemes:
             self._give_up(piece, f"the joined words of the analysis differ from the text{_last_words(done)}")
@@ -216,16 +216,16 @@ class JumanppSegmenter:
 
 
 def pieces(line: str) -> Iterator[str]:
-    """Yield the line cut into pieces that the program can process; the joined pieces are the line.
+    """Yield the line cut into pieces that Juman++ can process; joining the pieces restores the line.
 
-    A piece that UNFIT matches must not be sent to the program.
+    A piece that matches UNFIT must not be sent to Juman++.
     """
     for part in UNFIT.split(line):
         if UNFIT.match(part):
             yield part
         elif part:
             for piece in _short(part):
-                # the program takes a line that begins with "# " for a comment
+                # Juman++ treats a line that begins with "# " as a comment.
                 if piece.startswith("# ") and piece != "# ":
                     yield "#"
                     piece = piece[1:]
@@ -246,7 +246,7 @@ def _short(text: str) -> Iterator[str]:
 
 
 def _good_head(text: str) -> str:
-    """Return the text up to the last good position to cut (GOOD_CUTS); the whole text if there is none."""
+    """Return the text up to the last good cutting position (GOOD_CUTS), or the whole text if there is none."""
     head = next((match for match in (cut.match(text) for cut in GOOD_CUTS) if match), None)
     return head.group() if head else text
 
@@ -265,21 +265,21 @@ def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a line of the answer; a word with white space inside, such as "( ^o^ )", is split there."""
+    """Return the words in a line of output; a word with white space inside, such as "( ^o^ )", is split there."""
     words = filter(None, line.split(SEPARATOR))
     return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)
 
 
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """Describe for an error message how a process ended: its exit code and the first line of its standard error."""
+    """Describe how a process ended for an error message: its exit code and the first line of its standard error."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
     return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
 
 
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:
-    """Return pyknp's words with the surfaces of the text; [] if the joined words differ from the text.
+    """Return pyknp's words with the surfaces taken from the text; [] if the joined words differ from the text.
 
-    The program writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
+    Juman++ writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
     """
     words, at = [], 0
     for item in parsed:

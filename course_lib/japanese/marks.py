@@ -1,6 +1,6 @@
 """Marks for original spaces, which make segmentation reversible.
 
-An original space is written as ␣, so it differs from the spaces between words:
+An original space is written as ␣, which distinguishes it from the spaces between words:
 
     Visual Studioを使う  →  segmented: Visual ␣Studio を 使う  →  restored: Visual Studioを使う
 
@@ -9,12 +9,12 @@ An original space is written as ␣, so it differs from the spaces between words
 
 # U+2423 OPEN BOX stands for an original space.
 MARK = "␣"
-# U+241B with a letter after it: ␛s and ␛e stand for a ␣ and a ␛ of the text itself, ␛n for a line break.
+# U+241B followed by a letter: ␛s and ␛e stand for a ␣ and a ␛ in the text itself, and ␛n for a line break.
 ESCAPE = "␛"
 NEWLINE = ESCAPE + "n"
-# Each is one token in every tokenizer of marked text.
+# Each is a single token in every tokenizer for marked text.
 ESCAPES = (NEWLINE, ESCAPE + "s", ESCAPE + "e")
-# A regular expression for a ␛ that has lost its letter; it applies after ␛n and ␛s have been replaced.
+# Regular expression for a ␛ without its letter, used after ␛n and ␛s have been replaced.
 CUT = ESCAPE + "(?!e)"
 REPLACEMENTS = ((MARK, " "), (NEWLINE, "\n"), (ESCAPE + "s", MARK), (ESCAPE + "e", ESCAPE))
 
@@ -27,7 +27,7 @@ def mark(text: str) -> str:
 
 
 def unmark(text: str) -> str:
-    """Return the original text of a marked text: the inverse of `mark`."""
+    """Return the original text for a marked text: the inverse of `mark`."""
     for written, original in REPLACEMENTS:
         text = text.replace(written, original)
     return text

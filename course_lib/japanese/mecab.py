@@ -1,9 +1,9 @@
 """Segmentation of text into words with MeCab and the Juman dictionary, without losing text.
 
-MeCab drops spaces, stops at a NUL character and may crash on very long strings. The dictionary has entries that end
-inside a character. So this module cuts the text at characters that MeCab cannot process and into pieces of bounded
-length, and compares the words with the text. If they differ or cannot be decoded, the byte offsets of the same analysis
-are used, without the boundaries inside a character.
+MeCab drops spaces, stops at a NUL character and may crash on very long strings. Some dictionary entries end inside a
+character. This module therefore cuts the text at characters that MeCab cannot process and into pieces of bounded
+length, and compares the words with the text. If they differ or cannot be decoded, it uses the byte offsets from the
+same analysis, without boundaries inside a character.
 """
 
 import re
@@ -12,40 +12,41 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-# Characters given to MeCab at once. Sentences are far shorter, and longer strings only cost time.
+# Maximum number of characters sent to MeCab at once. Sentences are far shorter, and longer strings only cost time.
 LONGEST = 1000
-# Characters that are never given to MeCab; each is a word of its own.
+# Characters that are never sent to MeCab; each is a word of its own.
 UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
-# The last sentence end, comma or white space: a good position to cut after.
+# The last sentence end, comma or white space, after which a long text is best cut.
 CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
 @lru_cache(maxsize=1)
 def _taggers() -> tuple[Any, Any]:
-    """Make the taggers: one returns words separated by spaces, the other byte offsets.
+    """Create two taggers: one returns words separated by spaces, the other byte offsets.
 
-    They are made on first use, because loading the dictionary takes some milliseconds.
+    They are created on first use, because loading the dictionary takes a few milliseconds.
     """
     import jumandic
     from fugashi import GenericTagger
 
-    # fugashi splits its arguments as a shell does, so the backslash is doubled
+    # fugashi splits its arguments like a shell, so the backslash is doubled.
     offsets = "%ps,%pe\\\\s"
     formats = f"-F {offsets} -U {offsets} -E \\\\n"
     return GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati"), GenericTagger(f"{jumandic.MECAB_ARGS} {formats}")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of any text: `"".join(words(text)) == text`. Each space is a word of its own."""
+    """Return the words in any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
     return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
 
 
 def plain_line(text: str) -> str | None:
-    """Return the words of a text separated by spaces, as MeCab prints them; None if that output differs from the text.
+    """Return the words in a text separated by spaces, as printed by MeCab; None if that output differs from the text.
 
-    For most sentences it does not differ. A text with spaces or with characters that are not printable gives None.
+    It does not differ for most sentences. The result is None for a text that is too long or contains spaces or
+    unprintable characters.
     """
     if len(text) > LONGEST or " " in text or not text.isprintable():
         return None
@@ -72,7 +73,7 @@ def _piece(text: str) -> list[str]:
     try:
         dense: list[str] = _taggers()[0].parse(text).split(" ")
     except UnicodeDecodeError:
-        # a boundary inside a character
+        # A word boundary lies inside a character.
         return _by_offsets(text)
     if " " not in text:
         return dense if "".join(dense) == text else _by_offsets(text)
@@ -96,12 +97,12 @@ def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
 
 
 def _by_offsets(text: str) -> list[str]:
-    """Return the words of the same analysis by byte offsets, without losing text or cutting a character."""
+    """Return the words from the same analysis by byte offsets, without losing text or splitting a character."""
     content = text.encode()
     borders = {0, len(content)}
     for pair in _taggers()[1].parse(text).split():
         borders.update(map(int, pair.split(",")))
-    # a byte 10xxxxxx is inside a character (UTF-8)
+    # A byte 10xxxxxx is inside a character (UTF-8).
     boundaries = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
     parts = [content[start:end].decode() for start, end in pairwise(boundaries)]
     return [part for word in parts for part in (word if word.isspace() else [word])]

@@ -1,8 +1,8 @@
-"""Segmentation of a file of documents: one sentence per line, an empty line between documents.
+"""Segmentation of a file of documents: one sentence per line, with an empty line between documents.
 
-Worker processes segment batches of about 1 MB, and the results are written in order. So the output does not depend on
-the number of workers, and the memory does not depend on the size of the file. normalize.py, sentences.py and segment.py
-process a single text.
+Worker processes segment batches of about 1 MB, and the results are written in order. The output therefore does not
+depend on the number of workers, and memory use does not depend on the file size. normalize.py, sentences.py and
+segment.py process a single text.
 """
 
 from dataclasses import dataclass, fields
@@ -25,18 +25,18 @@ from course_lib.progress import progress
 
 @dataclass
 class SegmentReport:
-    """The counts of one segmentation run, or of a batch of it."""
+    """Counts for a segmentation run or a batch."""
 
     documents: int = 0
     lines: int = 0
     words: int = 0
-    characters: int = 0  # of the lines, before segmentation
+    characters: int = 0  # in the lines, before segmentation
     bytes_read: int = 0
-    unanalysed: int = 0  # pieces of text that Juman++ could not analyse; they are split at white space only
+    unanalysed: int = 0  # pieces of text that Juman++ could not analyze, split only at white space
     seconds: float = 0.0
 
     def add(self, other: "SegmentReport") -> None:
-        """Add the counts of a batch."""
+        """Add the counts from a batch."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
@@ -51,22 +51,20 @@ class SegmentReport:
 
 
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
-    """Segment the documents of a file into `target` (UTF-8 text) and return the report.
+    """Segment the documents in a file, write the lines to `target` (UTF-8 text) and return the report.
 
-    The source has JSON lines, or is .txt with an empty line between documents. `target` is complete or does not appear.
-
-    Raises:
-        CourseError: for input that cannot be read, with file and line, and if the settings choose Juman++ but it is not
-            installed.
+    The source contains JSON lines, or is a .txt file with an empty line between documents. `target` appears only when
+    it is complete. Raises CourseError with file and line if the input cannot be read, or if the settings choose Juman++
+    and it is not installed.
     """
     settings = settings or SegmentConfig()
     require_other(require_file(source), target)
     if settings.segmenter == "jumanpp":
-        # a missing program is reported before any work
+        # Report a missing executable before any work.
         _jumanpp()
     total = SegmentReport()
     started = perf_counter()
-    # the decompressed size of a compressed file is unknown
+    # The decompressed size of a compressed file is unknown.
     size = None if source.suffix in OPENERS else source.stat().st_size
     with atomic_write(target) as out, progress(size, "B", f"segmenting {source.name}") as bar:
         for content, report in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
@@ -82,7 +80,7 @@ def _segment_batch(settings: SegmentConfig, batch: Batch) -> tuple[bytes, Segmen
     documents = [_lines(text, settings) for text in texts(batch)]
     flat = [line for lines in documents for line in lines]
     segmented, unanalysed = _segment(flat, settings)
-    # a check that does not rely on the segmenter's own checks
+    # This check does not rely on the segmenter's own checks.
     if len(segmented) != len(flat):
         raise CourseError(f"{batch.path}: {settings.segmenter} got {len(flat)} lines and returned {len(segmented)}")
     report = SegmentReport(
@@ -105,7 +103,7 @@ def _lines(text: str, settings: SegmentConfig) -> list[str]:
 
 
 def _segment(lines: list[str], settings: SegmentConfig) -> tuple[list[str], int]:
-    """Return each line as words separated by spaces, and the number of pieces that could not be analysed."""
+    """Return each line as words separated by spaces, and the number of pieces that could not be analyzed."""
     if settings.segmenter == "mecab":
         return [segment_line(line, settings.mark_spaces) for line in lines], 0
     failed_before = _jumanpp().failed_pieces
@@ -115,5 +113,5 @@ def _segment(lines: list[str], settings: SegmentConfig) -> tuple[list[str], int]
 
 @cache
 def _jumanpp() -> JumanppSegmenter:
-    """Return this process's Juman++, made on first use."""
+    """Return this process's Juman++ segmenter, created on first use."""
     return JumanppSegmenter.from_path()

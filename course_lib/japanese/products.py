@@ -1,4 +1,4 @@
-"""Products of chapter 2: the documents of chapter 1 as segmented lines."""
+"""Products in chapter 2: the documents from chapter 1 as segmented lines."""
 
 from functools import partial
 from pathlib import Path
@@ -10,24 +10,24 @@ from course_lib.japanese.config import SegmentConfig
 from course_lib.parallel import default_workers
 from course_lib.workspace import Definition, Product, product
 
-# The file name inside each product.
+# File name inside each product.
 LINES = "lines.txt"
 
 
 def products() -> list[Product]:
-    """The chapter's products, in building order."""
+    """Return the chapter's products, in build order."""
     return [WIKIPEDIA, WEBTEXT]
 
 
 @product("japanese/wikipedia")
 def WIKIPEDIA() -> Definition:
-    """The documents of Wikipedia as segmented lines."""
+    """The Wikipedia documents as segmented lines."""
     return _segmented(corpus.WIKIPEDIA)
 
 
 @product("japanese/webtext")
 def WEBTEXT() -> Definition:
-    """The documents of the web text as segmented lines."""
+    """The web text documents as segmented lines."""
     return _segmented(corpus.WEBTEXT)
 
 

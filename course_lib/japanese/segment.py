@@ -1,4 +1,4 @@
-"""Segmentation of one text into words separated by spaces, and its inverse. pipeline.py segments files.
+"""Segmentation of a text into words separated by spaces, and its inverse. pipeline.py segments files.
 
 segment("Visual Studioを使う")      → 'Visual ␣Studio を 使う'; ␣ is an original space (marks.py)
 desegment('Visual ␣Studio を 使う') → 'Visual Studioを使う'; the inverse is exact for any text
@@ -9,30 +9,31 @@ from course_lib.japanese.marks import ESCAPE, MARK, mark, unmark
 
 
 def segment(text: str, mark_spaces: bool = True) -> str:
-    """Return the words of a text, separated by single spaces, found by MeCab with the Juman dictionary.
+    """Return the words in a text, separated by single spaces, as found by MeCab with the Juman dictionary.
 
-    With `mark_spaces` every original space is kept as ␣, and `desegment` restores the text exactly. Without it original
-    spaces are dropped, which is the form that published models expect. Line breaks are kept.
+    If `mark_spaces` is true, every original space is kept as ␣, and `desegment` restores the text exactly. Otherwise,
+    original spaces are dropped, which is the format that published models expect. Line breaks are kept.
     """
     return "\n".join(segment_line(line, mark_spaces) for line in text.split("\n"))
 
 
 def segment_line(text: str, mark_spaces: bool = True) -> str:
-    """Return the words of one line, separated by single spaces; as `segment`, for a text without line breaks."""
+    """Return the words in one line, separated by single spaces; like `segment`, but for text without line breaks."""
     if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
         return line
     return join(mecab.words(text), mark_spaces)
 
 
 def desegment(text: str) -> str:
-    """Restore the original text of a segmented text: remove the spaces between words, turn marks into spaces."""
+    """Restore the original text of a segmented text: remove the spaces between words and turn marks into spaces."""
     return unmark(text.replace(" ", ""))
 
 
 def join(words: list[str], mark_spaces: bool = True) -> str:
-    """Join words to one line, separated by single spaces.
+    """Join words into one line, separated by single spaces.
 
-    `words` has a word " " for each original space, which is kept as ␣ at the start of the next word, or dropped.
+    `words` has a word " " for each original space, which is kept as ␣ at the start of the next word, or dropped if
+    `mark_spaces` is false.
     """
     line = " ".join(words)
     if not mark_spaces:

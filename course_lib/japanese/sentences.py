@@ -1,8 +1,8 @@
 """Sentence splitting for Japanese text.
 
-One regular expression finds each candidate for a sentence end. `_ends_here` then checks the reasons against a cut, one
-by one. Sentences inside 「…」 and （…） stay with the sentence around them. The rules do not use grammar: a heading is
-a sentence of its own.
+One regular expression finds each candidate for a sentence end. `_ends_here` then checks, one by one, the reasons not to
+split there. Sentences inside 「…」 and （…） are kept within the sentence around them. The rules do not use grammar: a
+heading is a sentence of its own.
 """
 
 import re
@@ -11,16 +11,16 @@ from bisect import bisect_right
 OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
 BRACKET = re.compile(f"[{re.escape(OPEN + CLOSE)}]")
-# Signs that begin a list item more often than they decorate a sentence end. They belong to the sentence before them
-# only if white space follows.
+# Signs that begin a list item more often than they decorate a sentence end. They belong to the previous sentence only
+# if white space follows.
 ITEM = "★☆☎-☓☛-☟✁-✘❶-➿"
-# A candidate for a sentence end: one or more marks, then closing quotation marks, （笑）, ♪ and emoji.
+# Candidate for a sentence end: one or more marks, then closing quotation marks, （笑）, ♪ and emoji.
 CANDIDATE = re.compile(
     r"(?P<mark>[。！？!?]+|(?<![.．])(?:[.．](?![.．])|[.．]{3,}(?![.．。！？!?])))[。！？!?]*"
     r"(?P<closing>[」』）)］\]】〉》”\"]*)(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?"
     rf"(?:(?![{ITEM}])[♪♡♥💦-🧿☀-➿\ufe0f\u200d]|[{ITEM}]+(?!\S))*"
 )
-# What shows that the sentence continues after 」 or after ！？: a particle, a comma, 言った.
+# Signs that the sentence continues after 」 or after ！？: a particle, a comma, 言った.
 GOES_ON_AFTER_QUOTE = re.compile(
     r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
     r"|[ぐく]らい|ほど(?!な)|ばかり|ばっか|しか(?![したもるり])|さえ(?!ぎ)|みたい|よう(?:[なにだで]|です)|っ[とぽつ]|じゃな|です"
@@ -35,22 +35,22 @@ NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
-# After these forms ．．． ends the sentence; after others (えーと．．．) the sentence may continue.
+# After these polite forms, ．．． ends the sentence; after other words (えーと．．．), the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
-# Characters; a 「 that stays open for longer is taken for a mistake.
+# Characters; a 「 that remains open longer than this is treated as a mistake.
 LONGEST_QUOTE = 400
-# A line with this end is not a complete sentence: it continues in the next line.
+# A line that ends like this is not a complete sentence and continues on the next line.
 UNFINISHED = re.compile(r"[、，,をはがのに]$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text with any number of lines, without white space around them; no sentence is empty.
+    """Return the sentences in a text of one or more lines, without surrounding white space; no sentence is empty.
 
     Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
-    Except for white space, the joined sentences are the text.
+    Except for white space, joining the sentences restores the text.
     """
     if "\n" not in text:
         return _split(text)
@@ -58,9 +58,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Join lines where a line break splits a sentence. An empty line always separates."""
+    """Join lines where a line break splits a sentence. An empty line always separates paragraphs."""
     paragraphs: list[list[str]] = []
-    # of the last paragraph: its characters, the open 「, the open 『
+    # For the last paragraph: number of characters, of open 「 and of open 『.
     length = single = double = 0
     open_before = False
     for line in text.split("\n"):
@@ -96,7 +96,7 @@ def _split(line: str) -> list[str]:
 
 
 def _skip_space(line: str, at: int) -> int:
-    """Return the position of the first character from `at` on that is not white space, or `len(line)`."""
+    """Return the position of the first character from `at` that is not white space, or `len(line)` if there is none."""
     if at < len(line) and not line[at].isspace():
         return at
     match = NOT_SPACE.search(line, at)
@@ -106,11 +106,11 @@ def _skip_space(line: str, at: int) -> int:
 def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[tuple[int, int]]) -> bool:
     """Return whether the candidate is in brackets, or ends a remark in round brackets inside a sentence.
 
-    The current sentence begins at `start`; `inside` are the bracket pairs of the line, from `_enclosed`.
+    The current sentence begins at `start`; `inside` holds the bracket pairs in the line, from `_enclosed`.
     """
-    # the mark itself, or the last closing bracket of the candidate
+    # The mark itself, or the last closing bracket in the candidate.
     last = candidate.start("closing") + len(candidate["closing"]) - 1
-    # the last pair that opens before it
+    # The last pair that opens before it.
     pair = bisect_right(inside, (last, -1)) - 1
     if pair < 0:
         return False
@@ -119,7 +119,7 @@ def _is_enclosed(line: str, start: int, candidate: re.Match[str], inside: list[t
 
 
 def _enclosed(line: str) -> list[tuple[int, int]]:
-    """Return the (opening, closing) positions of the outermost bracket pairs, in order; ignore unmatched brackets."""
+    """Return the (opening, closing) positions of the outermost bracket pairs, in order, ignoring unmatched brackets."""
     waiting: list[tuple[str, int]] = []
     pairs: list[tuple[int, int]] = []
     for bracket in BRACKET.finditer(line):
@@ -128,7 +128,7 @@ def _enclosed(line: str) -> list[tuple[int, int]]:
         elif (depth := _innermost(waiting, PARTNER[bracket[0]])) is not None:
             opening = waiting[depth][1]
             del waiting[depth:]
-            # pairs inside this one are not outermost
+            # Pairs inside this one are not outermost.
             while pairs and pairs[-1][0] > opening:
                 pairs.pop()
             pairs.append((opening, bracket.start()))
@@ -140,7 +140,7 @@ def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
 
 
 def _ends_here(line: str, candidate: re.Match[str]) -> bool:
-    """Return whether the sentence ends at the candidate, which must be outside of brackets."""
+    """Return whether the sentence ends at the candidate, which must be outside brackets."""
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
         return True
@@ -153,7 +153,7 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
     before, after = line[max(0, at - 8) : at], line[end : end + 8]
     if mark[-1] in ".．":
         return _period_ends(before, after)
-    # a mark inside a name: Yahoo!ニュース
+    # A mark inside a name: Yahoo!ニュース.
     if before[-1:].isascii() and before[-1:].isalnum() and not after[0].isspace():
         return False
     return not GOES_ON_AFTER_MARK.match(after)
@@ -162,8 +162,8 @@ def _ends_here(line: str, candidate: re.Match[str]) -> bool:
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
     """Return whether the sentence ends at a candidate that is an ellipsis.
 
-    It does in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 and
-    'he said... well'.
+    It ends in 終わりました．．．次は and 'He left... Then', but not in えーと．．．次, 「えーと．．．」次 or 'he
+    said... well'.
     """
     if candidate["closing"] or GOES_ON_AFTER_QUOTE.match(line, candidate.end()):
         return False
@@ -176,14 +176,14 @@ def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
 def _period_ends(before: str, after: str) -> bool:
     """Return whether the sentence ends at a single period, given the text before and after it.
 
-    It does in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. and file.txt.
+    It ends in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. or file.txt.
     """
     if JAPANESE.match(before[-1:]) or before[-1:] in CLOSE:
         return not after[0].isdigit()
     if ABBREVIATION.search(before) or not before[-1:].isalnum():
         return False
     if not after[0].isspace():
-        # normalization has removed the space between an English sentence and a Japanese one
+        # Normalization has removed the space between an English sentence and a Japanese one.
         return not before[-1:].isdigit() and JAPANESE.match(after) is not None
     following = after.lstrip()[:1]
     return following.isupper() or JAPANESE.match(following) is not None or following in OPEN + '"'

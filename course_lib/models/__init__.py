@@ -1,1 +1,1 @@
-"""GPT-2 and GPT-NeoX: settings, Hugging Face models, frozen bases of prefixes, and the memory that training needs."""
+"""GPT-2 and GPT-NeoX: settings, Hugging Face models, frozen base models for prefixes, and training memory."""

@@ -1,4 +1,4 @@
-"""Builds the Hugging Face GPT-2 or GPT-NeoX that the settings describe, and sets up activation recomputation."""
+"""Hugging Face GPT-2 and GPT-NeoX models built from settings, and activation recomputation."""
 
 import math
 from functools import partial
@@ -27,32 +27,32 @@ CausalModel: TypeAlias = GPT2LMHeadModel | GPTNeoXForCausalLM
 
 
 def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> Shape:
-    """The transformers configuration for the settings of a model.
-
-    Args:
-        model: the settings.
-        begin: the tokenizer's id of <s>.
-        end: the tokenizer's id of </s>.
+    """Return the transformers configuration for a model's settings.
 
     There is no padding token, because training samples are not padded.
+
+    Args:
+        model: model settings.
+        begin: id of <s> in the tokenizer.
+        end: id of </s> in the tokenizer.
     """
     family = BY_ARCHITECTURE[model.architecture]
     return AutoConfig.for_model(family.model_type, **family.hf_values(model), bos_token_id=begin, eos_token_id=end)
 
 
 def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel:
-    """A model with random initial weights and recomputation set up.
+    """Build a model with random initial weights and set up recomputation.
 
     Weights are drawn from a normal distribution with mean 0 and standard deviation initializer_range. The projections
-    into the residual stream are then divided by √(2·num_layers). For the arguments see model_config.
+    into the residual stream are then divided by √(2·num_layers). For the arguments, see model_config.
     """
     config = model_config(model, begin, end)
     built = AutoModelForCausalLM.from_config(config, attn_implementation=model.attention, dtype=torch.float32)
     # Hugging Face scales these projections for GPT-2 only.
     if model.architecture == "gpt-neox":
         _divide_projections(built, math.sqrt(2 * model.num_layers))
-    # Samples are not padded, so no attention mask is needed. transformers builds none for a kernel name without a mask
-    # function; compiled code would otherwise get a dense mask.
+    # Samples are not padded, so no attention mask is needed. transformers builds no mask for a kernel name that has no
+    # mask function; otherwise, compiled code would get a dense mask.
     if model.attention == "sdpa":
         ALL_ATTENTION_FUNCTIONS.register("sdpa_causal", ALL_ATTENTION_FUNCTIONS["sdpa"])
         built.config._attn_implementation = "sdpa_causal"
@@ -61,25 +61,25 @@ def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel
 
 
 def blocks(model: CausalModel) -> Any:
-    """The transformer blocks of a model, in order."""
+    """Return the transformer blocks of a model, in order."""
     return model.get_submodule(BY_MODEL_TYPE[model.config.model_type].blocks)
 
 
 def _divide_projections(model: GPTNeoXForCausalLM, by: float) -> None:
-    """Divides the weights of each block's projections into the residual stream by `by`."""
+    """Divide the weights of each block's projections into the residual stream by `by`."""
     with torch.no_grad():
         for block in blocks(model):
             for weight in (block.attention.dense.weight, block.mlp.dense_4h_to_h.weight):
-                # Under ZeRO stage 3 each rank divides its own shard, `ds_tensor`.
+                # Under ZeRO stage 3, each rank divides its own shard, `ds_tensor`.
                 getattr(weight, "ds_tensor", weight).div_(by)
 
 
 def apply_recompute(model: CausalModel, recompute: str) -> None:
-    """Makes the backward pass recompute part of each block instead of keeping its activations.
+    """Make the backward pass recompute part of each block instead of storing its activations.
 
     Args:
-        model: changed in place.
-        recompute: none; core_attn: QKᵀ, softmax, dropout and the product with V; full_attn: the attention with its
+        model: model to change in place.
+        recompute: none; core_attn: QKᵀ, softmax, dropout and the product with V; full_attn: attention, including its
             projections; full: the whole block.
     """
     if recompute in ("full", "full_attn"):
@@ -90,17 +90,17 @@ def apply_recompute(model: CausalModel, recompute: str) -> None:
         name = model.config._attn_implementation
         own = modeling_gpt2 if isinstance(model, GPT2LMHeadModel) else modeling_gpt_neox
         core = ALL_ATTENTION_FUNCTIONS.get_interface(name, own.eager_attention_forward)
-        # The name contains the model type because eager attention differs between GPT-2 and GPT-NeoX.
+        # The name includes the model type, because eager attention differs between GPT-2 and GPT-NeoX.
         again = f"{name}_{model.config.model_type}_again"
         ALL_ATTENTION_FUNCTIONS.register(again, partial(_again, core))
-        # The new kernel name needs the mask function of the original kernel.
+        # The new kernel name needs the original kernel's mask function.
         if name in ALL_MASK_ATTENTION_FUNCTIONS:
             ALL_MASK_ATTENTION_FUNCTIONS.register(again, ALL_MASK_ATTENTION_FUNCTIONS[name])
         model.config._attn_implementation = again
 
 
 def _again(function: Any, *arguments: Any, **named: Any) -> Any:
-    """Calls `function`; with gradients enabled, keeps only its inputs and recomputes the rest in the backward pass."""
+    """Call `function`; if gradients are enabled, store only its inputs and recompute the rest in the backward pass."""
     if not torch.is_grad_enabled():
         return function(*arguments, **named)
     return checkpoint(function, *arguments, use_reentrant=False, **named)

@@ -1,6 +1,7 @@
-"""The settings of a GPT-2 or GPT-NeoX model: its architecture, sizes, kernels and memory profile; no torch.
+"""Settings for GPT-2 and GPT-NeoX models (architecture, sizes and kernels), and the memory they require.
 
-tests/training/test_planner.py compares the formulas for activations and logits with PyTorch's allocations.
+This module does not import torch. tests/training/test_planner.py checks the formulas for activations and logits against
+PyTorch's allocations.
 """
 
 from collections.abc import Iterator
@@ -13,16 +14,17 @@ from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.config import STRICT, setting
 from course_lib.models.memory import LOGIT_BYTES, Sizes
 
-# Tensors of feed-forward width that the GELU keeps: 1 with a fused kernel (gelu_pytorch_tanh, gelu), 4 with gelu_new.
+# Tensors of feed-forward width that GELU stores: 1 with a fused kernel (gelu_pytorch_tanh, gelu), 4 with gelu_new.
 GELU_KEEPS = 1
 
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """Architecture and sizes of a GPT-2 or GPT-NeoX: pre-LayerNorm, with biases in every layer except the output head.
+    """Architecture and sizes of a GPT-2 or GPT-NeoX model.
 
-    gpt2: learned positions added to the embedding, tanh approximation of GELU, output head tied to the embedding.
-    gpt-neox: rotary positions applied to queries and keys (base 10000, no parameters), exact GELU, untied output head.
+    Both are pre-LayerNorm models with biases in every layer except the output head. gpt2: learned positions added to
+    the embedding, tanh approximation of GELU, output head tied to the embedding. gpt-neox: rotary positions applied to
+    queries and keys (base 10000, no parameters), exact GELU, untied output head.
     """
 
     architecture: Literal["gpt2", "gpt-neox"] = setting(
@@ -80,23 +82,26 @@ class ModelConfig:
 
     @property
     def rotated(self) -> int:
-        """Dimensions per head with rotary positions, rounded down as in Hugging Face's GPT-NeoX."""
+        """Dimensions per head with rotary positions, rounded down as in the Hugging Face GPT-NeoX code."""
         return int(self.hidden_size // self.num_attention_heads * self.rotary_pct)
 
     @property
     def ffn(self) -> int:
-        """Width of the feed-forward layer: ffn_hidden_size, or 4 × hidden_size if unset."""
+        """Feed-forward width: ffn_hidden_size, or 4 × hidden_size if unset."""
         return self.ffn_hidden_size or 4 * self.hidden_size
 
     @property
     def looked_up(self) -> int:
-        """Elements of an embedding that is only looked up: GPT-NeoX's; GPT-2 multiplies by its embedding too."""
+        """Number of elements in an embedding that is only looked up.
+
+        This is the GPT-NeoX embedding. GPT-2 has none, because it also multiplies by its embedding in the output head.
+        """
         return self.vocab_size * self.hidden_size if self.architecture == "gpt-neox" else 0
 
     def tensors(self) -> Iterator[tuple[int, bool]]:
-        """Yields the number of elements of every parameter, and whether weight decay applies to it.
+        """Yield the number of elements in each parameter, and whether weight decay applies to it.
 
-        The parameters come in the order of Hugging Face's model. GPT-2 ties its output head to the embedding and has
+        The parameters are in the order of the Hugging Face model. GPT-2 ties its output head to the embedding and has
         position embeddings. GPT-NeoX has an untied output head and no position embeddings.
         """
         h, f, neox = self.hidden_size, self.ffn, self.architecture == "gpt-neox"
@@ -109,39 +114,41 @@ class ModelConfig:
         yield from [*norm, embedding] if neox else norm
 
     def parameters(self) -> int:
-        """The exact number of trainable parameters.
+        """Return the exact number of trainable parameters.
 
-        With a feed-forward layer of width 4·h, GPT-2 has 12·L·h² + 13·L·h + (V + S)·h + 2·h parameters: L layers,
-        hidden size h, vocabulary size V, S positions. GPT-NeoX has 2·V in place of V + S.
+        With a feed-forward width of 4·h, GPT-2 has 12·L·h² + 13·L·h + (V + S)·h + 2·h parameters, where L is the number
+        of layers, h the hidden size, V the vocabulary size and S the number of positions. GPT-NeoX has 2·V in place of
+        V + S.
         """
         return sum(elements for elements, _ in self.tensors())
 
     def flops_per_token(self, seq_length: int) -> float:
-        """Floating-point operations to train on one token: 6·parameters + 12·layers·hidden size·seq_length.
+        """Return the floating-point operations for training on one token.
 
-        Counts forward and backward pass, with a multiply-add as two operations and attention over the whole sequence
-        (PaLM, arXiv:2204.02311, appendix B). The parameters leave out GPT-NeoX's embedding, which is only looked up.
-        Recomputation is not counted, because utilisation measures useful work.
+        The formula is 6·parameters + 12·layers·hidden size·seq_length. It counts the forward and backward passes, a
+        multiply-add as two operations, and attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B). The
+        parameters exclude the GPT-NeoX embedding, which is only looked up. Recomputation is not counted, because
+        utilization measures useful work.
         """
         return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
 
     def sizes(self, micro_batch: int, seq_length: int, dtype: NumberFormat) -> Sizes:
-        """The sizes of a run that trains all parameters.
+        """Return the sizes for a run that trains all parameters.
 
         Args:
             micro_batch: samples per forward pass.
             seq_length: tokens per sample.
-            dtype: number format of weights, activations and gradients.
+            dtype: dtype of weights, activations and gradients.
         """
         kept = self._activations(micro_batch, seq_length, BYTES[dtype])
         return Sizes(tuple(self.tensors()), (), *kept, self.flops_per_token(seq_length), seq_length)
 
     def _activations(self, micro_batch: int, length: int, width: int) -> tuple[int, int, int]:
-        """Bytes of kept activations, of logits with the loss, and of one block's extra memory in its backward pass.
+        """Return the bytes for stored activations, for logits with the loss, and for one block's backward pass.
 
-        In 16 bits a block keeps 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the attention
-        scores (Korthikanti et al., arXiv:2205.05198). Only eager attention keeps the scores; sdpa and flash_attention_2
-        keep one number per row.
+        In 16 bits, a block stores 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the
+        attention scores (Korthikanti et al., arXiv:2205.05198). Only eager attention stores the scores; sdpa and
+        flash_attention_2 store one value per query and head.
 
         Args:
             micro_batch: samples per forward pass.
@@ -153,18 +160,19 @@ class ModelConfig:
         rows = tokens * self.num_attention_heads
         mask = stream if self.hidden_dropout_prob else 0
         neox, eager = self.architecture == "gpt-neox", self.attention == "eager"
-        # GPT-NeoX computes the softmax in fp32 and casts the result to the model's format.
+        # GPT-NeoX computes the softmax in fp32 and casts the result to the model's dtype.
         softmax = 4 if neox else width
         read = width + 1 if self.attention_probs_dropout_prob else width if softmax != width else 0
         core = rows * length * (softmax + read) if eager else 4 * rows
-        # q, k, v and the input of the projection.
+        # q, k, v and the input to the projection.
         attention = 4 * width * stream + mask
-        # GPT-NeoX also keeps the rotated q and k. v is a view of the tensor of unrotated q, k and v, which then stays
-        # in memory unless eager attention copies v. Fused attention keeps its output besides the projection's copy.
+        # GPT-NeoX also stores the rotated q and k. v is a view of the tensor with the unrotated q, k and v, which stays
+        # in memory unless eager attention copies v. Fused attention stores its output in addition to the projection's
+        # copy.
         if neox:
             attention += 2 * width * stream
             core += (-2 if eager else 1) * width * stream
-        # Inputs of the two norms and of the matrices after them; with a parallel residual both norms share an input.
+        # Inputs to the two norms and to the matrices after them; with a parallel residual, both norms share an input.
         reads = 3 if self.use_parallel_residual else 4
         rest = reads * width * stream + (GELU_KEEPS + 1) * width * wide + mask
         block = rest + attention + core
@@ -172,6 +180,6 @@ class ModelConfig:
         kept = kept_by[self.recompute]
         # Outside the blocks: embedding, last norm, output head.
         ends = 2 * width * stream + mask
-        # One block recomputed, and the gradients of its widest tensors.
+        # The recomputed activations of one block, and the gradients of its widest tensors.
         again = block - kept + max(2 * width * wide, core)
         return self.num_layers * kept + ends, LOGIT_BYTES * tokens * self.vocab_size, again

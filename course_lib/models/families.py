@@ -1,4 +1,4 @@
-"""The model families of the course, by their names in the settings and in a config.json."""
+"""The supported model families, by their names in the settings and in config.json."""
 
 from course_lib.models.family import Family
 from course_lib.models.gpt2 import GPT2

@@ -1,4 +1,4 @@
-"""What is particular to a model family: its names, its weights, and its settings in a config.json of Hugging Face."""
+"""Description of a model family: its names, its weights, and the keys of its settings in a Hugging Face config.json."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ from course_lib.models.config import ModelConfig
 
 @dataclass(frozen=True)
 class Family:
-    """One family; gpt2.py and gpt_neox.py describe theirs, families.py lists them."""
+    """A model family. gpt2.py and gpt_neox.py each define one; families.py lists them."""
 
-    architecture: Literal["gpt2", "gpt-neox"]  # in the settings
-    model_type: str  # in a config.json
+    architecture: Literal["gpt2", "gpt-neox"]  # name in the settings
+    model_type: str  # name in config.json
     title: str
-    # Key of the settings → keys of a config.json. A model's settings are read from the first of them.
+    # Settings key → config.json keys. The first of them is used when settings are read from config.json.
     keys: Mapping[str, tuple[str, ...]]
-    # What a config.json of this course has besides.
+    # Additional values that this library writes to config.json.
     constants: Callable[[ModelConfig], dict[str, Any]]
-    embedding: str  # name of the embedding's weight
-    blocks: str  # path of the blocks in the model
+    embedding: str  # name of the embedding weight
+    blocks: str  # module path of the blocks
 
     def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings under the keys of a config.json; a key that only the file has stays as it is."""
+        """Return the settings under their config.json keys; a key without a counterpart is kept."""
         return {theirs: value for ours, value in settings.items() for theirs in self.keys.get(ours, (ours,))}
 
     def hf_values(self, model: ModelConfig) -> dict[str, Any]:
-        """The values of a config.json for the settings of a model."""
+        """Return the config.json values for a model's settings."""
         return self.renamed({key: getattr(model, key) for key in self.keys}) | self.constants(model)
 
     def from_hf(self, content: Mapping[str, Any], path: Path) -> ModelConfig:
-        """The settings of the model in a config.json, as far as its memory depends on them.
+        """Return the settings in a config.json that affect the model's memory use.
 
-        Raises UsageError naming `path` for a value that is not allowed.
+        Raises UsageError naming `path` if a value is not allowed.
         """
         known = {ours: content[names[0]] for ours, names in self.keys.items() if content.get(names[0]) is not None}
         return build(ModelConfig, known | {"architecture": self.architecture}, where=str(path))

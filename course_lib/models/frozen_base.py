@@ -1,7 +1,7 @@
-"""Loading of the base, the frozen model of prefix tuning: a Hugging Face folder with a GPT-2 or GPT-NeoX.
+"""Loader for the base model in prefix tuning: a frozen GPT-2 or GPT-NeoX model from a Hugging Face folder.
 
-The folder is only read. Every prefix file records the digest of the base's weights, because a prefix works only with
-the weights it was trained on.
+The folder is only read. Every prefix file records the digest of the base model's weights, because a prefix works only
+with the weights it was trained on.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from course_lib.models.families import BY_MODEL_TYPE
 def read_config(folder: Path) -> Any:
     """Return the configuration of a GPT-2 or GPT-NeoX folder.
 
-    Raises CourseError for another model family, for a hidden size that the heads do not divide, and for rotary
-    parameters that are not numbers.
+    Raises CourseError if the model is of another family, the hidden size is not divisible by the number of heads, or a
+    rotary parameter is not a number.
     """
     config = model_folder.read_config(folder)
     if config.model_type not in BY_MODEL_TYPE:
@@ -40,22 +40,23 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
     """Load the model, frozen and in eval mode.
 
     Args:
-        folder: Hugging Face folder of the model.
-        dtype: number format in which the weights are loaded; "auto": as stored.
-        attention: attention implementation of transformers; None: its default.
+        folder: Hugging Face model folder.
+        dtype: dtype of the loaded weights; "auto" keeps the stored dtype.
+        attention: attention implementation in transformers; None uses its default.
 
     Raises:
-        CourseError: the model is of another family, or the folder is unreadable or lacks weights.
+        CourseError: if the model is of another family, the folder cannot be read, or weights are missing.
     """
     read_config(folder)
     return model_folder.load_model(folder, dtype, attention).requires_grad_(False)
 
 
 def digest(folder: Path) -> str:
-    """Return the SHA-256 of all weights as hex: name, number format, shape and bytes of each, sorted by name.
+    """Return the SHA-256 digest of all weights as hex.
 
-    The digest does not depend on how the weights are split into files. Only a few megabytes are in memory at a time.
-    Raises CourseError for a folder without weights or with a damaged file.
+    It covers the name, dtype, shape and bytes of each weight, sorted by name, and does not depend on how the weights
+    are split into files. Only a few megabytes are in memory at a time. Raises CourseError if the folder has no weights
+    or a file is damaged.
     """
     total = hashlib.sha256()
     weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]

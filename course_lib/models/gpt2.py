@@ -1,4 +1,4 @@
-"""GPT-2: its settings in a config.json of Hugging Face, and the names of its weights."""
+"""GPT-2: keys of its settings in a Hugging Face config.json, and names of its weights."""
 
 from course_lib.models.family import Family
 
@@ -17,7 +17,8 @@ GPT2 = Family(
         "attention_probs_dropout_prob": ("attn_pdrop",),
         "initializer_range": ("initializer_range",),
     },
-    # The tanh approximation of GELU, as in Megatron and FleetX. gelu_new is the same function without a fused kernel.
+    # Use the tanh approximation of GELU, as Megatron and FleetX do. gelu_new is the same function without a fused
+    # kernel.
     constants=lambda _: {"activation_function": "gelu_pytorch_tanh"},
     embedding="transformer.wte.weight",
     blocks="transformer.h",

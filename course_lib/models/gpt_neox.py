@@ -1,16 +1,16 @@
-"""GPT-NeoX: its settings in a config.json of Hugging Face, and the names of its weights."""
+"""GPT-NeoX: keys of its settings in a Hugging Face config.json, and names of its weights."""
 
 from typing import Any
 
 from course_lib.models.config import ModelConfig
 from course_lib.models.family import Family
 
-# Base of the wavelengths of rotary positions, the same as in GPT-NeoX and rinna's models.
+# Base for the wavelengths of the rotary positions, as in GPT-NeoX and rinna's models.
 ROTARY_BASE = 10_000
 
 
 def rope_parameters(share: float, base: float = ROTARY_BASE) -> dict[str, Any]:
-    """The rotary parameters of a config.json; `share` is the rotated share of a head's dimensions."""
+    """Return the rotary parameters for a config.json; `share` is the rotated share of a head's dimensions."""
     return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": share}
 
 
@@ -34,7 +34,7 @@ GPT_NEOX = Family(
         "num_layers": ("num_hidden_layers",),
         "num_attention_heads": ("num_attention_heads",),
         "ffn_hidden_size": ("intermediate_size",),
-        # Rotary positions have no parameters, so this only records the training length [tokens].
+        # Rotary positions have no parameters, so this value only records the training length [tokens].
         "max_position_embeddings": ("max_position_embeddings",),
         "use_parallel_residual": ("use_parallel_residual",),
         "hidden_dropout_prob": ("hidden_dropout",),

@@ -1,20 +1,20 @@
-"""What the memory planner needs to know of a model, of any kind; no torch."""
+"""Model sizes that the memory planner needs, for any kind of model. This module does not import torch."""
 
 from dataclasses import dataclass
 
-# Bytes per logit: the fp32 log-softmax and, when the backward pass begins, two gradients of the same size.
+# Bytes per logit: the fp32 log-softmax and, at the start of the backward pass, two gradients of the same size.
 LOGIT_BYTES = 12
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The quantities of a model that the memory planner needs, besides the common settings of a run."""
+    """The model sizes that the memory planner needs in addition to the common run settings."""
 
-    trained: tuple[tuple[int, bool], ...]  # (elements, whether decayed) per trained parameter, in the model's order
+    trained: tuple[tuple[int, bool], ...]  # (elements, has weight decay) per trained parameter, in model order
     frozen: tuple[int, ...]  # elements of each parameter that is not trained
-    activations: int  # kept by the forward pass of one micro-batch [bytes]
+    activations: int  # stored in the forward pass of one micro-batch [bytes]
     logits: int  # logits with the loss and its gradients [bytes]
-    block: int  # needed by one block in its backward pass, when the logits are already freed [bytes]
+    block: int  # needed for one block's backward pass, after the logits are freed [bytes]
     flops_per_token: float  # floating-point operations to train on one token
     length: int  # tokens per sample
 

@@ -1,1 +1,1 @@
-"""Chapter 3: BPE and Unigram tokenizers, lossless or lossy, written as folders that AutoTokenizer loads."""
+"""Chapter 3: lossless and lossy BPE and Unigram tokenizers, written as folders that AutoTokenizer loads."""

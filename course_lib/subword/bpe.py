@@ -1,6 +1,6 @@
 """BPE tokenizers trained with the `tokenizers` library: lossless, or lossy as in the GPT-2 XL recipe (configs/xl.yaml).
 
-The library does the training. This module prepares the text, rejects a corpus or settings that cannot give a usable
+The library does the training. This module prepares the text, rejects a corpus or settings that cannot produce a usable
 tokenizer, and writes the folder.
 """
 
@@ -26,12 +26,10 @@ def train_bpe(
 ) -> dict[str, int]:
     """Train a BPE tokenizer, write its folder, and return its counts: {"vocabulary": number of entries}.
 
-    The sources are segmented .txt lines, or JSONL documents. The same text always gives the same tokenizer. If
-    limit_alphabet separates equally rare characters, those with the smaller code points are kept.
-
-    Raises:
-        CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
-            names the sizes that are possible.
+    The sources are segmented lines (.txt) or documents (.jsonl). The same text always gives the same tokenizer. If
+    limit_alphabet falls between equally rare characters, those with smaller code points are kept. Raises CourseError if
+    the corpus is empty or unreadable, or if vocab_size is too large or too small for it; the message names the possible
+    sizes.
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
@@ -67,7 +65,7 @@ def _train(
     marks = ESCAPES if settings.lossless else ()
     tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
     with text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as files, _small_heap():
-        # The alphabet is chosen here because the library chooses at random between equally rare characters.
+        # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
         always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
         alphabet = text.alphabet(files, settings.limit_alphabet, always, never)
         trainer = trainers.BpeTrainer(
@@ -83,8 +81,9 @@ def _train(
         # The library raises plain Exception.
         except Exception as error:
             raise CourseError(f"{', '.join(map(str, sources))}: tokenizers: {error}") from error
-    # In training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte tokens
-    # are ordinary entries. Marks are added tokens, which are matched before the pre-tokenizer could split them.
+    # During training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte
+    # tokens are ordinary entries, and marks are added tokens, which are matched before the pre-tokenizer can split
+    # them.
     tokenizer = _with_whitespace(tokenizer.model)
     tokenizer.add_special_tokens(list(SPECIALS))
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in marks])
@@ -97,13 +96,13 @@ def _train(
 def _small_heap() -> Iterator[None]:
     """Make glibc return each large table to the system as soon as a larger table has replaced it.
 
-    This saves a sixth of the memory and costs no time. By default, glibc raises its mmap threshold when the first
-    large block is freed, and from then on keeps freed blocks for itself (mallopt(3), M_MMAP_THRESHOLD). It also keeps
-    a separate heap for each thread (M_ARENA_MAX). At the end of the block, both thresholds are set to the values that
-    glibc itself sets after freeing a block of 32 MB, and the number of heaps to its default, eight per core.
+    This saves a sixth of the memory and costs no time. By default, glibc raises its mmap threshold when the first large
+    block is freed, and from then on retains freed blocks (mallopt(3), M_MMAP_THRESHOLD). It also uses a separate heap
+    for each thread (M_ARENA_MAX). On exit from the context, both thresholds are set to the values that glibc itself
+    sets after freeing a block of 32 MB, and the number of heaps to its default, eight per core.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    # Without mallopt, the C library is not glibc.
+    # A C library without mallopt is not glibc.
     if set_option is None:
         yield
         return

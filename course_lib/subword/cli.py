@@ -1,4 +1,4 @@
-"""The commands of chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
+"""Commands for chapter 3: `course tokenizer bpe` and `course tokenizer unigram`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Measurements that compare tokenizers on the same sentences."""
+"""Measurements for comparing tokenizers on the same sentences."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ from course_lib.subword.folder import WORD, Codec
 
 @dataclass(frozen=True)
 class Measures:
-    """Measurements of one tokenizer: a row of the comparison. Characters are those of the normalized text."""
+    """Measurements for one tokenizer; characters are counted in the normalized text."""
 
     name: str
     vocabulary: int  # number of entries
     characters_per_token: float
     unknown: float  # share of tokens that are <unk>
-    crossing: float  # share of tokens with a word boundary of the segmenter inside them
+    crossing: float  # share of tokens that contain a word boundary found by the segmenter
     lossless: float  # share of sentences that decoding restores to their normalized text
-    speed: float  # of encoding, without preparation [MB of normalized text per second]
+    speed: float  # encoding speed, without preparation [MB of normalized text per second]
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
-    """Measure every tokenizer on the same sentences and return one row for each, in the order given.
+    """Measure every tokenizer on the same sentences and return one row for each, in the given order.
 
     Raises CourseError if no sentence contains text.
     """
@@ -36,16 +36,20 @@ def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measu
 
 
 def overlap(first: Codec, second: Codec) -> float:
-    """Return the share of entries that two vocabularies have in common: shared entries divided by all entries of both.
+    """Return the share of entries that two vocabularies have in common: shared entries divided by the size of their
+    union.
 
-    The ▁ of sentencepiece is removed from the entries before they are compared.
+    sentencepiece's ▁ is removed from the entries before they are compared.
     """
     a, b = ({token.replace(WORD, "") for token in codec.tokenizer.get_vocab()} for codec in (first, second))
     return len(a & b) / len(a | b)
 
 
 def table(rows: Sequence[Measures], speed: bool = False) -> str:
-    """Return the rows as a text table. The speed depends on the machine and is shown only if `speed` is true."""
+    """Return the rows as a text table, including the encoding speed if `speed` is true.
+
+    The speed depends on the machine.
+    """
     lines = [
         f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"
         + ("   MB/s" if speed else "")
@@ -80,10 +84,10 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
 
 
 def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
-    """Return how many tokens of one line have a word boundary of the segmenter strictly inside them.
+    """Return how many tokens in a line have a word boundary strictly inside them.
 
-    `prepared` is the line as the tokenizer reads it. Spaces separate its words if it is `segmented`; if not, MeCab
-    finds the boundaries. `offsets` are the (start, end) of each token [characters].
+    `prepared` is the line as the tokenizer reads it. If `segmented` is true, spaces mark the word boundaries;
+    otherwise, MeCab finds them. `offsets` holds the (start, end) of each token [characters].
     """
     if segmented:
         boundaries = {index for index, char in enumerate(prepared) if char == " "}

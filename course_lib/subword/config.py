@@ -1,4 +1,4 @@
-"""Settings of chapter 3: one class for each trainer, and the special tokens that both use."""
+"""Settings for chapter 3: one class per trainer, and the special tokens that both trainers use."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,13 +7,16 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.config import STRICT, setting
 
-# These have the ids 0, 1 and 2 in every tokenizer of the course. </s> is also the padding token.
+# These tokens have the ids 0, 1 and 2 in every tokenizer trained here. </s> is also the padding token.
 UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 
 
 @dataclass(frozen=True, config=STRICT)
 class BpeConfig:
-    """BPE trained with `tokenizers` as in the GPT-2 XL recipe: Whitespace pre-tokenizer, special tokens first."""
+    """Settings for BPE training with `tokenizers`, with Whitespace pre-tokenizer and special tokens first.
+
+    The GPT-2 XL recipe uses the same pre-tokenizer and token order.
+    """
 
     vocab_size: int = setting(50_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
     min_frequency: int = setting(1, "number of times a pair must occur to be merged", ge=1, le=10**9)
@@ -30,7 +33,7 @@ class BpeConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class UnigramConfig:
-    """Unigram or BPE trained with `sentencepiece`."""
+    """Settings for Unigram or BPE training with `sentencepiece`."""
 
     input: Path | tuple[Path, ...] = setting(
         (), "JSONL documents or segmented .txt lines; files on the command line take precedence"

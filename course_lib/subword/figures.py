@@ -1,4 +1,4 @@
-"""Figures of chapter 3."""
+"""Figures for chapter 3."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
 
 
 def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
-    """Plot {algorithm: {vocabulary size: characters per token}}, with one line for each algorithm."""
+    """Plot {algorithm: {vocabulary size: characters per token}} with one line per algorithm."""
     figure, axis = subplots()
     for (name, points), colour in zip(measured.items(), COLOURS, strict=False):
         axis.plot(list(points), list(points.values()), marker="o", label=name, color=colour)
@@ -39,7 +39,7 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 
 
 def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
-    """Draw a matrix of the shares (0 to 1) of entries that each pair of vocabularies has in common."""
+    """Draw a matrix with the share (0 to 1) of entries that each pair of vocabularies has in common."""
     figure, axis = subplots(height=3.8, width=5.4)
     image = axis.imshow(values, vmin=0, vmax=1, cmap="Blues")
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right")

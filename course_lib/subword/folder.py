@@ -1,8 +1,8 @@
 """Tokenizer folders that `AutoTokenizer` loads, and `Codec`, which converts raw text to ids and back.
 
-Besides the files that transformers reads, a folder has a `preparation.json`. It records how the training text was
-prepared, so that later text is prepared in the same way. This module does not import transformers: all files are plain
-JSON.
+In addition to the files that transformers reads, a folder contains `preparation.json`. It records how the training text
+was prepared, so that later text is prepared in the same way. This module does not import transformers, because all
+files are plain JSON.
 """
 
 import json
@@ -16,13 +16,13 @@ from course_lib.errors import CourseError
 from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
-# sentencepiece's symbol for a space
+# sentencepiece's symbol for a space.
 WORD = "▁"
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How a text is prepared before the tokenizer encodes it."""
+    """How text is prepared before the tokenizer encodes it."""
 
     segmented: bool  # words are separated by spaces
     marked: bool  # original spaces are written as ␣ (japanese/marks.py), so that decoding can restore them
@@ -30,7 +30,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Codec:
-    """Conversion of raw text to ids and back, with the text preparation that the tokenizer was trained on."""
+    """Converter between raw text and ids, with the text preparation that the tokenizer was trained on."""
 
     tokenizer: Tokenizer
     preparation: Preparation
@@ -42,7 +42,7 @@ class Codec:
         space before it, like any other word. The ␛n has no space before it, because sentencepiece would spend a token
         on that space.
         """
-        # Imported here, because training needs neither and they take 1 MB of memory.
+        # Imported here, because training needs neither of them and they take 1 MB of memory.
         from course_lib.japanese import normalize, segment
 
         text = normalize(text)
@@ -55,23 +55,23 @@ class Codec:
         return NEWLINE.join([first, *(f" {line}" if line else "" for line in others)])
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a raw text, without special tokens."""
+        """Return the token ids for a raw text, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).ids)
 
     def tokens(self, text: str) -> list[str]:
-        """Return the token strings of a raw text, without special tokens."""
+        """Return the token strings for a raw text, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text of `ids`. A lossless tokenizer restores the normalized text.
+        """Return the text for `ids`. A lossless tokenizer restores the normalized text.
 
-        Decoding only the first ids of a text gives the beginning of the text. A mark that is cut in two is not shown.
+        Decoding only the first ids of a text gives the beginning of the text. A mark that is cut in two is omitted.
         """
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
 
 def load(folder: Path) -> Codec:
-    """Load a tokenizer folder as a Codec. Raises CourseError if the folder was not written by the course."""
+    """Load a tokenizer folder as a Codec. Raises CourseError if the folder was not written by this library."""
     try:
         preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -79,7 +79,7 @@ def load(folder: Path) -> Codec:
     except Exception as error:
         raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
     if preparation.marked:
-        # Replace the stored decoder: earlier versions stored one that shows marks that are cut in two.
+        # Replace the stored decoder, because earlier versions stored one that shows marks that are cut in two.
         byte_fallback = tokenizer.token_to_id("<0x00>") is not None
         word_mark = WORD if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
         tokenizer.decoder = lossless_decoder(byte_fallback, word_mark)
@@ -87,14 +87,14 @@ def load(folder: Path) -> Codec:
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
-    """Write tokenizer.json, tokenizer_config.json and preparation.json into an existing folder."""
+    """Write tokenizer.json, tokenizer_config.json and preparation.json to an existing folder."""
     config: dict[str, Any] = {
         "unk_token": UNKNOWN,
         "bos_token": BEGIN,
         "eos_token": END,
         "pad_token": END,
         "tokenizer_class": "PreTrainedTokenizerFast",
-        # The clean-up of transformers would remove spaces before punctuation when decoding.
+        # When decoding, the transformers clean-up would remove spaces before punctuation.
         "clean_up_tokenization_spaces": False,
         "padding_side": "right",
         "model_max_length": 1024,
@@ -107,11 +107,11 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
     """Return a decoder that restores the text before segmentation.
 
-    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. A ␛ whose letter is
-    missing, because a text is cut or a model made a mistake, is dropped before ␛e is replaced by a literal ␛.
+    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. If a ␛ has lost its
+    letter, because the text is cut or a model made a mistake, it is dropped before ␛e is replaced with a literal ␛.
 
-    With `byte_fallback`, byte tokens are joined to characters first. `word_mark` is sentencepiece's ▁ if tokens contain
-    it: a space of the segmenter, which is removed.
+    If `byte_fallback` is true, byte tokens are first joined into characters. `word_mark` is sentencepiece's ▁ if the
+    tokens contain it; it stands for a space added by the segmenter and is removed.
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]

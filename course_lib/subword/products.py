@@ -1,4 +1,4 @@
-"""Products of chapter 3: each algorithm with and without segmentation, and BPE as in the GPT-2 XL recipe."""
+"""Products in chapter 3: each algorithm with and without segmentation, and BPE as in the GPT-2 XL recipe."""
 
 from functools import partial
 from pathlib import Path
@@ -15,37 +15,37 @@ RAW = (corpus.WIKIPEDIA, corpus.WEBTEXT)
 
 
 def products() -> list[Product]:
-    """The chapter's products, in building order."""
+    """Return the chapter's products, in build order."""
     return [BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW]
 
 
 @product("subword/bpe")
 def BPE() -> Definition:
-    """Segmented and lossless; chapter 4 uses it."""
+    """The lossless BPE tokenizer trained on segmented text, which chapter 4 uses."""
     return _trained(config.section("subword.bpe", BpeConfig), SEGMENTED)
 
 
 @product("subword/bpe-recipe")
 def BPE_RECIPE() -> Definition:
-    """Segmented and lossy, as in the GPT-2 XL recipe."""
+    """The lossy BPE tokenizer trained on segmented text, as in the GPT-2 XL recipe."""
     return _trained(config.section("subword.bpe", BpeConfig, ["lossless=false", "byte_fallback=false"]), SEGMENTED)
 
 
 @product("subword/bpe-raw")
 def BPE_RAW() -> Definition:
-    """Trained on unsegmented text."""
+    """The BPE tokenizer trained on unsegmented text."""
     return _trained(config.section("subword.bpe", BpeConfig), RAW)
 
 
 @product("subword/unigram")
 def UNIGRAM() -> Definition:
-    """Segmented."""
+    """The Unigram tokenizer trained on segmented text."""
     return _trained(config.section("subword.unigram", UnigramConfig), SEGMENTED)
 
 
 @product("subword/unigram-raw")
 def UNIGRAM_RAW() -> Definition:
-    """Trained on unsegmented text."""
+    """The Unigram tokenizer trained on unsegmented text."""
     return _trained(config.section("subword.unigram", UnigramConfig), RAW)
 
 

@@ -1,4 +1,4 @@
-"""Effect of the vocabulary size: tokenizers trained on 90% of the texts in several sizes, measured on the last 10%."""
+"""Effect of vocabulary size: tokenizers of several sizes, trained on 90% of the texts and measured on the last 10%."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     """Return {algorithm: {vocabulary size: characters per token on held-out text}}.
 
     The last tenth of the texts is held out. The algorithms are BPE on segmented text, BPE on raw text and Unigram on
-    raw text. Raises CourseError if the texts support fewer entries than a size asks for.
+    raw text. Raises CourseError if the texts support fewer entries than the requested size.
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]

@@ -1,7 +1,7 @@
-"""Training text of tokenizers, read as a stream: segmented lines unchanged, documents as normalized sentences.
+"""Streams of tokenizer training text: segmented lines unchanged, documents as normalized sentences.
 
-Large modules are imported in the functions that use them: numpy alone takes a sixth of the memory of a small BPE
-training.
+Large modules are imported in the functions that use them, because numpy alone takes a sixth of the memory needed to
+train a small BPE tokenizer.
 """
 
 import codecs
@@ -18,16 +18,16 @@ from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, open_binary, require_file
 
-# A character that has occurred this often is common: `alphabet` stops counting it.
+# A character that has occurred this often is common, and `alphabet` stops counting it.
 COMMON = 16
-# White space for Python, but not for Unicode and `tokenizers`.
+# Characters that are white space in Python, but not in Unicode and `tokenizers`.
 SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 
 def is_segmented(paths: Iterable[Path]) -> bool:
     """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl).
 
-    Raises CourseError if the files are of both kinds, or have another file name extension.
+    Raises CourseError if the files are of both kinds or have another suffix.
     """
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
@@ -39,9 +39,9 @@ def is_segmented(paths: Iterable[Path]) -> bool:
 
 
 def sentences(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield the normalized sentences of JSONL documents; the memory used does not depend on the size of the files.
+    """Yield the normalized sentences in JSONL documents; memory use does not depend on the file sizes.
 
-    Raises CourseError naming the file and the line that cannot be read.
+    Raises CourseError with the file and line if a file cannot be read.
     """
     from course_lib.japanese import normalize, split_sentences
 
@@ -54,11 +54,11 @@ def sentences(paths: Iterable[Path]) -> Iterator[str]:
 def as_lines(
     sources: Sequence[Path], segmented: bool, folder: Path, written: Callable[[str], str] = str
 ) -> Iterator[list[Path]]:
-    """Yield the training text as files with one sentence per line.
+    """Open a context that provides the training text as files with one sentence per line.
 
-    Segmented files already have this form. The sentences of documents are converted by `written` and written to a file
-    in `folder`, which is deleted when the block ends. Without this file, a caller that counts or samples sentences
-    before training would normalize them twice. Raises CourseError if the documents contain no sentence.
+    Segmented files are already in this format. The sentences in documents are converted by `written` and written to a
+    file in `folder`, which is deleted when the context ends. Without this file, a caller that counts or samples
+    sentences before training would normalize them twice. Raises CourseError if the documents contain no sentences.
     """
     if segmented:
         yield list(sources)
@@ -75,20 +75,20 @@ def as_lines(
 
 
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
-    """Return the characters that get an entry of their own, by code point: `always` and the most frequent ones.
+    """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
 
-    There are at most `limit`, those in `always` included, none in `never` and no white space. Among equally frequent
-    characters, those with smaller code points come first, so that the same text always gives the same alphabet. Raises
-    CourseError naming the first line that is not UTF-8.
+    There are at most `limit` of them, including those in `always`, and none is in `never` or is white space. If
+    characters are equally frequent, those with smaller code points are preferred, so that the same text always gives
+    the same alphabet. Raises CourseError naming the first line that is not UTF-8.
     """
     counts, room = Counter[str](), max(limit - len(always), 0)
     for _, block in _blocks(paths):
-        # Common characters are not counted further, because the choice among rare characters does not depend on them.
-        # Searching for the remaining characters takes a fifth of the time of counting all characters.
+        # Stop counting common characters, because the choice among rare characters does not depend on them. Searching
+        # for the remaining characters takes a fifth of the time needed to count all characters.
         common = "".join(c for c, number in counts.items() if number >= COMMON)
         counts.update(re.findall(f"[^{re.escape(common)}]", block) if common else block)
     seen = [c for c in counts if c not in always + never and (not c.isspace() or c in SEPARATORS)]
-    # If the limit separates common characters, their exact counts are needed.
+    # If the limit falls among the common characters, their exact counts are needed.
     if len(seen) > room and sorted(counts[c] for c in seen)[-room] >= COMMON:
         counts = _counts(paths)
     kept = sorted(seen, key=lambda c: (-counts[c], c))[:room]
@@ -114,7 +114,7 @@ def _blocks(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
     for path in paths:
         decoder = codecs.getincrementaldecoder("utf8")()
         try:
-            # Blocks, because reading line by line takes several times as long.
+            # Read blocks, because reading line by line takes several times as long.
             with open_binary(path) as file:
                 while block := file.read(CHUNK):
                     yield block, decoder.decode(block)
@@ -125,7 +125,7 @@ def _blocks(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
 
 
 def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
-    """Return the number of non-empty lines, and how many of them are longer than `longest` bytes.
+    """Return the number of non-empty lines, and the number of lines longer than `longest` bytes.
 
     Raises CourseError naming the first line that is not UTF-8.
     """
@@ -147,9 +147,9 @@ def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
 
 
 def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
-    """Yield `wanted` (0: all) randomly selected non-empty lines in file order; the same ones in every call.
+    """Yield `wanted` randomly selected non-empty lines (0: all) in file order, the same ones in every call.
 
-    `lines` is the number of non-empty lines in all files together.
+    `lines` is the total number of non-empty lines in all files.
     """
     rng = random.Random(0)
     left, missing = lines, min(wanted or lines, lines)
@@ -158,8 +158,8 @@ def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
             for line in file:
                 if not (line := line.rstrip(b"\n")):
                     continue
-                # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S) needs one pass
-                # and keeps no line in memory.
+                # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S) needs one pass and
+                # holds no lines in memory.
                 if missing == left or rng.random() * left < missing:
                     missing -= 1
                     yield line
@@ -167,7 +167,7 @@ def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
 
 
 def pieces(path: Path) -> Iterator[str]:
-    """Yield the pieces of a file that a BPE trainer reads: its lines as split by the Whitespace pre-tokenizer."""
+    """Yield the pieces that a BPE trainer reads from a file: its lines as split by the Whitespace pre-tokenizer."""
     pre_tokenizer = pre_tokenizers.Whitespace()
     lines = path.read_text(encoding="utf8").split("\n") if path.suffix == ".txt" else sentences([path])
     for line in lines:

@@ -21,21 +21,18 @@ from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
 
-# Scores: a piece with NEVER is in no chosen split; a piece with ALWAYS is in every split where it is possible.
+# Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
-# The files are tokenizer.model and tokenizer.vocab.
+# Stem of the file names tokenizer.model and tokenizer.vocab.
 NAME = "tokenizer"
 
 
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
     """Train a tokenizer, write its .model, .vocab and Hugging Face files to a folder, and return its counts.
 
-    The sources are segmented .txt lines, or JSONL documents. The counts are {"vocabulary": number of entries, "lines
-    left out": lines longer than max_sentence_length}.
-
-    Raises:
-        CourseError: the corpus is empty or unreadable, or vocab_size is too large or too small for it; the message
-            names the sizes that are possible.
+    The sources are segmented lines (.txt) or documents (.jsonl). The counts are {"vocabulary": number of entries,
+    "lines left out": number of lines longer than max_sentence_length}. Raises CourseError if the corpus is empty or
+    unreadable, or if vocab_size is too large or too small for it; the message names the possible sizes.
     """
     settings = settings or UnigramConfig()
     segmented = text.is_segmented(sources)
@@ -50,16 +47,16 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
 
 
 def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings: UnigramConfig) -> int:
-    """Write .model and .vocab, and return how many lines are longer than max_sentence_length.
+    """Write the .model and .vocab files, and return how many lines are longer than max_sentence_length.
 
-    sentencepiece leaves these lines out without a message.
+    sentencepiece silently omits these lines.
     """
     model = io.BytesIO()
     with text.as_lines(sources, segmented, work_folder) as files:
         lines, left_out = text.check_lines(files, settings.max_sentence_length)
         try:
-            # sentencepiece would store file names in the model, and its own sampling selects other lines in every run.
-            # It therefore gets an iterator over lines that are already sampled.
+            # sentencepiece would store file names in the model, and its own sampling selects different lines in every
+            # run. It is therefore given an iterator over lines that are already sampled.
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text.drawn(files, lines, settings.input_sentence_size),
                 model_writer=model,
@@ -71,7 +68,7 @@ def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings
                 num_threads=settings.threads,
                 required_chars=_required(settings.model_type) if segmented else "",
                 user_defined_symbols=list(ESCAPES) if segmented else [],
-                # Chapter 2 has normalized the text, and decoding must restore that text.
+                # The text is already normalized as in chapter 2, and decoding must restore that text.
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
@@ -91,13 +88,14 @@ def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings
 def _required(model_type: str) -> str:
     """Return the characters that must have an entry of their own.
 
-    For BPE, these include ␛ and the letters after it: `tokenizers` builds ␛n by a merge, and a merge needs both parts.
+    For BPE, these include ␛ and the letters that follow it, because `tokenizers` builds ␛n by a merge, which needs both
+    parts.
     """
     return MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if model_type == "bpe" else "")
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
-    """Return sentencepiece's error message as one line in the course's form."""
+    """Return sentencepiece's error message as one line in this library's style."""
     message = " ".join(str(error).split())
     names = ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
@@ -113,15 +111,15 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
 
 
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:
-    """Return the model of a SentencePieceProcessor as a `tokenizers` Tokenizer with the same ids.
+    """Return a SentencePieceProcessor's model as a `tokenizers` Tokenizer with the same ids.
 
-    `model_type` is "unigram" or "bpe". If `segmented`, the decoder drops the spaces between words and undoes the marks;
-    else it restores all spaces.
+    `model_type` is "unigram" or "bpe". If `segmented` is true, the decoder drops the spaces between words and undoes
+    the marks; otherwise, it restores all spaces.
     """
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
-    # A text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules
-    # for both; `tokenizers` has none, so the scores enforce them.
+    # Text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules for
+    # both, but `tokenizers` does not, so the scores enforce them.
     fixed = dict.fromkeys(ESCAPES, ALWAYS) if segmented else {}
     pieces = [
         (piece, NEVER if is_byte[i] else fixed.get(piece, processor.get_score(i)))
@@ -146,8 +144,8 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
 def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
     """Return a `tokenizers` BPE model whose merges are derived from sentencepiece's pieces.
 
-    sentencepiece stores no merges. Two pieces may merge if together they are a piece; pieces that were learned earlier,
-    which have higher scores, merge first.
+    sentencepiece stores no merges. Two pieces may merge if their concatenation is a piece. Pieces that were learned
+    earlier, which have higher scores, merge first.
     """
     ids = {piece: i for i, (piece, _) in enumerate(pieces)}
     merges = []

@@ -1,6 +1,6 @@
-"""Finds, marks and removes the complete checkpoints of a run. Their content is written by the Trainer and DeepSpeed.
+"""Finding, marking and removing the checkpoints of a run. The Trainer and DeepSpeed write the checkpoint files.
 
-A checkpoint is complete if it has a valid `complete.json`. This file is written last, and lists every other file with
+A checkpoint is complete if it has a valid `complete.json`. This file is written last and lists every other file with
 its size.
 """
 
@@ -16,7 +16,7 @@ FOLDER = "checkpoints"
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Marks a checkpoint as complete. Call it after every rank has written its files."""
+    """Mark a checkpoint as complete. Call this function after every rank has written its files."""
     files = {
         str(path.relative_to(checkpoint)): path.stat().st_size
         for path in sorted(checkpoint.rglob("*"))
@@ -27,7 +27,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint is complete: it is marked, and every listed file has its recorded size."""
+    """Return whether a checkpoint is complete: it is marked, and every listed file has its recorded size."""
     try:
         files = json.loads((checkpoint / COMPLETE).read_text(encoding="utf8"))["files"]
         return all((checkpoint / name).stat().st_size == size for name, size in files.items())
@@ -36,7 +36,7 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def latest(run: Path) -> Path:
-    """The latest complete checkpoint of a run. Raises CourseError if there is none."""
+    """Return the latest complete checkpoint of a run. Raises CourseError if there is none."""
     whole = whole_checkpoints(run)
     if not whole:
         raise CourseError(f"{run}: the run has no whole checkpoint yet")
@@ -44,28 +44,23 @@ def latest(run: Path) -> Path:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step in a folder's name: 200 for `checkpoint-200`, -1 for any other name."""
+    """Return the step in a folder name: 200 for `checkpoint-200`, -1 if the name does not match this pattern."""
     prefix, _, number = checkpoint.name.partition("-")
     return int(number) if prefix == "checkpoint" and number.isdigit() else -1
 
 
 def whole_checkpoints(run: Path) -> list[Path]:
-    """The complete checkpoints of a run, latest first."""
+    """Return the complete checkpoints of a run, latest first."""
     complete = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0 and is_whole(path)]
     return sorted(complete, key=step_of, reverse=True)
 
 
 def prune(run: Path, keep: int | None) -> None:
-    """Removes incomplete checkpoints and all complete ones except the latest.
-
-    Args:
-        run: the run's folder.
-        keep: the number of complete checkpoints to keep; None: all.
-    """
+    """Remove incomplete checkpoints, and all complete ones except the latest `keep`. None keeps all complete ones."""
     whole = whole_checkpoints(run)
     kept = whole if keep is None else whole[:keep]
     for path in (run / FOLDER).glob("checkpoint-*"):
         if path not in kept:
-            # The mark is removed first, so that an interrupted removal leaves no checkpoint that looks complete.
+            # Remove the mark first, so that an interrupted removal leaves no checkpoint that looks complete.
             (path / COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""DeepSpeed's C++ extension for CPU ranks, which is compiled when it is first used.
+"""The DeepSpeed C++ extension for CPU ranks, which is compiled on first use.
 
-`python -m course_lib.training.cpu_extension` compiles it ahead: the Makefile does so at installation.
+`python -m course_lib.training.cpu_extension` compiles it in advance; the Makefile runs this during installation.
 """
 
 import os
@@ -15,19 +15,22 @@ COMPILERS = ("c++", "g++", "clang++")
 
 
 def is_compiled() -> bool:
-    """Whether the extension is compiled for this Python environment."""
+    """Return whether the extension is compiled for this Python environment."""
     return (build_root() / NAME / f"{NAME}.so").exists()
 
 
 def compile_ahead() -> None:
-    """Compiles the extension unless that is done or impossible. Says what happens; a failure is no error."""
+    """Compile the extension unless it is already compiled or cannot be compiled here.
+
+    Progress and problems are printed. A failure raises no error.
+    """
     if sys.platform != "linux" or is_compiled():
         return
     if not any(map(shutil.which, COMPILERS)):
         print("no C++ compiler: DeepSpeed cannot train on CPU ranks; apt-get install g++")
         return
     print("compiling DeepSpeed's extension for CPU ranks (once; about a minute)", flush=True)
-    # The settings of a rank (launch.py): with others DeepSpeed would compile again.
+    # These variables match those of a rank (launch.py). Otherwise, DeepSpeed would compile the extension again.
     os.environ |= {
         "DS_ACCELERATOR": "cpu",
         "TORCH_EXTENSIONS_DIR": str(build_root()),
@@ -38,7 +41,7 @@ def compile_ahead() -> None:
 
         with no_stale_locks():
             ShareMemCommBuilder().load(verbose=False)
-    # Whatever stops the compiler, the installation goes on: a run reports it again.
+    # A failed compilation must not stop the installation; a run will try again and report the error.
     except Exception as error:
         print(f"not compiled; the first run tries again: {error}")
 

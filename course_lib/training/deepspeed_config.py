@@ -1,7 +1,7 @@
-"""Generates the DeepSpeed configuration of a run from its settings.
+"""The DeepSpeed configuration, generated from the settings for a run.
 
-Every key is written with a value; none is deprecated and none is 'auto'. Keys: deepspeed.ai/docs/config-json. The
-optimizer and the learning-rate schedule are made in trainer.py, so the configuration has no section for them.
+Every key has an explicit value, and no key is deprecated or set to 'auto'. Keys: deepspeed.ai/docs/config-json. The
+optimizer and the learning-rate schedule are created in trainer.py, so the configuration has no sections for them.
 """
 
 from typing import Any
@@ -10,14 +10,14 @@ from course_lib.training.settings import ResolvedBatch, RunConfig
 
 
 def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
-    """The content of deepspeed.json, which is also passed to `deepspeed.initialize`."""
+    """Return the content of deepspeed.json, which is also passed to `deepspeed.initialize`."""
     precision, clip = settings.precision, settings.optimizer.grad_clip
     content: dict[str, Any] = {
         "train_batch_size": batch.total,
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
         "gradient_clipping": clip,
-        # practically never: trainer.py writes the log
+        # in practice, never: trainer.py writes the log
         "steps_per_print": 1 << 31,
         "wall_clock_breakdown": settings.engine.wall_clock_breakdown,
         "zero_optimization": _zero(settings),
@@ -54,7 +54,7 @@ def _zero(settings: RunConfig) -> dict[str, Any]:
             "stage3_prefetch_bucket_size": zero.stage3_prefetch_bucket_size,
             "stage3_param_persistence_threshold": zero.stage3_param_persistence_threshold,
             "stage3_max_live_parameters": zero.stage3_max_live_parameters,
-            # The export reads the shards.
+            # The export reads the shards instead.
             "stage3_gather_16bit_weights_on_model_save": False,
         }
         if zero.offload_param:

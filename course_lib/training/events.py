@@ -1,7 +1,8 @@
-"""Messages from the ranks to the process that started them: one JSON object per line of standard output, after a mark.
+"""Messages from the ranks to the process that started them.
 
-The launcher and other libraries print to the same stream, and the launcher may put a host name in front of a line.
-The mark tells the events from all other output.
+Each message is a mark followed by a JSON object, on one line of standard output. The launcher and other libraries print
+to the same stream, and the launcher may prefix a line with a host name. The mark distinguishes events from all other
+output.
 """
 
 import json
@@ -12,17 +13,17 @@ MARK = "\x1ecourse "
 
 
 def emit(kind: str, **facts: Any) -> None:
-    """Writes one event to standard output.
+    """Write one event to standard output.
 
-    Raises BrokenPipeError when the process that reads the events has ended; this ends the orphaned rank.
+    Raises BrokenPipeError if the process that reads the events has ended; this ends the orphaned rank.
     """
     line = f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
-    # A single write, so that the lines of two ranks do not mix.
+    # Use a single write so that lines from two ranks do not mix.
     os.write(1, line.encode())
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """The event in a line of output; None if the line has none."""
+    """Return the event in a line of output, or None if there is none."""
     _, mark, content = line.partition(MARK)
     if not mark:
         return None

@@ -1,10 +1,10 @@
-"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s of known cards."""
+"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s for known cards."""
 
 import resource
 import sys
 
-# Peak of dense 16-bit matrix products, from the vendors' data sheets [TFLOP/s]. The first name that is part of the
-# device's name is used, so longer names come first.
+# Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key that occurs in the
+# device name is used, so longer keys come first.
 PEAK_TFLOPS = {
     "H200": 989.0, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "A800": 312.0,
     "A10G": 70.0, "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0,
@@ -13,10 +13,10 @@ PEAK_TFLOPS = {
 
 
 def peak_flops(given: float | None) -> float | None:
-    """Peak speed of this rank's device [FLOP/s]; None if it is unknown.
+    """Return the peak speed of this rank's device [FLOP/s], or None if it is unknown.
 
     Args:
-        given: the setting engine.peak_tflops [TFLOP/s]; None: look up the GPU's name in PEAK_TFLOPS.
+        given: the engine.peak_tflops setting [TFLOP/s]; None looks up the GPU name in PEAK_TFLOPS.
     """
     import torch
 
@@ -29,7 +29,7 @@ def peak_flops(given: float | None) -> float | None:
 
 
 def peak_memory() -> int:
-    """The largest amount of memory that this rank has used so far [bytes]: of its GPU, else of the process."""
+    """Return the peak memory use of this rank so far [bytes]: on its GPU if there is one, otherwise in its process."""
     import torch
 
     if torch.cuda.is_available():

@@ -1,8 +1,8 @@
-"""Starts a training run with DeepSpeed's launcher.
+"""Training runs with the DeepSpeed launcher.
 
-monitor.py reads the output of the ranks, run_dir.py prepares the run's folder, and worker.py is the program of a rank.
-The folder of a run has config.yaml, resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all
-other output of the ranks), checkpoints/ and tensorboard/, and after the last step model/.
+monitor.py reads the output of the ranks, run_dir.py prepares the run folder, and worker.py is the script for one rank.
+The run folder contains config.yaml, resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all
+other output from the ranks), checkpoints/ and tensorboard/. After the last step, it also contains model/.
 """
 
 import base64
@@ -27,7 +27,7 @@ from course_lib.training.task import Task
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a run."""
+    """The result of a training run."""
 
     folder: Path
     steps: int
@@ -35,7 +35,7 @@ class Run:
 
 
 def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Trains a task with DeepSpeed and returns after the last step.
+    """Train a task with DeepSpeed and return after the last step.
 
     Args:
         task: the model and its data.
@@ -65,7 +65,7 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
 
 
 def _require_parts(settings: RunConfig) -> None:
-    """Raises UsageError or CourseError if this machine lacks software or hardware that a setting needs."""
+    """Raise UsageError or CourseError if this machine does not have the software or hardware that a setting needs."""
     for tracker in settings.engine.tracking:
         if find_spec(tracker) is None:
             raise UsageError(
@@ -79,7 +79,10 @@ def _require_parts(settings: RunConfig) -> None:
 
 
 def count_ranks(settings: RunConfig) -> int:
-    """The number of data-parallel ranks on all nodes."""
+    """Return the number of data-parallel ranks on all nodes.
+
+    Raises UsageError if launch.ranks exceeds the number of GPUs, or if the hostfile is invalid.
+    """
     launch = settings.launch
     if launch.hostfile:
         return sum(_slots(launch.hostfile).values())
@@ -93,7 +96,7 @@ def count_ranks(settings: RunConfig) -> int:
 
 
 def _gpus(settings: RunConfig) -> int:
-    """The number of GPUs of this machine that a run may use."""
+    """Return the number of GPUs on this machine that a run may use."""
     if settings.launch.device == "cpu":
         return 0
     import torch
@@ -102,9 +105,9 @@ def _gpus(settings: RunConfig) -> int:
 
 
 def _slots(hostfile: Path) -> dict[str, int]:
-    """Ranks per node, from a DeepSpeed hostfile.
+    """Return the number of ranks per node from a DeepSpeed hostfile.
 
-    Raises UsageError naming the first line that is not `name slots=N`.
+    Raises UsageError if the file is unreadable or names no nodes, or if a line is not `name slots=N`.
     """
     slots = {}
     try:
@@ -127,7 +130,7 @@ def _slots(hostfile: Path) -> dict[str, int]:
 
 
 def _command(task: Task, ranks: int, resume: bool) -> list[str]:
-    """The command line of DeepSpeed's launcher."""
+    """Return the command line for the DeepSpeed launcher."""
     launch = task.settings.launch
     if launch.hostfile:
         command = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(launch.hostfile)]
@@ -141,10 +144,10 @@ def _command(task: Task, ranks: int, resume: bool) -> list[str]:
 
 
 def one_node(ranks: int) -> list[str]:
-    """The start of the command line for ranks on this node only.
+    """Return the start of the command line for ranks on this node only.
 
-    DeepSpeed's runner would build the same command, but takes two seconds for it. GPUs are numbered from 0, or are the
-    first of CUDA_VISIBLE_DEVICES.
+    The DeepSpeed runner would build the same command, but takes two seconds to do so. GPUs are numbered from 0, or are
+    the first ones in CUDA_VISIBLE_DEVICES.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     named = len(visible) >= ranks and all(map(str.isdigit, visible))
@@ -154,18 +157,18 @@ def one_node(ranks: int) -> list[str]:
 
 
 def free_port() -> int:
-    """A TCP port that is free at the moment."""
+    """Return a TCP port that is currently free."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
-    """The environment variables of the ranks.
+    """Return the environment variables for the ranks.
 
-    They select CPU ranks where there is no GPU, limit threads to the number of cores, and put the programs of this
-    Python environment first in PATH. Nodes of a hostfile get the same variables from the file .deepspeed_env in the
-    run's folder.
+    They select CPU ranks if there is no GPU, limit threads to the number of cores, and put the executables of this
+    Python environment first in PATH. With a hostfile, all of them except PATH and PYTHONPATH are also written to
+    .deepspeed_env in the run folder, from which DeepSpeed sets them on every node.
     """
     launch = settings.launch
     ranks_per_node = max(_slots(launch.hostfile).values()) if launch.hostfile else ranks
@@ -175,18 +178,17 @@ def _environment(settings: RunConfig, ranks: int) -> dict[str, str]:
         "TORCH_EXTENSIONS_DIR": str(stale_locks.build_root()),
     }
     if not settings.engine.compile:
-        # DeepSpeed compiles parts of an optimizer that no run uses. In each rank that would import torch's compiler.
+        # DeepSpeed compiles parts of an optimizer that no run uses, which would import the torch compiler in each rank.
         own["TORCHDYNAMO_DISABLE"] = "1"
     if launch.device == "cpu" or not (launch.hostfile or _gpus(settings)):
-        # By default glibc returns the memory of the logits to the system after each step; the system zeroes it again.
+        # By default, glibc returns the logits memory to the system after each step, and the system zeroes it again.
         own |= {"DS_ACCELERATOR": "cpu", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-        # By default a thread without work spins. Where other programs need the cores, a step then takes eight times as
-        # long.
+        # By default, idle threads spin. If other processes need the cores, a step takes eight times as long.
         own["OMP_WAIT_POLICY"] = "passive"
     if launch.hostfile:
         lines = "".join(f"{name}={value}\n" for name, value in own.items())
         (settings.engine.output_dir / ".deepspeed_env").write_text(lines, encoding="utf8")
-    # This environment's ninja comes first, too: with another one DeepSpeed would compile its extensions again.
+    # The ninja from this environment must come first. With another one, DeepSpeed would recompile its extensions.
     paths = {"PATH": Path(sys.executable).parent, "PYTHONPATH": Path(__file__).parents[2]}
     own |= {name: os.pathsep.join(filter(None, [str(first), os.environ.get(name)])) for name, first in paths.items()}
     return dict(os.environ) | own

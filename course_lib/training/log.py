@@ -1,6 +1,6 @@
-"""The log of a run: averages per interval, a line of text for people, and a JSON object for programs (log.jsonl).
+"""The log of a run, with averages per interval: lines of text for people, and JSON objects for programs (log.jsonl).
 
-Times are those of training alone: the clock stops during evaluation and saving. This module does not use torch.
+Times cover only training: the clock is stopped during evaluation and saving. This module does not use torch.
 """
 
 import math
@@ -22,14 +22,14 @@ FILE = "log.jsonl"
 class Scale:
     """The constants that convert seconds per step into tokens per second and FLOPs utilization."""
 
-    tokens_per_step: int  # of all ranks
+    tokens_per_step: int  # over all ranks
     ranks: int
     flops_per_token: float  # forward and backward pass, without recomputation
-    peak_flops: float | None  # of one device [FLOP/s]; None if unknown
+    peak_flops: float | None  # per device [FLOP/s]; None if unknown
 
 
 class Meter:
-    """Measures time and speed between log entries."""
+    """A meter for time and speed between log entries."""
 
     def __init__(self, scale: Scale, clock: Callable[[], float] = perf_counter) -> None:
         self._scale, self._clock = scale, clock
@@ -37,19 +37,19 @@ class Meter:
         self.restart(0)
 
     def restart(self, step: int) -> None:
-        """Begins an interval at `step`."""
+        """Begin an interval at `step`."""
         self._last_step, self._started, self._reading = step, self._clock(), 0.0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Counts the time of the block as time for reading data. Use it around fetching a batch."""
+        """Count the time spent in the block as time for reading data. Use it around code that fetches a batch."""
         started = self._clock()
         yield
         self._reading += self._clock() - started
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stops the clock during the block. Use it around work that is not training."""
+        """Stop the clock during the block. Use it around work that is not training."""
         started = self._clock()
         try:
             yield
@@ -57,7 +57,7 @@ class Meter:
             self._started += self._clock() - started
 
     def read(self, step: int) -> dict[str, float]:
-        """Averages over the steps since the last call (seconds, speeds); begins the next interval at `step`."""
+        """Return averages since the last call (seconds, speeds), and begin the next interval at `step`."""
         steps = max(step - self._last_step, 1)
         # seconds per step
         cost = max(self._clock() - self._started, 1e-9) / steps
@@ -77,10 +77,10 @@ class Meter:
 
 
 def line(entry: dict[str, Any]) -> str:
-    """A log entry as one line of text.
+    """Format a log entry as one line of text.
 
-    The field names are those of FleetX's log, so that runs can be compared. Two fields at the end are not in FleetX:
-    the largest loss and the largest gradient norm of a single step in the interval.
+    The field names match the FleetX log, so that runs can be compared. Two fields are not in FleetX: the largest loss
+    and the largest gradient norm of a single step in the interval.
     """
     if entry["kind"] != "train":
         step = f"[{entry['kind']}] global step {entry['step']}"
@@ -91,7 +91,7 @@ def line(entry: dict[str, Any]) -> str:
         f"speed: {entry['steps_per_second']:.2f} step/s",
         f"ips_total: {entry['tokens_per_second']:.0f} tokens/s",
         f"ips: {entry['tokens_per_second_per_rank']:.0f} tokens/s",
-        # DeepSpeed reports no gradient norm for stage 0 in fp32.
+        # DeepSpeed reports no gradient norm with stage 0 in fp32.
         f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",
         f"memory: {entry['memory'] / 1e9:.2f} GB",
         f"max loss: {entry['loss_max']:.6f}, max grad norm: {entry.get('grad_norm_max', math.nan):.3f}",
@@ -102,15 +102,15 @@ def line(entry: dict[str, Any]) -> str:
 
 
 def append(run: Path, entry: dict[str, Any]) -> None:
-    """Appends an entry to the run's log.jsonl."""
+    """Append an entry to log.jsonl in the run folder."""
     with naming(run / FILE), open(run / FILE, "ab") as file:
         file.write(orjson.dumps(entry) + b"\n")
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The log entries of a run, ordered by step.
+    """Return the log entries of a run, ordered by step.
 
-    If steps were repeated after a kill, only their last entries are returned.
+    If steps were repeated after the run was killed, only their last entries are returned.
     """
     entries: dict[tuple[int, str], dict[str, Any]] = {}
     for text in (run / FILE).read_bytes().splitlines() if (run / FILE).exists() else ():

@@ -1,4 +1,4 @@
-"""The learning-rate schedule as a function of the step. The torch scheduler that applies it is made in trainer.py."""
+"""The learning-rate schedule as a function of the step. trainer.py creates the torch scheduler that applies it."""
 
 import math
 
@@ -7,15 +7,16 @@ from course_lib.training.settings import RateConfig
 
 
 def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
-    """The learning rate of one optimizer step.
+    """Return the learning rate for one optimizer step.
 
-    Linear warm-up to `max`, then half a cosine or a straight line down to `min` at decay_steps, then `min`. The cosine
-    is that of FleetX (`examples/gpt/single`, CosineAnnealingWithWarmupDecay), where the first step has number 1.
+    The rate rises linearly to `max`, falls along half a cosine or a straight line to `min` at decay_steps, and then
+    stays at `min`. The cosine matches CosineAnnealingWithWarmupDecay in FleetX (`examples/gpt/single`), where the first
+    step is step 1.
 
     Args:
-        rate: the schedule's settings.
-        step: number of the optimizer step, counted from 1.
-        last_step: last step of the run; the value of decay_steps if that is unset.
+        rate: the schedule settings.
+        step: the optimizer step, counted from 1.
+        last_step: the last step of the run, used if decay_steps is unset.
     """
     decay = rate.decay_steps or last_step
     warmup = warmup_steps(rate, last_step)
@@ -29,7 +30,7 @@ def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
 
 
 def warmup_steps(rate: RateConfig, last_step: int) -> float:
-    """Length of the warm-up [steps]. Raises UsageError if it is longer than the decay."""
+    """Return the length of the warm-up [steps]. Raises UsageError if it is longer than the decay."""
     try:
         return rate.warmup(last_step)
     except ValueError as error:

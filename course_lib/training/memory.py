@@ -1,11 +1,11 @@
-"""Memory of a training run, computed before it starts.
+"""Memory for a training run, computed before it starts.
 
-The sizes of a model come from `sizes()` of its run's settings; everything else holds for every model. planner.py
-compares plans and suggests changes. This module does not use torch.
+Model sizes come from `sizes()` in the run settings. Everything else is the same for all models. planner.py compares
+plans and suggests changes. This module does not use torch.
 
 - States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates; tests/training/test_planner.py
-  compares them with a run of two ranks.
-- Activations and logits are formulas, compared with PyTorch's allocations.
+  compares them with a two-rank run.
+- Activations and logits are computed from formulas, which were compared with PyTorch allocations.
 - Buffers and allowance are upper estimates.
 - Not included: torch.compile, temporary memory inside a kernel, evaluation.
 """
@@ -32,7 +32,7 @@ FRAGMENTATION = 0.05
 class Plan:
     """The peak memory of one rank [bytes]."""
 
-    settings: Any  # of the run: a RunConfig with model and data
+    settings: Any  # a RunConfig with model and data
     ranks: int
     parts: dict[str, int]  # on the GPU: weights, gradients, optimizer, activations, logits, buffers, allowance
     host: int  # host memory used by offload
@@ -49,11 +49,11 @@ class Plan:
 
 
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
-    """The peak memory of one data-parallel rank.
+    """Plan the peak memory of one data-parallel rank.
 
     Args:
-        settings: those of a run.
-        ranks: number of GPUs; None: launch.ranks, or 1 if that is unset.
+        settings: the settings for the run.
+        ranks: number of GPUs; None means launch.ranks, or 1 if that is unset.
     """
     ranks = ranks or settings.launch.ranks or 1
     model = settings.sizes()
@@ -69,17 +69,18 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
 
 
 def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
-    """GPU memory of weights, gradients (kept between micro-batches) and optimizer states, and host memory [bytes].
+    """Return the memory for weights, gradients and optimizer states on the GPU, and for offload on the host [bytes].
 
-    ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters: weights, gradients, optimizer states. Stage 1
-    shards the last term, stage 2 the last two, stage 3 all three. DeepSpeed needs in addition:
+    Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters:
+    weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and stage 3 all three.
+    DeepSpeed also needs:
 
     - Stages 1 and 2: padding of two flat groups (with and without weight decay) to a multiple of 2·ranks elements.
-    - From stage 1 on: an fp32 copy of the weights, even in fp32 training.
-    - Stage 2: the whole gradient of a parameter that is cut by the end of a rank's shard.
-    - Stage 3: padding of each parameter; small parameters are kept whole.
+    - Stage 1 and higher: an fp32 copy of the weights, even in fp32 training.
+    - Stage 2: the whole gradient of any parameter that crosses the end of a rank's shard.
+    - Stage 3: padding of each parameter, and a whole copy of each small parameter in addition to its shard.
 
-    A frozen parameter has only a weight, which stage 3 shards too.
+    A frozen parameter has only a weight, which stage 3 also shards.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
@@ -91,7 +92,7 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
         shard = sum(share for _, share in groups)
         weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
         gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(own))
-        # Offload adds fp32 gradients, updated weights before their copy to the GPU, and gradient sums of micro-batches.
+        # Offload adds fp32 gradients, updated weights not yet copied to the GPU, and gradient sums over micro-batches.
         if zero.offload_optimizer:
             copies = 2 if _accumulates(settings, ranks) else 1
             host = optimizer + (4 + copies * width) * shard + width * max(own)
@@ -109,18 +110,18 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:
-    """The flat parameter groups of stages 1 and 2, first with weight decay, then without.
+    """Return the flat parameter groups for stages 1 and 2: first with weight decay, then without.
 
-    Returns, for each group, the sizes of its parameters and the shard of one rank [elements].
+    Each group consists of its parameter sizes and the shard size of one rank [elements].
     """
     groups = [[size for size, decayed in model.trained if decayed == wanted] for wanted in (True, False)]
     return [(sizes, -(-sum(sizes) // (2 * ranks)) * 2) for sizes in groups]
 
 
 def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
-    """The total size of the parameters that lie at least partly in a rank's shard [elements].
+    """Return the total size of the parameters that lie at least partly in a rank's shard [elements].
 
-    Returns the maximum over the ranks.
+    The result is the maximum over all ranks.
     """
     counts = [0] * ranks
     for sizes, share in groups:
@@ -133,16 +134,16 @@ def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
 
 
 def _temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
-    """Temporary memory during the backward pass (communication buffers), and during the optimizer step [bytes]."""
+    """Return the temporary memory for the backward pass (communication buffers) and for the optimizer step [bytes]."""
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own = [elements for elements, _ in model.trained]
     total, largest = sum(own), max(own)
     shard = -(-total // ranks)
     if zero.stage == 0:
         return width * min(STAGE0_BUCKET, total), 0 if width == 4 else 4 * total
-    # fp32 gradients, with the gradients they are converted from (fused AdamW) or the temporaries of unfused AdamW
+    # fp32 gradients, plus the gradients they are converted from (fused AdamW) or the temporaries in unfused AdamW
     update = 4 + (width if settings.optimizer.fused else MOMENTS)
-    # The gradient norm converts each gradient to fp64.
+    # Computing the gradient norm converts each gradient to fp64.
     step = 0 if zero.offload_optimizer else max(update * shard, 8 * largest)
     bucket = width * zero.reduce_bucket_size
     if zero.stage == 3:
@@ -152,7 +153,7 @@ def _temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, in
     buffers += width * min(zero.reduce_bucket_size, total)
     if zero.offload_optimizer:
         return buffers + width * largest, step
-    # the gradients of the current micro-batch, in addition to their sum so far
+    # gradients for the current micro-batch, in addition to their sum so far
     beside = zero.stage == 1 or _accumulates(settings, ranks)
     return buffers + beside * width * shard, step
 

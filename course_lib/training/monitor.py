@@ -1,4 +1,7 @@
-"""Runs DeepSpeed's launcher: reads the events of the ranks, shows progress, and reports how the run ended."""
+"""The monitor for the DeepSpeed launcher.
+
+It reads events from the ranks, shows progress, and reports how the run ended.
+"""
 
 import os
 import signal
@@ -21,24 +24,24 @@ ALOUD: Say = partial(print, flush=True)
 
 
 class Monitor:
-    """Runs the launcher of one training run and reads its output.
+    """A monitor that runs the launcher for one training run and reads its output.
 
     Args:
-        task: the task that is trained.
+        task: the task to train.
         ranks: number of ranks that must finish.
-        steps: optimizer steps of the whole run.
+        steps: optimizer steps in the whole run.
         say: receives each line of the log.
     """
 
     def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:
         self.task, self.ranks, self.steps, self.say = task, ranks, steps, say
         self.folder: Path = task.settings.engine.output_dir
-        # rank → the first event that ended it
+        # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
         self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Runs the launcher until it ends. Raises CourseError unless every rank finished."""
+        """Run the launcher until it ends. Raises CourseError unless every rank finishes."""
         with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -61,7 +64,7 @@ class Monitor:
                 _end(process)
                 self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
                 raise
-            # Without this process nobody reads the output of the ranks, so they are ended too.
+            # Without this process, nothing reads the output of the ranks, so end them too.
             except BaseException:
                 _end(process)
                 raise
@@ -90,7 +93,7 @@ class Monitor:
         self.reached = step
 
     def _judge(self, code: int) -> None:
-        """Raises CourseError with the first cause of a failure, not with errors that followed from it."""
+        """Raise CourseError if the run failed, naming the first cause rather than the errors that followed from it."""
         errors = [event for event in self.ended.values() if event["kind"] == "error"]
         if len(self.ended) == self.ranks and all(event["kind"] == "finished" for event in self.ended.values()):
             return
@@ -131,9 +134,9 @@ class Monitor:
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """Inside the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the ranks are ended first.
+    """Make SIGTERM raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are ended first.
 
-    Has no effect outside the main thread, where Python does not allow signal handlers.
+    This has no effect outside the main thread, where Python does not allow signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -146,7 +149,7 @@ def _termination_interrupts() -> Iterator[None]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends the launcher and its ranks: first with SIGTERM, and after 20 seconds with SIGKILL."""
+    """End the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL."""
     for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
         try:
             os.killpg(process.pid, sign)

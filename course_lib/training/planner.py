@@ -1,7 +1,8 @@
-"""Advice on memory: plans a run for every ZeRO stage and recompute choice, and suggests changes.
+"""Advice on memory: plans for every ZeRO stage and recompute choice, and changes that reduce memory use.
 
-It also lists the cards that the run fits. The numbers are those of memory.py, and every suggested change has been
-planned. The planner works for every kind of run. GB means 1e9 bytes, for cards too; most cards have slightly more.
+The module also lists the cards that a run fits. All figures come from memory.py, and every suggested change has been
+planned. The planner works for every kind of run. GB means 1e9 bytes, also for cards, although most cards have slightly
+more.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from course_lib.training.memory import GB, Plan, plan
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
-# memory of cards [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
+# card memory [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
 CARDS = (16, 24, 40, 80, 141)
 Choices = Iterator[tuple[str, Plan]]
 
@@ -23,7 +24,8 @@ Choices = Iterator[tuple[str, Plan]]
 class Fit:
     """Whether a run fits a card, and what to change if it does not.
 
-    `changes` are pairs (settings to change, peak memory then [bytes]). Each change is made in addition to those before.
+    `changes` contains pairs (settings to change, resulting peak memory [bytes]). Each change is made in addition to the
+    previous ones.
     """
 
     card: int  # GB
@@ -43,12 +45,12 @@ class Fit:
 
 
 def recompute_choices(settings: Any) -> tuple[str, ...]:
-    """The allowed values of model.recompute, from no recomputation to the most."""
+    """Return the allowed values for model.recompute, from no recomputation to the most."""
     return get_args(type(settings.model).__dataclass_fields__["recompute"].type)
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """Plans of the run for every ZeRO stage and recompute choice.
+    """Plan the run for every ZeRO stage and recompute choice.
 
     Offload settings are kept for the stages that support them.
     """
@@ -58,28 +60,28 @@ def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
 
 
 def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
-    """For each card size in CARDS, whether the run fits and what to change if it does not."""
+    """Return, for each card size in CARDS, whether the run fits and what to change if it does not."""
     total = plan(settings, ranks).total
     return [Fit(c, total <= c * GB, [] if total <= c * GB else smaller(settings, ranks, c * GB)) for c in CARDS]
 
 
 def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
-    """Changes that save memory, as pairs (settings to change, peak memory then [bytes]).
+    """Return changes that reduce memory use, as pairs (settings to change, resulting peak memory [bytes]).
 
-    Each change is made in addition to those before. The number of samples per step stays the same unless GPUs are
-    added. The kinds of change are tried in this order: recompute, micro-batch size, ZeRO stage, more GPUs, optimizer
-    offload, parameter offload. Of each kind, the mildest change that makes the run fit is taken, and the list ends. If
-    no change of a kind is enough, the one that saves most is taken.
+    Each change is made in addition to the previous ones. The number of samples per step stays the same unless GPUs are
+    added. The kinds of changes are tried in this order: recompute, micro-batch size, ZeRO stage, more GPUs, optimizer
+    offload, parameter offload. If changes of one kind make the run fit, the mildest of them is taken and the list ends.
+    Otherwise, the one that saves the most is taken.
 
     Args:
-        settings: those of a run.
-        ranks: number of GPUs; None: launch.ranks, or 1 if that is unset.
-        room: memory of the card [bytes]; 0: list all changes that help.
+        settings: the settings for the run.
+        ranks: number of GPUs; None means launch.ranks, or 1 if that is unset.
+        room: memory of the card [bytes]; 0 lists all changes that help.
     """
     current = plan(settings, ranks)
     changes: list[tuple[str, int]] = []
     gpus = partial(_ranks, most=8 * current.ranks)
-    # The kinds are tried again, because one change may enable another.
+    # Try all kinds again, because one change may enable another.
     while True:
         before = len(changes)
         for choices in (_recompute, _micro, _stage, gpus, _offload_optimizer, _offload_param):
@@ -95,7 +97,7 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
 
 
 def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
-    """The content of `table` as JSON values; memory in bytes."""
+    """Return the content of `table` as JSON values, with memory in bytes."""
     chosen, model = plan(settings, ranks), settings.sizes()
     return {
         "parameters": model.parameters,
@@ -116,7 +118,7 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
 
 
 def table(settings: Any, ranks: int | None = None) -> str:
-    """A table as text: one line for each ZeRO stage and recompute choice, then one line for each card."""
+    """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one line per card."""
     chosen, model, frozen = plan(settings, ranks), settings.sizes(), ""
     if model.frozen:
         frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"
@@ -146,7 +148,10 @@ def _row(each: Plan) -> dict[str, Any]:
 
 
 def _with(settings: Any, changes: dict[str, Any]) -> Any:
-    """The settings with some dotted keys changed. Offload that a new ZeRO stage does not support is turned off."""
+    """Return the settings with some dotted keys changed.
+
+    Offload that a new ZeRO stage does not support is turned off.
+    """
     for key, value in changes.items():
         section, name = key.split(".")
         values = {name: value}
@@ -158,7 +163,7 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
 
 
 def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
-    """A change as text in the form that `--set` accepts, and the plan after it."""
+    """Return a change as text in the format that `--set` accepts, and the resulting plan."""
     change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
     return f"{change} on {ranks} GPUs" if ranks else change, plan(
         _with(current.settings, changes), ranks or current.ranks
@@ -187,7 +192,7 @@ def _ranks(current: Plan, most: int) -> Choices:
     for ranks in (current.ranks * times for times in (2, 4, 8) if current.ranks * times <= most):
         try:
             current.settings.batch.resolve(ranks)
-        # The batch cannot be divided among so many ranks.
+        # The batch cannot be divided among this many ranks.
         except UsageError:
             continue
         yield _choice(current, {"zero.stage": max(current.settings.zero.stage, 2)}, ranks)

@@ -1,4 +1,4 @@
-"""Prepares the folder of a run: locks it, checks whether a run may continue in it, writes what the ranks read."""
+"""The run folder: locking it, checking whether a run may continue in it, and writing the files that the ranks read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,29 +18,29 @@ from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import CONFIG, Task
 
 RESOLVED, DEEPSPEED, DATA = "resolved.json", "deepspeed.json", "data.json"
-# the exported model in the folder of a run
+# the exported model in the run folder
 MODEL = "model"
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What the launcher has computed from the settings, the data and the number of ranks."""
+    """Values that the launcher computes from the settings, the data and the number of ranks."""
 
     batch: ResolvedBatch
-    steps: int  # optimizer steps of the whole run
+    steps: int  # optimizer steps in the whole run
 
 
 def resolved(folder: Path) -> Resolved:
-    """Reads what `prepare` has written into the folder of a run."""
+    """Read the values that `prepare` wrote into the run folder."""
     content = orjson.loads((folder / RESOLVED).read_bytes())
     return Resolved(ResolvedBatch(**content["batch"]), content["steps"])
 
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Locks the run's folder for the duration of the block.
+    """Lock the run folder for the duration of the block.
 
-    Raises UsageError if `folder` is a file, and CourseError if another process trains in it.
+    Raises UsageError if `folder` is a file, and CourseError if another process is training in it.
     """
     if folder.is_file():
         raise UsageError(f"engine.output_dir: {folder} is a file; allowed: a folder")
@@ -53,13 +53,11 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], None]) -> int:
-    """Writes the files that the ranks read; returns the step to continue from, 0 for a new run.
+    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
 
-    A run without a complete checkpoint may start again with other settings.
-
-    Raises:
-        UsageError: if the folder has other files, if it has a run with checkpoints and `resume` is False, or if the
-            settings or data of a resumed run have changed in a way that makes it another run.
+    A run without a complete checkpoint may start again with other settings. Raises UsageError if the folder contains
+    other files, or if it contains a run with checkpoints and `resume` is False. Also raises UsageError if the settings
+    or data have changed in a way that makes a resumed run a different run.
     """
     settings = task.settings
     folder: Path = settings.engine.output_dir
@@ -79,11 +77,11 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         if task.train_length(earlier) != task.train_length(settings):
             say("the training length was changed: from here on, learning rate and sample order follow the new length")
     else:
-        # The log of an earlier attempt without a checkpoint is not continued.
+        # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
         if resume:
             say(f"nothing to resume in {folder}: training from the start")
-    # config.yaml comes first, because it marks the folder as a run.
+    # Write config.yaml first, because it marks the folder as a run.
     _write(folder / CONFIG, config.to_yaml(settings).encode())
     _write(folder / RESOLVED, orjson.dumps(resolved, option=orjson.OPT_INDENT_2))
     _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, resolved.batch), option=orjson.OPT_INDENT_2))
@@ -96,9 +94,9 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
 
 @contextmanager
 def export_folder(run: Path, target: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces `target` when the block ends without an error.
+    """Yield an empty folder that replaces `target` when the block ends without an error.
 
-    Raises UsageError if writing `target` would destroy the run. Its folder `model` may be replaced.
+    Raises UsageError if writing `target` would destroy the run. The `model` folder of the run may be replaced.
     """
     own = target.absolute() == run.absolute() / MODEL
     if not own:
@@ -113,10 +111,10 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
-    """Raises UsageError if a resumed run differs from the run in its folder.
+    """Raise UsageError if a resumed run differs from the run in its folder.
 
-    It must have the same model, optimizer, batch, number of ranks and data. `earlier` are the settings in the folder,
-    `batch` and `facts` the batch sizes and the fingerprint of the new run.
+    The model, optimizer, batch, number of ranks and data must be the same. `earlier` contains the settings in the
+    folder. `batch` and `facts` are the batch sizes and the fingerprint of the new run.
     """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))

@@ -1,7 +1,7 @@
 """Products that are made by a training run.
 
-The folder of a run is kept beside the products. So an interrupted run can continue, and no checkpoint is lost when a
-setting is changed.
+Run folders are kept next to the products. An interrupted run can therefore continue, and no checkpoint is lost when a
+setting changes.
 """
 
 import shutil
@@ -24,14 +24,14 @@ def fill(
     export: Callable[[Path], dict[str, Any]],
     keep: tuple[str, ...] = (log.FILE, DEEPSPEED),
 ) -> dict[str, Any]:
-    """Trains a task, or resumes its run, and fills a product's folder; returns the product's counts.
+    """Train a task or resume its run, and fill a product folder. Return the counts for the product.
 
     Args:
-        folder: the product's folder.
-        task: what is trained.
-        runs: holds the folders of runs. A change of the settings or of an input's content makes another run.
-        export: writes the trained model from the run's folder into `folder`; returns counts to add.
-        keep: names of the files of the run that are copied into the product.
+        folder: the product folder.
+        task: the task to train.
+        runs: the parent of the run folders. A change to the settings or to the content of an input starts another run.
+        export: writes the trained model from the run folder into `folder` and returns counts to add.
+        keep: names of the run files to copy into the product.
     """
     engine = replace(task.settings.engine, output_dir=runs / _digest(task))
     run = train(type(task)(replace(task.settings, engine=engine)), resume=True, say=lambda _: None)
@@ -43,7 +43,7 @@ def fill(
 
 
 def _digest(task: Task) -> str:
-    """A hash of the settings and input files of a run."""
+    """Return a hash of the settings and input files for a run."""
     digest = sha256(repr(task.settings.content()).encode())
     for path in task.files():
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""The verb that trains a model: `course pretrain`, `course gptsan train` and `course prefix train` are three of it."""
+"""The training command, shared by `course pretrain`, `course gptsan train` and `course prefix train`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,21 +16,24 @@ Settings = TypeVar("Settings", bound=RunConfig)
 
 @dataclass(frozen=True)
 class RunKind(Generic[Settings]):
-    """What `course memory` and the verb of one kind of run need. Only `run` imports torch."""
+    """A kind of run, as used by `course memory` and by its own training command. Only `run` imports torch."""
 
     settings: type[Settings]
-    of_profile: Callable[[str | None], str]  # name of a profile → settings file of its run
-    complete: Callable[[Settings, Path], Settings]  # sets what the settings file leaves unset to products
+    of_profile: Callable[[str | None], str]  # profile name → settings file for its run
+    complete: Callable[[Settings, Path], Settings]  # replaces unset inputs with course products
     run: Callable[[Settings, bool], str]  # trains, or resumes if True, and exports the model; returns a line to print
     planned: Callable[[Settings, Path], Settings] = lambda settings, _file: settings  # `complete` for the planner
 
     def read(self, file: Path | None, overrides: list[str] | None) -> tuple[Settings, Path]:
-        """The settings of -c FILE, of the profile that -c names, or of the current profile's run; and their file."""
+        """Return the settings for a run and the path to its settings file.
+
+        The file is the one that -c names, the one for the profile that -c names, or the one for the current profile.
+        """
         chosen = options.run_file(file, self.of_profile)
         return configuration.load(self.settings, chosen, overrides or ()), chosen
 
     def verb(self, help: str, output_help: str) -> Callable[..., None]:
-        """The function of the verb. `help` is its help text, and `output_help` that of its option -o."""
+        """Return the function for the training command, given its help text and the help text for its -o option."""
 
         def train(
             config: options.RunConfig = None,
@@ -40,7 +43,7 @@ class RunKind(Generic[Settings]):
                 bool, typer.Option("--resume", help="continue from the last complete checkpoint")
             ] = False,
         ) -> None:
-            # Settings are checked before torch is imported, which takes seconds.
+            # Check the settings before importing torch, which takes seconds.
             settings = self.complete(*self.read(config, overrides))
             if output:
                 settings = replace(settings, engine=replace(settings.engine, output_dir=output))

@@ -1,6 +1,6 @@
-"""Settings that all kinds of runs have: batch, optimizer, precision, ZeRO, engine, launch.
+"""Settings common to all kinds of runs: batch, optimizer, precision, ZeRO, engine and launch.
 
-FleetX, Megatron-DeepSpeed and DeepSpeed use other names for the same settings: configs/README.md has a table.
+FleetX, Megatron-DeepSpeed and DeepSpeed use other names for the same settings; see the table in configs/README.md.
 """
 
 from dataclasses import field, fields, is_dataclass, replace
@@ -37,9 +37,9 @@ class BatchConfig:
     micro_size: int = setting(8, "samples per forward pass and rank", ge=1)
 
     def resolve(self, ranks: int) -> ResolvedBatch:
-        """The batch sizes for `ranks` data-parallel ranks.
+        """Return the batch sizes for `ranks` data-parallel ranks.
 
-        Raises UsageError naming the size that does not divide another one.
+        Raises UsageError naming the wrong size if the sizes do not divide evenly.
         """
         local = self.local_size or (self.global_size // ranks if self.global_size else self.micro_size)
         total = self.global_size or local * ranks
@@ -76,7 +76,7 @@ class RateConfig:
         return self
 
     def warmup(self, last_step: int) -> float:
-        """Length of the warm-up in a run of `last_step` steps [steps].
+        """Return the length of the warm-up in a run of `last_step` steps [steps].
 
         Raises ValueError if it is longer than the decay.
         """
@@ -92,7 +92,7 @@ class RateConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class OptimizerConfig:
-    """AdamW. Weight decay is not applied to biases and normalization weights."""
+    """Settings for AdamW. Weight decay is not applied to biases or normalization weights."""
 
     weight_decay: float = setting(0.01, "decoupled weight decay", ge=0, le=1)
     beta1: float = setting(0.9, "decay rate of the first moment", ge=0, lt=1)
@@ -105,7 +105,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class PrecisionConfig:
-    """Number formats. fp16 needs a loss scale to keep gradients in its range; bf16 does not."""
+    """Settings for the data type. fp16 needs a loss scale to keep gradients in range; bf16 does not."""
 
     dtype: NumberFormat = setting("bf16", "format of weights and activations; optimizer states are fp32")
     loss_scale: float = setting(0.0, "fp16: fixed scale of the loss; 0 = dynamic", ge=0)
@@ -117,7 +117,7 @@ class PrecisionConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class ZeroConfig:
-    """What DeepSpeed shards over the ranks (ZeRO, arXiv:1910.02054), and what it moves to host memory."""
+    """Settings for ZeRO (arXiv:1910.02054): what DeepSpeed shards across ranks and moves to host memory."""
 
     stage: int = setting(2, "0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3)
     offload_optimizer: bool = setting(
@@ -150,7 +150,7 @@ class ZeroConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class EngineConfig:
-    """The training loop: its length, logging, evaluation and checkpoints."""
+    """Settings for the training loop: length, logging, evaluation and checkpoints."""
 
     output_dir: Path = setting(Path("output"), "folder of the run: checkpoints, log, configuration, model")
     max_steps: int | None = setting(
@@ -181,7 +181,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class LaunchConfig:
-    """Where the ranks run: settings of DeepSpeed's launcher."""
+    """Settings for the DeepSpeed launcher: where the ranks run."""
 
     ranks: int | None = setting(None, "processes on this node; unset: one per GPU, or 1", ge=1, le=1024)
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
@@ -193,9 +193,9 @@ class LaunchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RunConfig:
-    """The settings that all kinds of runs have. Each kind adds sections for its model and its data."""
+    """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
 
-    # Dotted keys of settings that do not affect what a run learns, or that name files and folders.
+    # Dotted keys of settings that do not affect what a run learns or that name files and folders.
     places: ClassVar[tuple[str, ...]] = ("launch", "engine.output_dir")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -215,11 +215,11 @@ class RunConfig:
         return self
 
     def lengths(self) -> dict[str, float | None]:
-        """The settings that determine the training length, by dotted key. At most one of them may be set."""
+        """Return the settings that determine the training length, by dotted key. At most one of them may be set."""
         return {"engine.max_steps": self.engine.max_steps, "engine.num_train_epochs": self.engine.num_train_epochs}
 
     def content(self) -> dict[str, Any]:
-        """The settings that affect what a run learns, as plain values: all except `places`."""
+        """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
         values = to_dict(self)
         for key in self.places:
             *sections, last = key.split(".")
@@ -230,12 +230,12 @@ class RunConfig:
         return values
 
     def sizes(self) -> Sizes:
-        """The sizes of the model, from which the memory of the run is computed."""
+        """Return the model sizes from which the memory of the run is computed."""
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
 
 
 def absolute(settings: Any) -> Any:
-    """The same settings with absolute paths, because ranks on other nodes start in another folder."""
+    """Return the settings with absolute paths, because ranks on other nodes start in another folder."""
     changes: dict[str, Any] = {}
     for each in fields(settings):
         value = getattr(settings, each.name)

@@ -1,6 +1,6 @@
-"""Removes what DeepSpeed's extensions for CPU ranks leave after a run is killed: lock files and shared memory.
+"""Cleanup of lock files and shared memory that DeepSpeed's CPU extensions leave after a run is killed.
 
-A lock file would block every later run, and each shared-memory buffer uses memory until a restart.
+A leftover lock file would block every later run, and each shared-memory buffer uses memory until a restart.
 """
 
 import contextlib
@@ -15,24 +15,24 @@ from pathlib import Path
 
 
 def build_root() -> Path:
-    """The folder for compiled extensions: TORCH_EXTENSIONS_DIR if it is set, else one of this Python environment.
+    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR if set, or one for this Python environment.
 
-    In a folder that two environments share, each would compile again what the other has compiled.
+    If two environments shared a folder, each would recompile what the other had compiled.
     """
     if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
         return Path(given)
-    # As torch's own function does, but importing torch takes more than a second.
+    # torch has a function for its extension folder, but importing torch takes more than a second.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     environment = f"{sys.prefix} {sys.version} {version('torch')}"
     return cache / "torch_extensions" / sha256(environment.encode()).hexdigest()[:12]
 
 
 def remove_stale_locks() -> None:
-    """Removes lock files of torch's compiled extensions that no process holds.
+    """Remove lock files for compiled torch extensions that no process holds.
 
-    A run that is killed while it compiles leaves a lock file, and the next run would wait for it forever.
+    A run that is killed during compilation leaves a lock file, and the next run would wait for it forever.
     torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
-    /proc nothing is removed.
+    /proc, nothing is removed.
     """
     root = build_root()
     locks = list(root.glob("*/lock"))
@@ -45,7 +45,7 @@ def remove_stale_locks() -> None:
 
 @contextmanager
 def no_stale_locks(every: float = 2.0) -> Iterator[None]:
-    """Removes stale locks during the block: at once, and then every `every` seconds.
+    """Remove stale locks during the block, at once and then every `every` seconds.
 
     They are removed repeatedly because another run may be killed while this one waits for it to finish compiling.
     """
@@ -69,18 +69,18 @@ def no_stale_locks(every: float = 2.0) -> Iterator[None]:
 def _open_files() -> set[Path]:
     targets = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        # The process has ended or belongs to another user.
+        # The process may have ended or may belong to another user.
         with contextlib.suppress(OSError):
             targets.add(link.readlink())
     return targets
 
 
 def unlink_shared_buffer() -> None:
-    """Removes the name of this rank's shared-memory buffer, so that the system frees it when the run ends.
+    """Unlink this rank's shared-memory buffer so that the system frees it when the run ends.
 
-    Otherwise the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
-    deepspeed.init_distributed(). All ranks have then mapped the buffer, and the system frees it when the last rank ends
-    for any reason. DeepSpeed's csrc/cpu/comm/shm.cpp defines the name.
+    Otherwise, the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
+    deepspeed.init_distributed(). By then, all ranks have mapped the buffer, and the system frees it when the last rank
+    ends for any reason. The buffer name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
     """
     import torch.distributed
 

@@ -1,7 +1,7 @@
-"""A subclass of Hugging Face's Trainer with the course's sample order, learning-rate schedule, log and checkpoints.
+"""A Hugging Face Trainer subclass with the course's sample order, learning-rate schedule, log and checkpoints.
 
-Subclasses define the model, the samples and the loss (such as pretrain/gpt2_trainer.py). deepspeed_config.py defines
-what DeepSpeed shards, and worker.py starts a rank.
+Its subclasses, such as the one in pretrain/gpt2_trainer.py, define the model, the samples and the loss.
+deepspeed_config.py defines what DeepSpeed shards, and worker.py starts a rank.
 """
 
 import os
@@ -31,7 +31,7 @@ from course_lib.training.settings import ResolvedBatch, RunConfig
 
 @dataclass(frozen=True)
 class Sets:
-    """The samples of a run, and the constants that convert them into epochs, tokens and FLOP."""
+    """The samples for a run, and the constants that convert them into epochs, tokens and FLOPs."""
 
     train: Any  # a dataset, in training order
     validation: Any | None
@@ -43,11 +43,11 @@ class Sets:
 
 
 class RunTrainer(Trainer):  # type: ignore[misc]
-    """Trains a model on the samples of a run. Subclasses define the loss."""
+    """A trainer for the samples of a run. Subclasses define the loss."""
 
     optimizer: Any
     lr_scheduler: Any
-    # compute_loss returns the mean of a micro-batch.
+    # compute_loss returns the mean over a micro-batch.
     loss_is_scaled_for_ga = False
 
     def __init__(
@@ -58,11 +58,11 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         model: nn.Module,
         sets: Sets,
     ) -> None:
-        """Prepares training. `arguments` are made by `training_arguments`."""
+        """Prepare training. `arguments` come from `training_arguments`."""
         self.settings, self.batch = settings, batch
         self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
         engine = settings.engine
-        # samples that all ranks process at a time
+        # samples that all ranks together process at a time
         together = batch.total // batch.accumulation
         held_out = first(sets.validation, engine.eval_iters * batch.total, together)
         if held_out is None:
@@ -82,35 +82,38 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         ranks = batch.total // batch.local
         peak = peak_flops(engine.peak_tflops)
         self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
-        # this rank's sum of losses since the last log entry, after each step of the interval
+        # sum of this rank's losses since the last log entry, recorded after each step in the interval
         self.loss_sums: list[torch.Tensor] = []
-        # gradient norms of the steps of the interval, before clipping
+        # gradient norm of each step in the interval, before clipping
         self.norms: list[float] = []
 
     def run_to_end(self, latest: Path | None) -> None:
-        """Trains to the last step, saves a checkpoint, and evaluates the test set if there is one.
+        """Train to the last step, save a checkpoint, and evaluate the test set if there is one.
 
         Args:
-            latest: the checkpoint to continue from; None: start from the beginning.
+            latest: the checkpoint to continue from; None starts from the beginning.
         """
         self.train(resume_from_checkpoint=str(latest) if latest else None)
         if self.test_dataset is not None:
             self.evaluate_on(self.test_dataset, "test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
-        """The loss of a held-out batch, in the form that the Trainer expects: (loss, None, None)."""
+        """Return the loss for a held-out batch in the format that the Trainer expects: (loss, None, None)."""
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
     def on_weights_ready(self) -> None:
-        """Called before the first step, when the weights are on their device. Does nothing here."""
+        """Do nothing. Subclasses may override this hook.
+
+        It runs before the first step, once the weights are on their device.
+        """
 
     def decays(self, name: str) -> bool:
-        """Whether weight decay applies to the parameter `name`."""
+        """Return whether weight decay applies to the parameter called `name`."""
         return not name.endswith("bias")
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """AdamW on the trained parameters, in two groups: with and without weight decay (see `decays`).
+        """Return AdamW for the trained parameters, in two groups: with and without weight decay (see `decays`).
 
         With offload, Accelerate uses DeepSpeed's CPU AdamW instead.
         """
@@ -127,7 +130,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """A torch scheduler that applies the learning-rate schedule of lr_schedule.py."""
+        """Return a torch scheduler that applies the learning-rate schedule in lr_schedule.py."""
         if self.lr_scheduler is None:
             rate = self.settings.optimizer.lr
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -137,16 +140,16 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return self.lr_scheduler
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Returns 0, so that the Trainer does not count operations: the log uses FLOP per token instead."""
+        """Return 0, so that the Trainer does not count operations. The log uses FLOPs per token instead."""
         return 0
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
-        """The micro-batches of one step. The time to read them is measured for the log."""
+        """Return the micro-batches for one step, measuring the time to read them for the log."""
         with self.meter.reading():
             return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Writes one entry of the run's log per interval.
+        """Write one entry to the run log per interval.
 
         Other values that the Trainer reports go only to the trackers (TensorBoard, wandb).
         """
@@ -160,10 +163,10 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             super().log(logs, start_time)
 
     def _highest(self) -> dict[str, float]:
-        """The largest loss and the largest gradient norm of a single step since the last log entry.
+        """Return the largest loss and the largest gradient norm of a single step since the last log entry.
 
-        A mean, or the value of the last step, would hide a spike. The loss of a step is the mean over all ranks; the
-        ranks exchange their losses once per log entry.
+        A mean, or the value from the last step, would hide a spike. The loss of a step is the mean over all ranks,
+        which exchange their losses once per log entry.
         """
         losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
         mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
@@ -179,13 +182,13 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return norm
 
     def evaluate_on(self, part: Any, kind: str) -> float:
-        """Mean loss on a held-out set [nats], which is also written to the log.
+        """Return the mean loss on a held-out set [nats], and write it to the log.
 
-        The clock of the training speed stops meanwhile.
+        The clock that measures training speed is stopped during evaluation.
 
         Args:
-            part: the held-out set, a dataset.
-            kind: the kind of the log entry, 'eval' or 'test'.
+            part: the held-out dataset.
+            kind: the kind of log entry, 'eval' or 'test'.
         """
         with self.meter.stopped():
             started = perf_counter()
@@ -204,7 +207,10 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             emit("log", entry=entry)
 
     def _require_finite(self, loss: float) -> None:
-        """Raises CourseError if `loss`, the mean over all ranks, is not finite. So all ranks raise it together."""
+        """Raise CourseError if `loss` is not finite.
+
+        The loss is the mean over all ranks, so all ranks raise the error together.
+        """
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
             back = f"; the last complete checkpoint is {whole[0].name}" if whole else ""
@@ -214,9 +220,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             )
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Saves a checkpoint, marks it as complete, then removes older ones.
+        """Save a checkpoint, mark it as complete, and then remove older ones.
 
-        In this order, a kill at any time leaves at least the last complete checkpoint.
+        With this order, at least the last complete checkpoint remains if the run is killed at any time.
         """
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
@@ -230,7 +236,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """Callback: starts the clock, records the loss of each step, and reports progress up to 5 times per second."""
+    """A callback that starts the clock, records the loss of each step, and reports progress up to 5 times a second."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
@@ -250,16 +256,16 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 
 
 def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
-    """Connects the ranks, sets the seed and returns the Trainer's arguments.
+    """Connect the ranks, set the seed and return the Trainer arguments.
 
-    Call it before the model is built, because ZeRO stage 3 shards the model while it is built.
+    Call this function before building the model, because ZeRO stage 3 shards the model while it is built.
     """
     import deepspeed
 
     arguments = training_arguments(settings, batch, steps, reader_workers)
-    # Reading this property sets the device of this rank.
+    # Reading this property sets the device for this rank.
     _ = arguments.device
-    # Stage 3 needs the ranks when the model is built.
+    # Stage 3 needs the process group when the model is built.
     deepspeed.init_distributed()
     stale_locks.unlink_shared_buffer()
     torch.manual_seed(settings.engine.seed)
@@ -269,7 +275,7 @@ def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, read
 def training_arguments(
     settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int = 0
 ) -> TrainingArguments:
-    """Hugging Face's TrainingArguments for the settings of a run. Also sets environment variables of the trackers."""
+    """Return the Hugging Face TrainingArguments for a run. Also set environment variables for the trackers."""
     engine, precision = settings.engine, settings.precision
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
     os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
@@ -312,13 +318,13 @@ def training_arguments(
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:
-    """The first samples of a set; None if the set is None or `number` is 0.
+    """Return the first samples in a set, or None if the set is None or `number` is 0.
 
     Args:
         samples: the set.
-        number: the largest number of samples to take.
-        together: take a multiple of so many samples, unless the set has fewer. Otherwise the last batch would be padded
-            with samples that then count twice.
+        number: the maximum number of samples to take.
+        together: take a multiple of this many samples, unless the set has fewer. Otherwise, the last batch would be
+            padded with samples that would count twice.
     """
     if samples is None or not number:
         return None

@@ -1,7 +1,7 @@
-"""The program of one rank, started by DeepSpeed's launcher: `worker.py TASK RUN [--resume]`.
+"""The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN [--resume]`.
 
-TASK names a subclass of `Task` (`module:class`), and RUN is the run's folder with its settings. Whatever ends a rank is
-reported as an event, so that monitor.py can say in one line what happened.
+TASK names a subclass of `Task` (`module:class`), and RUN is the run folder, which contains the settings. Unless a rank
+is killed, it reports how it ended as an event, so that monitor.py can describe what happened in one line.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from course_lib.training.task import Task
 
 
 def main(task: str, run: Path, resume: bool) -> None:
-    """Trains or resumes the run in a folder, and ends the process with exit code 0 or 1.
+    """Train or resume the run in a folder, and end the process with exit code 0 or 1.
 
     Args:
-        task: the class of the task, as `module:class`.
-        run: the run's folder.
+        task: the task class, as `module:class`.
+        run: the run folder.
         resume: continue from the last complete checkpoint.
     """
     if os.environ.get("DS_ACCELERATOR") == "cpu":
-        # The launcher sets this variable to the numbers of the CPU ranks, as if they were GPUs.
+        # The launcher sets this variable to the CPU rank numbers, as if they were GPUs.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
@@ -47,12 +47,12 @@ def main(task: str, run: Path, resume: bool) -> None:
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Exit at once: after an error, clean-up code could wait for the other ranks forever.
+    # Exit at once: after an error, cleanup code could wait for the other ranks forever.
     os._exit(code)
 
 
 def _train(task: str, run: Path, resume: bool) -> None:
-    # Imported modules are never freed, so a search for garbage during the imports only takes time.
+    # Imported modules are never freed, so garbage collection during the imports would only take time.
     gc.disable()
     from transformers.utils import logging
 
@@ -70,7 +70,7 @@ def _train(task: str, run: Path, resume: bool) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """The kind of an error: `user` (has a clear message), `memory`, `lost` (another rank ended), or `crash`."""
+    """Classify an error: `user` (has a clear message), `memory`, `lost` (another rank ended) or `crash`."""
     text = f"{type(error).__name__} {error}"
     if isinstance(error, CourseError):
         return "user"
@@ -92,10 +92,10 @@ def _message(error: BaseException) -> str:
 
 
 def _tell_termination(rank: int) -> None:
-    """Reports SIGTERM as an event, then ends the process.
+    """Make SIGTERM report an event and then end the process.
 
-    The launcher sends SIGTERM to all ranks when one of them fails. So a rank without any event is the one that died. A
-    thread waits for the signal, because the main thread may be in a collective operation that never ends.
+    The launcher sends SIGTERM to all ranks when one of them fails, so a rank without any event is the one that died. A
+    thread waits for the signal because the main thread may be in a collective operation that never ends.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
