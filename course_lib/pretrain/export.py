@@ -191,7 +191,7 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
-    """Return the model configuration from `requested`, or else from the checkpoint's config.json or the run settings."""
+    """Return the model configuration from `requested`, or else from the checkpoint's config.json or run settings."""
     path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)

@@ -36,7 +36,7 @@ class TextCodec:
         return begin
 
     def shown(self, text: str) -> str:
-        """Return the text as decoding would return it: normalized if the folder has preparation.json, else unchanged."""
+        """Return the text as decoding returns it: normalized if the folder has preparation.json, else unchanged."""
         return normalize(text) if self.codec else text
 
     def encode(self, text: str) -> list[int]:
