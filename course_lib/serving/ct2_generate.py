@@ -67,7 +67,7 @@ class Ct2Generator:
     def continue_ids(
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
     ) -> list[list[list[int]]]:
-        """Return `num_return_sequences` lists of new ids for each row of ids, without the end-of-text token."""
+        """Return `num_return_sequences` lists of new ids for each input sequence, without the end-of-text token."""
         settings = settings or GenerateConfig()
         _require_possible(settings)
         # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
@@ -94,7 +94,7 @@ class Ct2Generator:
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:
         """Set CTranslate2's seed inside the context, so that the same seed gives the same texts.
 
-        CTranslate2 reads the seed when a thread first samples. The model must therefore be reopened for each later seed.
+        CTranslate2 reads the seed when a thread first samples, so the model must be reopened for each later seed.
         """
         if settings.strategy != "sampling":
             yield
