@@ -28,8 +28,8 @@ class NamedPrefix:
 def named(argument: str) -> NamedPrefix:
     """Return the prefix for a `--prefix [NAME=]FILE` argument.
 
-    `NAME=` without FILE is a task without a prefix. If NAME is missing, the name is the task stored in the file, or else
-    the file name without its suffix.
+    `NAME=` without FILE is a task without a prefix. If NAME is missing, the name is the task stored in the file, or
+    else the file name without its suffix.
     """
     name, file = split(argument)
     if file is None:

@@ -1,4 +1,5 @@
 """Conversion of request tensors to engine requests, and of answers to tensors. Uses torch, but not Triton."""
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
