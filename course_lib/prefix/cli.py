@@ -1,4 +1,4 @@
-"""Command-line verbs of chapter 6: `course prefix …`."""
+"""Commands for chapter 6: `course prefix …`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix train
 
 
 def _complete(settings: PrefixConfig, _file: Path) -> PrefixConfig:
-    """The settings, with the course's samples of the task and the profile's base where they are unset."""
+    """Return the settings, using the course's samples for the task and the profile's base model where unset."""
     from course_lib.prefix import products
 
     settings = products.with_data(settings)

@@ -1,7 +1,7 @@
-"""Settings of `course prefix train`: the frozen model, the prefix and the texts.
+"""Settings for `course prefix train`: the frozen model, the prefix and the texts.
 
-The sections batch, optimizer, precision, zero, engine and launch are those of chapter 4. configs/README.md lists every
-key.
+The batch, optimizer, precision, zero, engine and launch sections are the same as in chapter 4. configs/README.md lists
+every key.
 """
 
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ from course_lib.prefix.memory import frozen_sizes
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training.settings import RunConfig
 
-# Form of a prefix file: the course's own safetensors, rinna's torch file, or a peft folder.
+# Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder.
 Form = Literal["course", "rinna", "peft"]
-# The prefix file in the folder of a run and in the product of a task.
+# Name of the prefix file in a run folder and in a task's product.
 FILE = "prefix.safetensors"
 
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """The base model, and the prefix that is trained for it."""
+    """The base model and the prefix to train for it."""
 
     base: Path | None = setting(
         None, "folder of the base, a GPT-2 or GPT-NeoX, which is only read; unset: the profile's base"
@@ -65,9 +65,9 @@ class ModelConfig:
     )
 
     def base_shape(self) -> BaseShape:
-        """Return the settings of `base` or, if it is unset, of the run that `shape` names.
+        """Return the model settings of `base` or, if it is unset, those in the run settings file `shape`.
 
-        Raises CourseError for a base that is neither a GPT-2 nor a GPT-NeoX.
+        Raises CourseError if the base model is neither a GPT-2 nor a GPT-NeoX model.
         """
         if self.base is None:
             return config.load(PretrainConfig, self.shape).model
@@ -79,9 +79,9 @@ class ModelConfig:
         return BY_MODEL_TYPE[family].from_hf(content, path)
 
     def encoder_tensors(self, width: int) -> Iterator[tuple[int, bool]]:
-        """Yield (elements, weight-decayed) for every parameter of the encoder in its order.
+        """Yield (number of elements, whether weight decay applies) for each encoder parameter, in order.
 
-        `width` is the count of numbers per position of the prefix.
+        `width` is the number of values per prefix position.
         """
         if self.method == "embedding":
             yield self.length * width, True
@@ -93,7 +93,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """The texts, and how they become samples."""
+    """The texts, and how they are turned into samples."""
 
     input: Path | None = setting(
         None, 'JSON lines with "text", or for pairs "prompt" and "target"; unset: the course\'s samples of task_name'
@@ -132,7 +132,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class PrefixConfig(RunConfig):
-    """All settings of a run."""
+    """All settings for a run."""
 
     places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "model.base")
     task_name: str = setting(
@@ -157,7 +157,7 @@ class PrefixConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """The settings of this chapter in a profile."""
+    """Profile settings for this chapter."""
 
     checkpoint: str | None = setting(
         None, "existing base: a folder, or a name on the Hugging Face Hub; unset: a base is trained as in chapter 4"

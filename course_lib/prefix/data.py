@@ -1,7 +1,7 @@
-"""Samples read from JSON lines: the ids of a text, or of a prompt and its target.
+"""Samples from JSON lines: the token ids of a text, or of a prompt and its target.
 
-samples.py turns samples into rows and batches. Each text is prepared as in the training of the base: normalized and
-segmented for a base of the course, unchanged for any other base.
+samples.py turns samples into sequences and batches. Each text is prepared in the same way as the base model's training
+text: normalized and segmented for a course model, unchanged for any other model.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,28 +22,28 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Ids without begin-of-text and end-of-text tokens.
+    """Token ids of a sample, without begin-of-text and end-of-text tokens.
 
-    The prompt is empty except for pairs. The loss is on the target.
+    The prompt is empty except for pairs. The loss is computed on the target.
     """
 
     prompt: list[int]
     target: list[int]
-    line: int  # line number in the file, from 1
+    line: int  # line number in the file, starting at 1
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The samples of a file in file order, divided into training samples and held-out samples."""
+    """The samples from a file, in file order, split into training and held-out samples."""
 
     path: Path
     train: list[Sample]
     held_out: list[Sample]
-    overlong: int  # samples of a single line that exceeds data.max_length; they are not cut
-    unknown: int  # samples with a character that the tokenizer does not know
+    overlong: int  # number of single-line samples longer than data.max_length, which are not truncated
+    unknown: int  # number of samples with a character that the tokenizer does not know
 
     def summary(self) -> str:
-        """Return the counts in one line."""
+        """Return a one-line summary of the counts."""
         counts = [f"{self.path.name}: {len(self.train):,} samples, {len(self.held_out):,} held out"]
         if self.overlong:
             counts.append(f"{self.overlong:,} of a single line longer than data.max_length, not cut")
@@ -53,11 +53,10 @@ class TaskData:
 
 
 def load(settings: DataConfig, codec: TextCodec) -> TaskData:
-    """Read the samples of data.input and divide them into training and held-out samples.
+    """Read the samples from data.input and split them into training and held-out samples.
 
-    Raises:
-        CourseError: a line is not a sample; the message names file and line.
-        UsageError: data.input is unset, or the file has too few samples for train_size and dev_size.
+    Raises CourseError if a line is not a valid sample, and UsageError if data.input is unset or has too few samples for
+    train_size and dev_size.
     """
     if settings.input is None:
         raise UsageError('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"')
@@ -83,11 +82,11 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
 
 
 def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[int]]:
-    """Yield the ids of pieces of a text; each piece has as many lines as fit into `limit` tokens.
+    """Split a text into pieces and yield the token ids of each; a piece has as many lines as fit in `limit` tokens.
 
-    Each line is followed by the suffix; line breaks join the lines of a piece. Blank lines are left out. A line that
-    exceeds `limit` is a piece of its own and is not cut, because a cut line would teach the model to write the suffix
-    in the middle of a sentence.
+    Each line is followed by the suffix, and the lines in a piece are joined with line breaks. Blank lines are skipped.
+    A line longer than `limit` becomes a piece of its own. It is not truncated, because that would teach the model to
+    write the suffix in the middle of a sentence.
     """
     piece, ids = "", list[int]()
     for line in filter(str.strip, text.splitlines()):
@@ -105,7 +104,7 @@ def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[in
 def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], list[Sample]]:
     """Return the first data.train_size samples and the last data.dev_size samples.
 
-    Raises UsageError if there are fewer samples than both together, or none to train on.
+    Raises UsageError if there are not enough samples for both parts, or none to train on.
     """
     held_out = _count(settings.dev_size, len(samples))
     train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
@@ -122,9 +121,9 @@ def _count(size: float, total: int) -> int:
 
 
 def _encode(codec: TextCodec, text: str) -> list[int]:
-    """Return the ids of a text without end-of-text tokens at its end.
+    """Return the token ids of a text, without trailing end-of-text tokens.
 
-    Some tokenizers add such a token, and a text may spell one out. samples.rows adds its own.
+    Some tokenizers append such a token, and a text can contain one literally. samples.rows appends its own.
     """
     ids = codec.encode(text)
     while ids and ids[-1] == codec.tokenizer.eos_token_id:
@@ -133,7 +132,10 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
 
 
 def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the JSON object of each line that is not blank. Raises CourseError for other lines."""
+    """Yield the line number and JSON object for each non-blank line.
+
+    Raises CourseError if such a line is not a JSON object.
+    """
     for batch in read_batches(path):
         for number, line in batch.numbered():
             if line.isspace():

@@ -1,6 +1,6 @@
-"""The module that prefix tuning trains: it computes the keys and values of P positions placed before every text.
+"""The module trained in prefix tuning, which computes keys and values for P positions before every text.
 
-Names and shapes in the state dict are those of rinna's prefix-tuning-gpt (src/model/prompt/prefix_tuning.py).
+Names and shapes in the state dict match those in rinna's prefix-tuning-gpt (src/model/prompt/prefix_tuning.py).
 """
 
 import torch
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 
 class PrefixEncoder(nn.Module):
-    """Encoder that returns P rows of `width` = 2·layers·heads·head size numbers.
+    """Encoder that returns P rows of `width` = 2·layers·heads·head size values.
 
-    The order within a row is [layer, key/value, head, head size]; the last index changes fastest. With
-    `reparameterize`, a small embedding passes through an MLP, which trains more stably than the rows themselves (Li and
-    Liang 2021, arXiv:2101.00190). Without it, the embedding is the rows, and input_dim, hidden_dim and dropout have no
-    effect. Only the rows are deployed.
+    Values within a row are ordered as [layer, key/value, head, head size], with the last index changing fastest. If
+    `reparameterize` is true, a small embedding is passed through an MLP, which is more stable than training the rows
+    directly (Li and Liang 2021, arXiv:2101.00190). Otherwise, the embedding itself holds the rows, and input_dim,
+    hidden_dim and dropout have no effect. Only the rows are deployed.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class PrefixEncoder(nn.Module):
             self.prefix_mlp = nn.Sequential(*layers, *([nn.Dropout(dropout)] if dropout else []))
 
     def forward(self) -> Tensor:
-        """Return the deployed rows [P, width], differentiable."""
+        """Return the differentiable prefix rows [P, width]."""
         rows: Tensor = self.prefix_wte.weight
         return self.prefix_mlp(rows) if self.reparameterize else rows
 
     @torch.no_grad()
     def deployed(self) -> Tensor:
-        """Return a copy of the rows as they are written to a file: without dropout, in fp32, on the CPU."""
+        """Return a copy of the rows as written to a file: without dropout, in fp32 and on the CPU."""
         training = self.training
         rows: Tensor = self.eval()().float().cpu().clone()
         self.train(training)

@@ -1,4 +1,4 @@
-"""Export of a run's trained weights: a prefix file, or for method `full` a Hugging Face folder."""
+"""Export of a run's trained weights: a prefix file or, for the `full` method, a Hugging Face folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """Description of what an export has written."""
+    """Description of an exported prefix or model."""
 
     target: Path
     step: int  # training step of the weights
@@ -26,24 +26,25 @@ class Trained:
     loss: float | None  # last held-out loss up to this step [nats per token]
 
     def summary(self) -> str:
-        """Return the description in one line."""
+        """Return a one-line description."""
         loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
         return f"step {self.step:,}, {self.what}{loss} → {self.target}"
 
 
 def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
-    """Write the prefix of a run's latest complete checkpoint: the encoder's output, from the optimizer's fp32 weights.
+    """Write the prefix from a run's latest complete checkpoint.
 
-    Method `full` has no prefix. For it, `target` is a folder with the trained base and its tokenizer.
+    The prefix is the encoder output, computed from the optimizer's fp32 weights. The `full` method has no prefix; for
+    it, write the trained base model and its tokenizer to a folder instead.
 
     Args:
-        run: folder of the run.
-        target: file or folder to write; None: a name in the run's folder.
-        form: form of the prefix file.
+        run: the run folder.
+        target: file or folder to write; None selects the default name in the run folder.
+        form: format of the prefix file.
 
     Raises:
-        CourseError: the run has no complete checkpoint.
-        UsageError: the method is `full`, and `form` is not "course".
+        CourseError: if the run has no complete checkpoint.
+        UsageError: if the method is `full` and `form` is not "course".
     """
     from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
@@ -66,7 +67,7 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
 
 
 def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":
-    """Return the prefix that a trained encoder computes, with its task, base, shape and settings."""
+    """Return the prefix computed by a trained encoder, with its task, base model digest, shape and settings."""
     from course_lib.generation.prefix_cache import Shape
     from course_lib.prefix.files import Prefix
     from course_lib.prefix.model import ENCODER, new_encoder
@@ -77,14 +78,14 @@ def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: d
     encoder.load_state_dict({name.removeprefix(ENCODER): value.float() for name, value in tensors.items()})
     chosen = config.to_dict(settings)
     about |= {key: chosen[key] for key in ("data", "optimizer")}
-    # Prefix files are given to others: only the file's name is stored, not its path on this machine.
+    # Prefix files may be shared, so store only the file name, not its path on this machine.
     about["data"]["input"] = settings.data.input and settings.data.input.name
     about["model"] = {key: chosen["model"][key] for key in ("method", "length", "input_dim", "hidden_dim", "dropout")}
     return Prefix(encoder.deployed(), settings.task_name, fingerprint["base"], shape, about)
 
 
 def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], target: Path) -> None:
-    """Write the trained base as a Hugging Face folder, in the number format that its weights were stored in."""
+    """Write the trained base model as a Hugging Face folder, in the dtype in which its weights were stored."""
     import shutil
 
     import torch

@@ -1,4 +1,4 @@
-"""Figures of chapter 6."""
+"""Figures for chapter 6."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from course_lib.prefix.single_process_trainer import Case
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
-    """Draw the attention mask after a prefix of `length` positions: which columns each token (row) attends to."""
+    """Draw the attention mask for tokens after a prefix of `length` positions, with one row per token."""
     from matplotlib.patches import Rectangle
 
     names = [*(f"prefix {position}" for position in range(1, length + 1)), *tokens]
@@ -26,7 +26,7 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
 
 
 def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """Plot the loss [nats per token] in each task's log: training as a line, held-out as points."""
+    """Plot each task's training loss as a line and its held-out loss as points [nats per token]."""
     figure, axis = subplots(height=3.0)
     for (task, entries), colour in zip(logs.items(), COLOURS, strict=False):
         for kind, name, style in (("train", "training", "-"), ("eval", "held out", "o")):
@@ -38,7 +38,7 @@ def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
 
 
 def length_against_loss(cases: Mapping[int, Case]) -> Any:
-    """Plot the held-out loss [nats per token] of runs against their prefix length [positions]."""
+    """Plot the held-out loss [nats per token] against the prefix length [positions]."""
     figure, axis = subplots(height=3.0)
     axis.plot(list(cases), [case.held_out for case in cases.values()], color=AFTER, marker="o")
     axis.set_xscale("log", base=2)
@@ -48,7 +48,7 @@ def length_against_loss(cases: Mapping[int, Case]) -> Any:
 
 
 def methods(cases: Mapping[str, Case]) -> Any:
-    """Plot bars for each training method: trained parameters, held-out loss, and planned memory by part [MB]."""
+    """Plot bar charts of trained parameters, held-out loss and planned memory by part [MB] for each training method."""
     figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
     rows = range(len(cases))
     trained = [case.trained for case in cases.values()]

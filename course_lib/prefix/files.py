@@ -1,13 +1,13 @@
-"""Prefix files in three forms, which all hold the same numbers in the same order.
+"""Prefix files in three formats, which all contain the same values in the same order.
 
-course: a safetensors file with the tensor `prefix`; task, digest of the base, shape and settings are in its metadata as
-JSON.
+course: a safetensors file with a tensor named `prefix`. The metadata contains the task, base model digest, shape and
+settings as JSON.
 
-rinna: torch.save of the bare tensor [P, width]. prefix-tuning-gpt writes this form, and rinna's FasterTransformer
-examples read it. The file does not name its base.
+rinna: the bare tensor [P, width], saved with torch.save. prefix-tuning-gpt writes this format, and rinna's
+FasterTransformer examples read it. The file does not identify its base model.
 
-peft: a folder of Hugging Face peft with adapter_config.json and adapter_model.safetensors. peft stores no digest of the
-base; the course writes it to conversion.json in the same folder.
+peft: a Hugging Face peft folder with adapter_config.json and adapter_model.safetensors. peft does not store a base
+model digest, so the course writes it to conversion.json in the same folder.
 """
 
 import json
@@ -29,21 +29,21 @@ from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
 
-# In a safetensors file of the course: the name of the tensor, and the metadata key of the JSON.
+# Tensor name and metadata key for the JSON in a course safetensors file.
 TENSOR, ABOUT = "prefix", "course_prefix"
-# Names that peft uses for its files and its tensor.
+# Names that peft uses for its files and tensor.
 CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
-# File in a peft folder for what peft itself does not store.
+# File in a peft folder for information that peft itself does not store.
 OURS = "conversion.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """The trained prefix of a task. If a file does not state them, `base` is empty and `shape` is None."""
+    """The trained prefix for a task. `base` is empty and `shape` is None if the file does not record them."""
 
     values: Tensor  # fp32 [P, width]
     task: str
-    base: str = ""  # digest of the weights it was trained on
+    base: str = ""  # digest of the base model's weights
     shape: Shape | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Prefix:
         return len(self.values)
 
     def require(self, shape: Shape, base: str = "") -> None:
-        """Raise CourseError for a model of another shape, and for another base if both digests are known."""
+        """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
             own = f"{width} numbers per position" + (f" ({self.shape})" if self.shape else "")
@@ -64,10 +64,10 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """Return the prefix of a file in the course's or rinna's format, or of a peft folder. No code in a file is run.
+    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run.
 
-    Raises CourseError for another kind of file, for a truncated file, and for values that are not finite numbers of
-    shape [P, width].
+    Raises CourseError if the file is truncated or of another kind, or if the values are not finite or not of shape
+    [P, width].
     """
     if path.is_dir():
         return _read_peft(path)
@@ -78,7 +78,7 @@ def read(path: Path) -> Prefix:
 
 
 def is_prefix(path: Path) -> bool:
-    """Return whether a file or folder holds a prefix in any of the three forms."""
+    """Return whether a file or folder contains a prefix in any of the three formats."""
     try:
         return path.exists() and len(read(path)) > 0
     except CourseError:
@@ -86,17 +86,17 @@ def is_prefix(path: Path) -> bool:
 
 
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Write a prefix atomically: if writing fails, an earlier output stays unchanged.
+    """Write a prefix atomically: if writing fails, any existing output is left unchanged.
 
     Args:
         prefix: the prefix.
-        path: file to write; for the peft form, a folder.
-        form: form of the output.
-        base_folder: model folder that the prefix belongs to. It must fit the prefix, and supplies its shape and digest.
+        path: file to write or, for the peft format, folder to write.
+        form: output format.
+        base_folder: folder of the base model. The model must match the prefix and provides its shape and digest.
 
     Raises:
-        UsageError: the peft form is asked for, but the shape is unknown.
-        CourseError: the prefix does not fit the base.
+        UsageError: if the peft format is requested but the shape is unknown.
+        CourseError: if the prefix does not match the base model.
     """
     if base_folder is not None:
         prefix = on_base(prefix, base_folder)
@@ -112,7 +112,7 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
 
 
 def on_base(prefix: Prefix, folder: Path) -> Prefix:
-    """Return the prefix with the shape and the digest of its base. Raises CourseError if they do not fit."""
+    """Return the prefix with the shape and digest of its base model. Raises CourseError if they do not match."""
     shape, digest = Shape.of(frozen_base.read_config(folder)), frozen_base.digest(folder)
     prefix.require(shape, digest)
     return replace(prefix, shape=shape, base=digest)
@@ -147,7 +147,7 @@ def _read_rinna(path: Path) -> Prefix:
         asks = FORBIDDEN.search(str(error))
         why = f"not loaded, it asks for {asks[1]}, which could run code" if asks else "not a prefix file, or cut short"
         raise CourseError(f"{path}: {why}") from error
-    # A damaged file can cause any exception of the zip reader or the unpickler.
+    # A damaged file can cause any exception in the zip reader or the unpickler.
     except Exception as error:
         raise CourseError(f"{path}: not a prefix file, or cut short ({type(error).__name__})") from error
     if not isinstance(values, Tensor):
@@ -185,7 +185,7 @@ def _read_peft(folder: Path) -> Prefix:
 
 
 def _whole(path: Path, prefix: Prefix) -> Prefix:
-    """Return the prefix in fp32 and without autograd graph. Raises CourseError for values that cannot be a prefix."""
+    """Return the prefix in fp32, without an autograd graph. Raises CourseError if the values cannot be a prefix."""
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
         stored = f"a tensor {list(values.shape)} of {values.dtype}"
@@ -207,7 +207,7 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
             "give the folder of its model"
         )
     config = {
-        # The name of the base's folder, not its path on this machine: the peft folder may be published.
+        # The peft folder may be published, so store only the base model's folder name, not its path on this machine.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
         "encoder_hidden_size": shape.heads * shape.head_size,
         "inference_mode": True,

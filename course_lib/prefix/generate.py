@@ -1,4 +1,4 @@
-"""Texts of one model side by side: without a prefix and with each of several prefixes."""
+"""Side-by-side text generation from one model, without a prefix and with each of several prefixes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ def side_by_side(
     settings: GenerateConfig | None = None,
     any_base: bool = False,
 ) -> list[tuple[str, list[Generated]]]:
-    """Return (task, texts) for each prompt without a prefix and then with every prefix, generated in one call.
+    """Return (task, texts) for each prompt, first without a prefix and then with each prefix.
 
-    The task is empty for the model without a prefix.
+    All texts are generated in one call. The task is empty for texts generated without a prefix.
     """
     pairs = [(prompt, prefix) for prompt in prompts for prefix in (None, *prefixes)]
-    # Refuses a folder of another model family before its weights are loaded.
+    # Reject other model families before loading any weights.
     frozen_base.read_config(model_folder)
     generator = Generator(model_folder, text_codec.load, any_base)
     results = generator.generate([prompt for prompt, _ in pairs], settings, [prefix for _, prefix in pairs])

@@ -1,8 +1,8 @@
-"""Memory and compute of a prefix-tuning run, for the memory planner of chapter 4.
+"""Memory and compute for a prefix tuning run, used by the memory planner from chapter 4.
 
-Parameter counts are exact; the sizes of activations and logits come from formulas. tests/prefix/test_memory.py checks
-both against PyTorch. Gradients flow through every block to its prefix, so a frozen base keeps activations too. But no
-block keeps tensors that only the gradients of its own weights would need.
+Parameter counts are exact; activation and logit sizes come from formulas. tests/prefix/test_memory.py checks both
+against PyTorch. Gradients flow through every block to its prefix, so a frozen base model stores activations too.
+However, it does not store tensors that are needed only for the gradients of its own weights.
 """
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
@@ -18,15 +18,15 @@ def frozen_sizes(
     length: int,
     dtype: NumberFormat,
 ) -> Sizes:
-    """Return the sizes of a run that trains an encoder for a frozen base.
+    """Return the sizes for a run that trains an encoder for a frozen base model.
 
     Args:
-        shape: settings of the base, with the attention and recomputation of the run.
-        encoder: (elements, weight-decayed) for every parameter of the encoder.
-        prefix: length of the prefix [positions].
+        shape: settings of the base model, with the attention and recomputation settings of the run.
+        encoder: (number of elements, whether weight decay applies) for each encoder parameter.
+        prefix: prefix length [positions].
         micro_batch: samples per forward pass.
         length: tokens per sample.
-        dtype: number format of weights and activations.
+        dtype: data type of weights and activations.
     """
     base = tuple(elements for elements, _ in shape.tensors())
     kept, again = _activations(shape, prefix, micro_batch, length, BYTES[dtype])
@@ -36,7 +36,7 @@ def frozen_sizes(
         activations=kept,
         logits=LOGIT_BYTES * micro_batch * length * shape.vocab_size,
         block=again,
-        # 4 FLOPs per weight, not 6: a frozen weight has no gradient of its own.
+        # 4 FLOPs per weight instead of 6, because no gradients are computed for frozen weights.
         flops_per_token=4.0 * (sum(base) - shape.looked_up)
         + 12.0 * shape.num_layers * shape.hidden_size * (length + prefix),
         length=length,
@@ -44,11 +44,12 @@ def frozen_sizes(
 
 
 def _activations(shape: ModelConfig, prefix: int, micro_batch: int, length: int, width: int) -> tuple[int, int]:
-    """Return the bytes that the forward pass keeps, and the additional bytes that one block needs in the backward pass.
+    """Return the bytes stored by the forward pass, and the additional bytes that one block needs in the backward pass.
 
-    A block keeps the inputs of its norms, the queries, keys and values, and the input of the GELU. The keys and values
-    include those of the prefix, copied for each row. Fused attention also keeps its output, its mask and one number per
-    row; eager attention keeps its scores. The queries of a GPT-2 are a view that keeps the whole QKV tensor in memory.
+    A block stores the inputs to its norms, the queries, keys and values, and the input to the GELU. The keys and values
+    include those from the prefix, copied for each sequence. Fused attention also stores its output, its mask and one
+    value per query and head; eager attention stores its scores. In GPT-2, the queries are a view that keeps the whole
+    QKV tensor in memory.
     """
     neox, tokens, columns = shape.architecture == "gpt-neox", micro_batch * length, prefix + length
     stream, wide = width * tokens * shape.hidden_size, width * tokens * shape.ffn
@@ -56,7 +57,7 @@ def _activations(shape: ModelConfig, prefix: int, micro_batch: int, length: int,
     kept = (1 if shape.use_parallel_residual else 2) * stream + wide
     kept += 2 * stream * columns // length
     if shape.attention == "eager":
-        # The softmax of GPT-NeoX is in fp32.
+        # GPT-NeoX computes the softmax in fp32.
         core = rows * columns * (width + (4 if neox and width < 4 else 0))
         kept += stream + core
     else:

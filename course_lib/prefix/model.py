@@ -1,6 +1,6 @@
-"""The model that is trained: a frozen base with an encoder's prefix or, for comparison, the whole base by itself.
+"""The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself.
 
-single_process_trainer.py trains this model in the current process, trainer.py under DeepSpeed.
+single_process_trainer.py trains it in the current process; trainer.py trains it with DeepSpeed.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 
-# The names of the trained parameters start with this.
+# The names of the encoder's parameters start with this.
 ENCODER = "encoder."
 
 
 class PrefixModel(nn.Module):
-    """Model that returns the logits of a text placed after the encoder's prefix.
+    """Model that returns the logits for texts placed after the encoder's prefix.
 
-    The base stays in eval mode. Without an encoder, the base itself is trained.
+    The base model stays in eval mode. If there is no encoder, the base model itself is trained.
     """
 
     def __init__(self, base: Any, encoder: PrefixEncoder | None) -> None:
@@ -37,16 +37,16 @@ class PrefixModel(nn.Module):
         self.shape = Shape.of(base.config)
 
     def train(self, mode: bool = True) -> "PrefixModel":
-        """Set the training mode as in any module, but keep a frozen base in eval mode, without dropout."""
+        """Set the training mode as for any module, but keep a frozen base model in eval mode, without dropout."""
         super().train(mode)
         if self.encoder is not None:
             self.base.eval()
         return self
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Return the logits [batch, seq, vocabulary size] of `input_ids` [batch, seq].
+        """Return the logits [batch, seq, vocabulary size] for `input_ids` [batch, seq].
 
-        There is no padding on the left, so the position ids and attention mask that the base makes itself are correct.
+        There is no left padding, so the base model's default position ids and attention mask are correct.
         """
         cache = None
         if self.encoder is not None:
@@ -57,7 +57,7 @@ class PrefixModel(nn.Module):
 
 
 def build(settings: PrefixConfig) -> PrefixModel:
-    """Return the model of a run before its warm start: the base in the run's number format, the encoder in fp32."""
+    """Return a run's model before its warm start, with the base model in the run's dtype and the encoder in fp32."""
     model = settings.model
     assert model.base
     base = frozen_base.load(model.base, TORCH[settings.precision.dtype], model.attention)
@@ -65,7 +65,7 @@ def build(settings: PrefixConfig) -> PrefixModel:
         recompute(base)
     if model.method == "full":
         return PrefixModel(base.requires_grad_(True), None)
-    # Loading the base may have drawn random numbers.
+    # Set the seed only now, because loading the base model may have drawn random numbers.
     torch.manual_seed(settings.engine.seed)
     built = PrefixModel(base, new_encoder(model, Shape.of(base.config)))
     freeze(built, {name for name, _ in built.named_parameters() if not name.startswith(ENCODER)})
@@ -73,20 +73,20 @@ def build(settings: PrefixConfig) -> PrefixModel:
 
 
 def new_encoder(model: ModelConfig, shape: Shape) -> PrefixEncoder:
-    """Return an untrained encoder with the sizes in the settings."""
+    """Return an untrained encoder with the sizes given in the settings."""
     return PrefixEncoder(
         model.length, shape.width, model.input_dim, model.hidden_dim, model.dropout, model.method == "mlp"
     )
 
 
 def recompute(base: Any) -> None:
-    """Make the backward pass recompute each block. The gradient checkpointing of transformers would drop the prefix."""
+    """Make the backward pass recompute each block. Gradient checkpointing in transformers would drop the prefix."""
     for block in blocks(base):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
-    """Fit a new prefix to the base's key/value cache of the ids 0, 1, …, and return the error before each step.
+    """Fit a new prefix to the base model's key/value cache for the ids 0, 1, …, and return the error before each step.
 
     The result is the same on every rank.
     """
@@ -95,16 +95,16 @@ def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
     with _gathered(model.base):
         target = cache_values(model.base, settings.length)
     errors = fit(model.encoder, target, settings.warm_start_steps, settings.warm_start_lr)
-    # The last gradients of the fit must not enter the first training step.
+    # Clear the last gradients, so that they do not affect the first training step.
     model.zero_grad()
     return errors
 
 
 @contextmanager
 def _gathered(base: nn.Module) -> Iterator[None]:
-    """Open a context in which a base that ZeRO-3 has partitioned can run forward passes.
+    """Let a base model that ZeRO-3 has partitioned run forward passes inside the context.
 
-    The parameters of each module are gathered only for its own forward pass.
+    The parameters of each module are gathered only during its own forward pass.
     """
     if not any(hasattr(parameter, "ds_id") for parameter in base.parameters()):
         yield

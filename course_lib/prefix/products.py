@@ -1,10 +1,10 @@
-"""Products of chapter 6: a base, and a prefix for each task of the profile.
+"""Products for chapter 6: a base model, and a prefix for each task in the profile.
 
-If a profile trains its own base, the base's texts are the corpus of chapter 4 and data/chat.jsonl, and a tokenizer is
-trained on the same texts. chat.jsonl has short messages with emoji and line breaks. A prefix can hardly make a frozen
-model write tokens that it has never seen.
+If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus and
+data/chat.jsonl. chat.jsonl contains short messages with emoji and line breaks, because a prefix can hardly make a
+frozen model write tokens that it has never seen.
 
-Runs are stored beside the products and are kept, as in chapter 4, so that an interrupted training can resume.
+As in chapter 4, runs are stored next to the products and are kept, so that interrupted training can resume.
 """
 
 import tempfile
@@ -24,35 +24,35 @@ from course_lib.pretrain.products import ENCODING, TEXTS, trained
 from course_lib.subword.config import BpeConfig
 from course_lib.workspace import Definition, Product, product
 
-# Holds one folder for each run.
+# Contains one folder per run.
 RUNS = "prefix/runs"
-# The model folder in the product of the base.
+# Name of the model folder in the base model's product.
 MODEL = "model"
 CHAT = "chat.jsonl"
 
 
 def products() -> list[Product]:
-    """The chapter's products in the current profile, in building order."""
+    """Return the chapter's products for the current profile, in build order."""
     ready = config.section("prefix.recipe", RecipeConfig).checkpoint
     return [*([] if ready else [TOKENIZER, TOKENS]), BASE, *tasks()]
 
 
 @product("prefix/tokenizer")
 def TOKENIZER() -> Definition:
-    """The tokenizer of a base that the profile trains."""
+    """The tokenizer for a base model that the profile trains."""
     bpe = config.section("subword.bpe", BpeConfig)
     return Definition(partial(_tokenizer, bpe), bpe, (*TEXTS, paths.data(CHAT)), ("japanese", "subword"))
 
 
 @product("prefix/tokens")
 def TOKENS() -> Definition:
-    """The token files of a base that the profile trains."""
+    """The token files for a base model that the profile trains."""
     return Definition(_tokens, {"append_eod": True}, (TOKENIZER, *TEXTS, paths.data(CHAT)), ENCODING)
 
 
 @product("prefix/base")
 def BASE() -> Definition:
-    """The base, a Hugging Face folder: the existing model recipe.checkpoint, or one trained by chapter 4's code."""
+    """The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
         return Definition(partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
@@ -61,12 +61,12 @@ def BASE() -> Definition:
 
 
 def task(name: str) -> Product:
-    """The product of a task: its prefix and the log of its run. Raises UsageError if the profile has no such task."""
+    """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
     return _task_product(_settings_of(name))
 
 
 def tasks() -> list[Product]:
-    """The products of the profile's tasks, in their order."""
+    """Return the products for the profile's tasks, in order."""
     return [_task_product(settings) for settings in task_settings().values()]
 
 
@@ -79,21 +79,21 @@ def _task_product(settings: PrefixConfig) -> Product:
 
 
 def task_settings() -> dict[str, PrefixConfig]:
-    """Return the settings of the runs that train the profile's prefixes, by task name."""
+    """Return the settings for the runs that train the profile's prefixes, by task name."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     runs = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
     return {settings.task_name: settings for settings in runs}
 
 
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
-    """Return the settings of a task's run on the profile's own base.
+    """Return the settings for a task's run on the profile's own base model.
 
     Args:
-        task: name of a task of the profile.
-        overrides: changed settings, as `key=value`.
+        task: name of a task in the profile.
+        overrides: settings to change, as `key=value`.
 
     Raises:
-        UsageError: the profile has no such task.
+        UsageError: if the profile has no such task.
     """
     values = config.to_dict(_settings_of(task))
     values["model"]["base"] = str(BASE.folder / MODEL)
@@ -108,9 +108,9 @@ def _settings_of(task: str) -> PrefixConfig:
 
 
 def with_data(settings: PrefixConfig) -> PrefixConfig:
-    """Return the settings; if data.input is unset, it becomes the course's samples of the task.
+    """Return the settings, with data.input set to the course's samples for the task if it is unset.
 
-    Raises UsageError if the course has no samples of the task.
+    Raises UsageError if the course has no samples for the task.
     """
     if settings.data.input:
         return settings

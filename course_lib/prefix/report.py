@@ -1,4 +1,4 @@
-"""Cost of a prefix: trained parameters, deployed parameters, and their shares of the frozen model's parameters."""
+"""Cost of a prefix: trained and deployed parameters, and their shares of the frozen model's parameters."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ from course_lib.models import frozen_base
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of parameters.
+    """Parameter counts.
 
-    `trained` includes the MLP, if there is one. `deployed` counts the keys and values of all positions.
+    `trained` includes the MLP, if there is one. `deployed` counts the keys and values at all positions.
     """
 
     trained: int
@@ -22,7 +22,7 @@ class Counts:
     base: int
 
     def summary(self) -> str:
-        """Return the counts and their shares of the base in one line."""
+        """Return a one-line summary of the counts and their shares of the base model's parameters."""
         return (
             f"trained {self.trained:,} ({self.trained / self.base:.2%} of the base's {self.base:,}), "
             f"deployed {self.deployed:,} ({self.deployed / self.base:.2%})"
@@ -32,9 +32,9 @@ class Counts:
 def count(
     shape: Shape, base_parameters: int, length: int, input_dim: int, hidden_dim: int, reparameterize: bool = True
 ) -> Counts:
-    """Return the number of parameters of a prefix, from formulas for the parameters of PrefixEncoder.
+    """Return the parameter counts for a prefix, based on formulas for PrefixEncoder.
 
-    `shape` and `base_parameters` are those of the base; the other arguments are those of PrefixEncoder.
+    `shape` and `base_parameters` describe the base model. The other arguments are the same as for PrefixEncoder.
     """
     deployed = length * shape.width
     inner = length * input_dim + (input_dim + 1) * hidden_dim + (hidden_dim + 1) * shape.width
@@ -42,9 +42,9 @@ def count(
 
 
 def base_parameters(folder: Path) -> int:
-    """Return the number of parameters of a model folder; tied weights count once.
+    """Return the number of parameters in a model, counting tied weights once.
 
-    Only config.json is read, no weights.
+    Only config.json is read from the model folder, no weights.
     """
     config = frozen_base.read_config(folder)
     with torch.device("meta"):

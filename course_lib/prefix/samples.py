@@ -1,6 +1,7 @@
-"""Training input: rows of ids in shuffled order, epoch after epoch, and batches of rows padded on the right.
+"""Training input: sequences of token ids, shuffled anew for each epoch, and batches with padding on the right.
 
-A row depends only on the seed and its index. A resumed run therefore reads the same rows as an uninterrupted one.
+Each sequence depends only on the seed and its index. A resumed run therefore reads the same sequences as an
+uninterrupted one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,26 +16,26 @@ from torch.nn import functional
 
 from course_lib.prefix.data import Sample
 
-# Label of a position that has no loss.
+# Label for positions that are excluded from the loss.
 IGNORED = -100
 
 
 @dataclass(frozen=True)
 class Row:
-    """A text with its end token and, if it has one, its begin token; the loss starts at ids[learned]."""
+    """A training sequence: a text with an end token and, optionally, a begin token. Loss starts at ids[learned]."""
 
     ids: list[int]
     learned: int  # at least 1: the first id cannot be predicted, because no id precedes it
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[Row]:
-    """Return the rows of samples, in the order of the samples; a sample with a prompt gives one row.
+    """Return the training sequences for the samples, in order; a sample with a prompt yields one sequence.
 
     Args:
         samples: the samples.
-        begin: id of a begin token: each sample without a prompt gives a row that starts with it; None: no such row.
-        plain: whether each sample without a prompt gives a row without a begin token.
-        end: id of the end token, which ends every row.
+        begin: id of the begin token. If set, each sample without a prompt yields a sequence that starts with it.
+        plain: whether each sample without a prompt yields a sequence without a begin token.
+        end: id of the token that ends every sequence.
     """
     result = []
     for sample in samples:
@@ -50,9 +51,9 @@ def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) ->
 
 
 class Samples(torch.utils.data.Dataset[Row]):
-    """Dataset of `number` rows that repeats the given rows, in a new random order for each epoch.
+    """Dataset of `number` sequences that repeats `rows`, in a new random order for each epoch.
 
-    With `shuffle=False`, the rows keep their order.
+    If `shuffle` is false, the order of `rows` is preserved.
     """
 
     def __init__(self, rows: Sequence[Row], number: int, seed: int, shuffle: bool = True) -> None:
@@ -73,10 +74,10 @@ class Samples(torch.utils.data.Dataset[Row]):
 
 
 def collate(batch: Sequence[Row]) -> dict[str, Tensor]:
-    """Return {"input_ids", "labels"}, each [batch, seq], where seq is one less than the length of the longest row.
+    """Return a dict with "input_ids" and "labels", each [batch, seq].
 
-    A label is the id of the next position, or IGNORED. There is no attention mask: padding is on the right, where no
-    token of a causal model can see it.
+    seq is the length of the longest sequence minus one. A label is the token id at the next position, or IGNORED. There
+    is no attention mask: padding is on the right, where no token in a causal model can attend to it.
     """
     longest = max(len(row.ids) for row in batch)
     ids = np.zeros((len(batch), longest), np.int64)
@@ -88,5 +89,5 @@ def collate(batch: Sequence[Row]) -> dict[str, Tensor]:
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy [nats] of logits [batch, seq, V] over the labels [batch, seq] except IGNORED."""
+    """Return the mean cross-entropy [nats] of logits [batch, seq, V] for labels [batch, seq], excluding IGNORED."""
     return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

@@ -1,7 +1,7 @@
 """Prefix tuning in plain PyTorch, in the current process and without DeepSpeed.
 
-Samples, loss, learning-rate schedule and updates are those of trainer.py. This module is for many short runs, as in a
-notebook, and for tests that compare it with the DeepSpeed run. It trains on one device and saves nothing.
+Samples, loss, learning rate schedule and updates are the same as in trainer.py. This module is intended for many short
+runs, such as in a notebook, and for tests that compare it with DeepSpeed. It trains on one device and saves nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ from course_lib.training.lr_schedule import learning_rate
 
 @dataclass(frozen=True)
 class Result:
-    """Losses and model of a training run."""
+    """Losses and model from a training run."""
 
-    losses: list[float]  # training loss of each step [nats per token]
+    losses: list[float]  # training loss at each step [nats per token]
     held_out: float | None  # held-out loss [nats per token]
     model: PrefixModel
 
@@ -41,16 +41,16 @@ class Result:
 class Case:
     """Result of one run in a comparison."""
 
-    losses: list[float]  # training loss of each step [nats per token]
+    losses: list[float]  # training loss at each step [nats per token]
     held_out: float | None  # held-out loss [nats per token]
     trained: int  # number of trained parameters
-    memory: dict[str, int]  # planned for one GPU, by part, without the GPU's context and reserve [bytes]
+    memory: dict[str, int]  # planned memory of one GPU by part, excluding the GPU's context and reserve [bytes]
 
 
 def train(settings: PrefixConfig) -> Result:
-    """Train on one device: the GPU if there is one and launch.device allows it, else the CPU.
+    """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
 
-    Raises UsageError for fp16, and UsageError and CourseError for the same reasons as a DeepSpeed run.
+    Raises UsageError if the dtype is fp16, as well as the same errors as a DeepSpeed run.
     """
     if settings.precision.dtype == "fp16":
         need = "it needs DeepSpeed's loss scale"
@@ -63,7 +63,7 @@ def train(settings: PrefixConfig) -> Result:
     samples = Samples(train, steps * batch.total, settings.engine.seed)
     gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
     model = build(settings).to("cuda" if gpu else "cpu")
-    # transformers warns that the ids include the padding id.
+    # Suppress the transformers warning that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)
     chosen = settings.optimizer
@@ -87,11 +87,11 @@ def train(settings: PrefixConfig) -> Result:
 
 
 def sweep(settings: PrefixConfig, cases: Mapping[str, Sequence[str]]) -> dict[str, Case]:
-    """Train once for each case and return the results by the cases' names.
+    """Train once for each case and return the results by case name.
 
     Args:
-        settings: settings of all cases.
-        cases: overrides of each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
+        settings: settings shared by all cases.
+        cases: overrides for each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
     """
     results = {}
     for name, overrides in cases.items():
@@ -110,7 +110,7 @@ def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:
 
 @torch.no_grad()
 def _evaluate(model: PrefixModel, rows: Sequence[Row], micro: int) -> float | None:
-    """Return the mean over the rows of the loss of their micro-batch [nats per token]; None without rows."""
+    """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or None if `rows` is empty."""
     if not rows:
         return None
     model.eval()

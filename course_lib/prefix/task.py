@@ -1,4 +1,4 @@
-"""The training task of prefix tuning: checks, number of steps, fingerprint and trainer."""
+"""Training task for prefix tuning: checks, number of steps, fingerprint and trainer."""
 
 import shutil
 from collections.abc import Iterable
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 
 
 class PrefixTask(Task):
-    """Training of a prefix for model.base or, for comparison, of the whole base, on the texts of data.input."""
+    """Training of a prefix for model.base or, for comparison, of the whole base model, on the texts in data.input."""
 
     settings_class = PrefixConfig
     settings: PrefixConfig
 
     @property
     def base(self) -> Path:
-        """Folder of the base. Raises UsageError if model.base is unset."""
+        """Folder of the base model. Raises UsageError if model.base is unset."""
         if self.settings.model.base is None:
             raise UsageError("model.base: not set; give the folder of a GPT-2 or GPT-NeoX")
         return self.settings.model.base
 
     @cached_property
     def codec(self) -> "TextCodec":
-        """Tokenizer of the base."""
+        """Text codec for the base model."""
         from course_lib.pretrain import text_codec
 
         return text_codec.load(self.base)
 
     @cached_property
     def data(self) -> data.TaskData:
-        """Samples of data.input, read at the first access."""
+        """Samples from data.input, read on first access."""
         return data.load(self.settings.data, self.codec)
 
     def rows(self) -> tuple[list["Row"], list["Row"]]:
-        """Return the rows for training and the held-out rows.
+        """Return the training and held-out sequences.
 
-        Raises UsageError if the tokenizer has no end-of-text token, or lacks the begin-of-text token that data.begin
-        needs.
+        Raises UsageError if the tokenizer has no end-of-text token, or no begin-of-text token although data.begin
+        requires one.
         """
         from course_lib.prefix.samples import rows
 

@@ -1,4 +1,4 @@
-"""Trainer of a prefix: its warm start, its loss, and checkpoints without the weights of the base."""
+"""Trainer for a prefix: warm start, loss, and checkpoints without the base model's weights."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from course_lib.training.trainer import RunTrainer, Sets
 
 
 class PrefixTrainer(RunTrainer):
-    """Trainer of a prefix encoder or, if there is none, of the base."""
+    """Trainer for a prefix encoder or, if there is none, for the base model."""
 
     settings: PrefixConfig
 
@@ -48,7 +48,7 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def run_to_end(self, latest: Path | None) -> None:
-        """Train to the end. A new prefix first gets its warm start; a resumed prefix has already had it."""
+        """Train to the end. Unless the run is resumed, the prefix is first given a warm start."""
         if latest is None:
             if self.settings.zero.stage < 3:
                 self.model.to(self.args.device)
@@ -56,22 +56,22 @@ class PrefixTrainer(RunTrainer):
                 self.model.encoder.to(self.args.device)
             warm_start(self.model, self.settings.model)
         if self.model.encoder is not None:
-            # DeepSpeed keeps the fp32 weights.
+            # DeepSpeed keeps its own fp32 copy of the weights.
             self.model.encoder.to(TORCH[self.settings.precision.dtype])
         super().run_to_end(latest)
 
     @override
     def on_weights_ready(self) -> None:
-        """Record the digests of the frozen weights, and leave these weights out of checkpoints."""
+        """Record the digests of the frozen weights, and exclude these weights from checkpoints."""
         self.frozen = digests(self.model)
         engine = self.model_wrapped
         engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Check that no bit of the base has changed, then save a checkpoint.
+        """Save a checkpoint after verifying that the base model's weights are bit-for-bit unchanged.
 
-        Raises CourseError if the base has changed; no checkpoint is saved then.
+        Raises CourseError if they have changed; in that case, no checkpoint is saved.
         """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
@@ -81,15 +81,15 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save nothing: DeepSpeed's files hold the weights, and `export` reads them there."""
+        """Save nothing, because the weights are in DeepSpeed's files, which `export` reads."""
 
     @override
     def decays(self, name: str) -> bool:
-        # Biases and norms have no weight decay, as in rinna's prefix-tuning-gpt.
+        # As in rinna's prefix-tuning-gpt, weight decay does not apply to biases and norms.
         return decays(name)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-        """Return the mean cross-entropy [nats] of a micro-batch from samples.collate."""
+        """Return the mean cross-entropy [nats] for a micro-batch from samples.collate."""
         logits = model(inputs["input_ids"])
         mean_loss = loss(logits, inputs["labels"])
         return (mean_loss, logits) if return_outputs else mean_loss

@@ -1,4 +1,4 @@
-"""Warm start of a prefix: the keys and values that the frozen model computes for real tokens."""
+"""Warm start for a prefix, based on the keys and values that the frozen model computes for real tokens."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,17 +14,17 @@ from course_lib.prefix.encoder import PrefixEncoder
 
 @torch.no_grad()
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
-    """Return the model's key/value cache of some ids as prefix rows [P, 2·layers·heads·head size] in fp32.
+    """Return the model's key/value cache for some ids as prefix rows [P, 2·layers·heads·head size] in fp32.
 
-    As a prefix, these rows replace the tokens exactly. The keys in the cache of a GPT-NeoX model are already rotated to
-    their positions, and cached keys are not rotated again.
+    Used as a prefix, these rows are exactly equivalent to the tokens. In a GPT-NeoX model, cached keys have already
+    been rotated to their positions and are not rotated again.
 
     Args:
         model: a GPT-2 or GPT-NeoX model.
         tokens: the ids, or a number P for the ids 0 to P-1.
 
     Raises:
-        UsageError: an id is not in the model's vocabulary, or there are more ids than the model has positions.
+        UsageError: if an id is not in the model's vocabulary, or there are more ids than the model has positions.
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size
@@ -35,18 +35,18 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     require_room(model.config, len(ids), 0)
     cache = model(torch.tensor([ids], device=model.device), use_cache=True).past_key_values
     stacked = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in cache.layers])
-    # `stacked` is [layer, key/value, head, P, head size].
+    # `stacked` has shape [layer, key/value, head, P, head size].
     return stacked.permute(3, 0, 1, 2, 4).reshape(len(ids), -1).float()
 
 
 def fit(
     encoder: PrefixEncoder, target: Tensor, steps: int = 200, lr: float = 1e-4, weight_decay: float = 0.01
 ) -> list[float]:
-    """Train the encoder to output the rows `target` [P, width], and return the loss before each step.
+    """Train the encoder to output the rows in `target` [P, width], and return the loss before each step.
 
-    The loss is the mean squared error over all rows. The optimizer is AdamW; biases have no weight decay. An encoder
-    without an MLP copies the target directly, without training steps: 200 steps from an embedding drawn from N(0, 1)
-    would not come near it.
+    The loss is the mean squared error over all rows. The optimizer is AdamW, without weight decay for biases. If the
+    encoder has no MLP, the target is copied into it without any training: 200 steps from an embedding drawn from
+    N(0, 1) would not come close to the target.
     """
     if not encoder.reparameterize:
         with torch.no_grad():
@@ -65,7 +65,7 @@ def fit(
 
 
 def parameter_groups(model: nn.Module, decays: Callable[[str], bool], weight_decay: float) -> list[dict[str, Any]]:
-    """Return an optimizer's groups of the trained parameters: those for which `decays(name)` holds, and the rest."""
+    """Return two optimizer groups of trained parameters: those for which `decays(name)` is true, and the rest."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [
         {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}

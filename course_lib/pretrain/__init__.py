@@ -1,1 +1,1 @@
-"""Chapter 4: token files, pretraining with DeepSpeed ZeRO, export and conversion of models, text generation."""
+"""Chapter 4: token files, pretraining with DeepSpeed ZeRO, model export and conversion, and text generation."""

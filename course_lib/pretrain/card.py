@@ -1,6 +1,6 @@
-"""The model card of an exported model: the README.md that the Hugging Face Hub shows.
+"""Model card (README.md) for an exported model, as shown on the Hugging Face Hub.
 
-The card contains nothing about the training machine, neither paths nor speeds.
+The card reveals nothing about the training machine: no paths and no speeds.
 """
 
 from collections.abc import Sequence
@@ -64,18 +64,18 @@ Nothing but the loss was measured.
 
 @dataclass(frozen=True)
 class Facts:
-    """What the card says about a model."""
+    """The model facts shown on the card."""
 
     title: str
-    name: str  # name of the model folder
+    name: str  # model folder name
     parameters: int
     shape: Shape
     step: int | None
-    weights: str  # where the weights come from, such as "fp32 master weights"
-    dtype: str  # number format the weights are stored in
+    weights: str  # source of the weights, such as "fp32 master weights"
+    dtype: str  # data type of the stored weights
     license: str | None
     settings: PretrainConfig | None
-    samples: int | None  # samples per step over all ranks
+    samples: int | None  # samples per step, summed over all ranks
     data: dict[str, Any]
     log: list[dict[str, Any]]
     prepared: bool  # whether the folder has the course's preparation.json
@@ -83,13 +83,13 @@ class Facts:
 
     @property
     def loss(self) -> float | None:
-        """The last held-out loss [nats per token]."""
+        """Last held-out loss [nats per token], or None if none was logged."""
         losses = [entry["loss"] for entry in self.log if entry["kind"] == "eval" and entry["loss"] is not None]
         return float(losses[-1]) if losses else None
 
 
 def text(facts: Facts) -> str:
-    """Return the text of the model card, with its YAML front matter."""
+    """Return the model card text, including its YAML front matter."""
     shape = facts.shape
     front = ModelCardData(
         language="ja",
@@ -110,7 +110,7 @@ def text(facts: Facts) -> str:
 
 
 def _data(data: dict[str, Any]) -> str:
-    """Return the section on the training data, from the run's data.json; empty if the inputs are unknown."""
+    """Return the training data section, based on the run's data.json; empty if the inputs are unknown."""
     inputs: dict[str, dict[str, Any]] = data.get("inputs") or {}
     if not inputs:
         return ""
@@ -144,7 +144,7 @@ def _training(facts: Facts) -> str:
 
 
 def _curves(facts: Facts) -> str:
-    """Return the section on the loss; empty if there is neither a held-out loss nor a figure."""
+    """Return the loss section; empty if there is neither a held-out loss nor a figure."""
     if facts.loss is None and not facts.curves:
         return ""
     loss = f"Held-out loss: {facts.loss:.4f} nats per token.\n" if facts.loss is not None else ""

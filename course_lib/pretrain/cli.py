@@ -1,4 +1,4 @@
-"""The `course` verbs of chapter 4: tokenize, tokens, pretrain, export, convert, generate and push."""
+"""The `course` commands for chapter 4: tokenize, tokens, pretrain, export, convert, generate and push."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def tokenize(
     append_eod: Annotated[bool, typer.Option("--append-eod", help="put </s> after every document")] = False,
 ) -> None:
     """Tokenize a corpus into files of token ids in Megatron's indexed format."""
-    # Without numpy threads the workers can be forked, which takes milliseconds.
+    # Without NumPy threads, the workers can be forked, which takes only milliseconds.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from course_lib.pretrain import encode, indexed
 
@@ -80,7 +80,7 @@ def tokens(
 
 
 def _complete(settings: PretrainConfig, _file: Path) -> PretrainConfig:
-    """The settings, with the profile's tokens and tokenizer if both are unset."""
+    """Return the settings, using the profile's token files and tokenizer if neither is set."""
     from course_lib.pretrain.products import TOKENS, with_products
     from course_lib.subword.products import BPE
 
@@ -203,7 +203,7 @@ def push(
 
 
 def _standard_input() -> str:
-    """The text on standard input, without line breaks at the end."""
+    """Return the text from standard input, without trailing line breaks."""
     try:
         return sys.stdin.buffer.read().decode("utf8").rstrip("\n")
     except UnicodeDecodeError as error:

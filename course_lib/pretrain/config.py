@@ -1,7 +1,7 @@
-"""Settings of a pretraining run (chapter 4).
+"""Settings for a pretraining run (chapter 4).
 
-`configs/README.md` lists every key with its unit and default, and the matching keys of FleetX, Megatron-DeepSpeed and
-DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of ranks.
+`configs/README.md` lists every key with its unit and default, and the corresponding keys in FleetX, Megatron-DeepSpeed
+and DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of ranks.
 """
 
 from dataclasses import field
@@ -20,7 +20,7 @@ from course_lib.training.settings import RunConfig
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """The token files of a run, how they are split, and the length of a sample."""
+    """The token files for a run, how they are split, and the sample length."""
 
     input: tuple[Path, ...] = setting(
         (), "prefixes of .bin/.idx files (`course tokenize`), each split separately; unset: the profile's own"
@@ -42,7 +42,7 @@ class DataConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class PretrainConfig(RunConfig):
-    """All settings of a pretraining run."""
+    """All settings for a pretraining run."""
 
     places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "data.tokenizer")
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -68,6 +68,6 @@ class PretrainConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """The section pretrain.recipe of a profile."""
+    """The `pretrain.recipe` section of a profile."""
 
     config: str = setting("gpt2-tiny.yaml", "the run's settings: a file under course_lib/configs, or a path")

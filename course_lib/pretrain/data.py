@@ -1,6 +1,6 @@
-"""The token files of a run, opened and checked, and its number of steps.
+"""Token file checks, datasets and step counts for a pretraining run.
 
-indexed.py reads the files; sampling.py makes the samples.
+indexed.py reads the files; sampling.py creates the samples.
 """
 
 import math
@@ -19,12 +19,12 @@ from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
 from course_lib.training.settings import ResolvedBatch
 
-LOOKED_AT = 1 << 20  # tokens at each end of a file that are checked against the vocabulary size
+LOOKED_AT = 1 << 20  # number of tokens that are checked and hashed at each end of a file
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The sequences for training, validation and test."""
+    """The training, validation and test sequences."""
 
     train: Concatenated
     validation: Concatenated
@@ -39,13 +39,14 @@ class Splits:
 def open_splits(data: DataConfig, vocab_size: int) -> Splits:
     """Open the token files and split each into training, validation and test sequences.
 
-    Raises CourseError for a file without tokens, and for token ids outside the model's vocabulary.
+    Raises CourseError if a file has no tokens, or if a token id near either end of a file is outside the model's
+    vocabulary.
     """
     corpora = [IndexedDataset(prefix) for prefix in data.input]
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
             raise CourseError(f"{prefix}: holds no tokens; make some with `course tokenize`")
-        # Reading a whole file can take minutes, and ids from a wrong tokenizer already show at its ends
+        # Check only the ends: reading a whole file can take minutes, and ids from the wrong tokenizer show up there
         ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
         if ends.min() < 0:
             raise CourseError(f"{prefix}: holds token {ends.min()}; allowed: 0 and above")
@@ -58,20 +59,20 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
 
 
 def special_ids(tokenizer: Path) -> tuple[int, int]:
-    """Return the ids of bos_token and eos_token, as named in the folder's tokenizer_config.json."""
+    """Return the ids of the bos_token and eos_token named in the folder's tokenizer_config.json."""
     vocabulary, names = _tokenizer(tokenizer)
     return vocabulary[names["bos_token"]], vocabulary[names["eos_token"]]
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the vocabulary (entry → id) and the parsed tokenizer_config.json of a tokenizer folder."""
+    """Return the vocabulary (entry → id) and the parsed tokenizer_config.json from a tokenizer folder."""
     from tokenizers import Tokenizer
 
     try:
         names = orjson.loads((folder / "tokenizer_config.json").read_bytes())
         vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
         missing = [name for name in ("bos_token", "eos_token") if names.get(name) not in vocabulary]
-    # The library `tokenizers` raises plain Exception.
+    # The `tokenizers` library raises plain Exception.
     except Exception as error:
         raise CourseError(f"{folder}: not a tokenizer folder: {error}") from error
     if missing:
@@ -91,10 +92,12 @@ def check_vocabulary(settings: PretrainConfig) -> None:
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Return the number of optimizer steps of a run: max_steps, or the complete steps in train_tokens or in the epochs.
+    """Return the number of optimizer steps in a run.
 
-    `tokens` is the number of training tokens in one epoch. Raises CourseError if the tokens are fewer than one sample
-    or one step needs.
+    This is max_steps if set, otherwise the number of complete steps in train_tokens or, if that is unset too, in the
+    epochs. `tokens` is the number of training tokens in one epoch.
+
+    Raises CourseError if there are too few tokens for one sample or one step.
     """
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:
@@ -115,27 +118,27 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
 
 
 def train_set(settings: PretrainConfig, splits: Splits, samples: int) -> GptDataset:
-    """Return at least `samples` training samples in shuffled order, over as many epochs as needed."""
+    """Return a dataset of at least `samples` shuffled training samples, with as many epochs as needed."""
     return _samples(settings, splits.train, samples)
 
 
 def held_out_set(settings: PretrainConfig, part: Concatenated) -> GptDataset | None:
-    """Return one epoch of samples from the validation or test part; None if its tokens are fewer than one sample."""
+    """Return one epoch of samples from the validation or test part, or None if the part is shorter than a sample."""
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     return _samples(settings, part, None)
 
 
 def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) -> GptDataset:
-    """Return a dataset over all sequences of a part; its indices are cached in data.cache, or in the run's folder."""
+    """Return a dataset of all sequences in a part; indices are cached in data.cache or, if unset, in the run folder."""
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"
     return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
-    """Return counts and checksums of the token files by name, for a run's data.json.
+    """Return counts and checksums for the token files, keyed by file name, to be stored in a run's data.json.
 
-    To save time, the checksum covers the index and only the first and last LOOKED_AT tokens.
+    To save time, only the first and last LOOKED_AT tokens of each .bin file are hashed. Each index is hashed in full.
     """
     fingerprints = {}
     for prefix in inputs:

@@ -1,8 +1,8 @@
-"""Tokenization of text files into files of token ids, with parallel workers and in order, as in `course tokenize`.
+"""Parallel tokenization of text files into token files, in document order, for `course tokenize`.
 
-Segmented text repeats its words, so the token ids of each word are cached as bytes. The output is the same as from
-encoding each document as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports neither
-torch nor transformers.
+Words recur often in segmented text, so the token ids of each word are cached as bytes. The output is identical to that
+of encoding each document as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports
+neither torch nor transformers.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
 
-# Largest number of cached words, about 50 MB. The first words are kept, because frequent words occur early.
+# Maximum number of cached words (about 50 MB). The first words seen are kept, because frequent words occur early.
 REMEMBERED = 1 << 18
-# Longest cached word [characters].
+# Maximum length of a cached word [characters].
 LONGEST = 64
 
 
 @dataclass
 class TokenizeReport:
-    """Counts and duration of one tokenization."""
+    """Counts and duration of a tokenization run."""
 
     documents: int = 0
     tokens: int = 0
-    unknown: int = 0  # tokens that are <unk>
+    unknown: int = 0  # number of unknown tokens
     bytes_read: int = 0
     seconds: float = 0.0
 
@@ -52,25 +52,29 @@ class TokenizeReport:
 def tokenize(
     sources: Sequence[Path], tokenizer: Path, prefix: Path, workers: int = 1, append_eod: bool = False
 ) -> TokenizeReport:
-    """Write PREFIX.bin and PREFIX.idx with one sequence per document; the number of workers does not change the bytes.
+    """Write PREFIX.bin and PREFIX.idx, with one sequence per document.
+
+    The number of workers does not affect the output.
 
     Args:
-        sources: .txt files of segmented text, which is encoded unchanged, or .jsonl files of raw documents. Documents
-            are first prepared like the tokenizer's training text, unless the tokenizer has no preparation.json.
+        sources: .txt files with segmented text, which is encoded unchanged, or .jsonl files with raw documents. If the
+            tokenizer has a preparation.json, documents are first prepared in the same way as its training text.
         tokenizer: tokenizer folder.
-        prefix: output path without .bin or .idx.
-        workers: number of processes.
-        append_eod: whether every non-empty document ends with the eos token.
+        prefix: output path without the .bin or .idx suffix.
+        workers: number of worker processes.
+        append_eod: whether to append the eos token to every non-empty document.
 
-    Raises CourseError with file and line for unreadable input, and UsageError if input and tokenizer do not match.
+    Raises:
+        CourseError: if the tokenizer or an input file is unreadable.
+        UsageError: if the input does not match the tokenizer, or the tokenizer has no eos token to append.
     """
     segmented = is_segmented(sources)
     for source in sources:
         for product in files_of(prefix):
             require_other(source, product)
-    # The folder may hold another tokenizer since the last call.
+    # The tokenizer in the folder may have changed since the last call.
     _encoder.cache_clear()
-    # Loaded before the workers are forked, so that they inherit the encoder.
+    # Load the encoder before the workers are forked, so that they inherit it.
     encoder = _encoder(tokenizer)
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:
         raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} was trained on unsegmented; allowed: .jsonl")
@@ -95,9 +99,9 @@ def tokenize(
 
 
 class Encoder:
-    """Tokenizer that returns the ids of a document as bytes, without special tokens.
+    """Tokenizer wrapper that returns a document's token ids as bytes, without special tokens.
 
-    Raises CourseError if the folder holds no readable tokenizer.
+    Raises CourseError if the folder does not contain a readable tokenizer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +110,7 @@ class Encoder:
             self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(path / "tokenizer.json"))
         except CourseError:
             raise
-        # The library `tokenizers` raises plain Exception.
+        # The `tokenizers` library raises plain Exception.
         except Exception as error:
             raise CourseError(f"{path}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
         self.tokenizer.no_truncation()
@@ -117,23 +121,23 @@ class Encoder:
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
-        """Return a raw text prepared as the tokenizer's training text was prepared."""
+        """Return a raw text prepared in the same way as the tokenizer's training text."""
         return self.codec.prepare(text) if self.codec else text
 
     def encode(self, text: str) -> bytes:
-        """Return the token ids of one prepared document, as the bytes of an array of type `dtype`."""
+        """Return the token ids of one prepared document, as the bytes of an array of dtype `self.dtype`."""
         if self.words is not None:
             return self.words.encode(text)
-        # One document per call: the processes are the parallelism, not the library's threads.
+        # Encode one document per call: the worker processes provide the parallelism, not the library's threads.
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return np.array(encoding.ids, self.dtype).tobytes()
 
 
 class _Words(dict[str, bytes]):
-    """Cache from words to the bytes of their token ids.
+    """Cache that maps each word to the bytes of its token ids.
 
-    Words are separated by spaces. With the pre-tokenizers Whitespace and WhitespaceSplit, line breaks also separate
-    words. With Metaspace the space before a word belongs to the word.
+    Words are separated by spaces. With the Whitespace and WhitespaceSplit pre-tokenizers, line breaks also separate
+    words. With Metaspace, the space before a word is part of the word.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
@@ -160,7 +164,7 @@ class _Words(dict[str, bytes]):
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
     """Return whether encoding word by word gives the same ids as encoding the whole text.
 
-    That holds if no part of the tokenizer looks across a space.
+    This is the case if no part of the tokenizer looks across spaces.
     """
     splitter = tokenizer.pre_tokenizer
     divides = isinstance(splitter, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit) or (
@@ -174,7 +178,7 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _special(tokenizer: Tokenizer, path: Path, key: str) -> int | None:
-    """Return the id of the special token that tokenizer_config.json names under `key`, or None."""
+    """Return the id of the special token that tokenizer_config.json lists under `key`, or None if there is none."""
     settings = path / "tokenizer_config.json"
     name = read_json(settings).get(key) if settings.exists() else None
     content = name.get("content") if isinstance(name, dict) else name
@@ -183,19 +187,19 @@ def _special(tokenizer: Tokenizer, path: Path, key: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def _encoder(path: Path) -> Encoder:
-    """Return the encoder of a folder, created once per process."""
+    """Return the encoder for a folder, cached in each process."""
     return Encoder(path)
 
 
 @dataclass(frozen=True)
 class _Encoded:
     ids: bytes
-    sizes: npt.NDArray[np.int32]  # tokens of each document
+    sizes: npt.NDArray[np.int32]  # number of tokens in each document
     bytes_read: int
 
 
 def _encode_batch(path: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
-    """Encode a batch of documents in a worker process, with the tokenizer in the folder `path`."""
+    """Encode a batch of documents in a worker process, using the tokenizer stored in `path`."""
     encoder = _encoder(path)
     documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]
     if append_eod:

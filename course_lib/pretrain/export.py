@@ -1,7 +1,7 @@
 """Export of a checkpoint as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
 
-The folder loads with `from_pretrained` and `pipeline`. The source is a run of the course, a checkpoint of the
-transformers Trainer, or a raw DeepSpeed checkpoint. megatron.py converts Megatron's checkpoints.
+`from_pretrained` and `pipeline` can load the folder. The source is a course run, a transformers Trainer checkpoint, or
+a raw DeepSpeed checkpoint. megatron.py converts Megatron checkpoints.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
 from course_lib.training.task import CONFIG
 
-# Name of the output head in memory, and in the files of a GPT-NeoX.
+# Names of the output head in memory and in GPT-NeoX files.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
 
 
@@ -41,8 +41,8 @@ class ExportReport:
     folder: Path
     checkpoint: Path
     step: int | None
-    weights: str  # where the weights come from, such as "fp32 master weights"
-    dtype: str  # number format of the exported weights
+    weights: str  # source of the weights, such as "fp32 master weights"
+    dtype: str  # data type of the exported weights
     parameters: int
     loss: float | None  # last held-out loss up to this step [nats per token]
     files: tuple[str, ...]
@@ -56,7 +56,7 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class _Source:
-    """The checkpoint to export, with the folder of its run and its step if they are known."""
+    """The checkpoint to export, with its run folder and step if known."""
 
     checkpoint: Path
     run: Path | None
@@ -71,24 +71,25 @@ def export(
     config: Path | None = None,
     tokenizer: Path | None = None,
 ) -> ExportReport:
-    """Export the model of `source` to the folder `target`, which appears complete or not at all.
+    """Export the model in `source` to the `target` folder, which is written atomically.
+
+    A raw DeepSpeed checkpoint has neither a configuration nor a tokenizer, so it requires both arguments.
 
     Args:
-        source: the folder of a run (its latest complete checkpoint is used), a checkpoint of the Trainer, or a raw
-            DeepSpeed checkpoint.
-        target: the new model folder.
-        dtype: number format of the weights. None takes the training's format, in which the model was evaluated; a
-            16-bit format needs half the space of the fp32 master weights.
+        source: a run folder (its latest complete checkpoint is used), a Trainer checkpoint, or a raw DeepSpeed
+            checkpoint.
+        target: the model folder to write.
+        dtype: data type of the weights. None selects the training dtype, in which the model was evaluated. A 16-bit
+            dtype takes half the space of the fp32 master weights.
         license: license for the model card, such as apache-2.0.
-        config: a config.json or a run's YAML; takes precedence over the checkpoint's and the run's own.
-        tokenizer: a tokenizer folder; takes precedence over the checkpoint's and the run's own.
+        config: a config.json or the YAML settings for a run; overrides the configuration of the checkpoint and the run.
+        tokenizer: a tokenizer folder; overrides the tokenizers of the checkpoint and the run.
 
-    A raw DeepSpeed checkpoint has neither configuration nor tokenizer, so it needs both arguments.
-
-    Raises CourseError if a file is missing, damaged or does not fit the model, and UsageError if an argument is missing
-    or not allowed.
+    Raises:
+        CourseError: if a file is missing, damaged or inconsistent with the model.
+        UsageError: if an argument is missing or not allowed.
     """
-    # A target inside its source is refused, except the folder `model` of a run.
+    # Reject a target inside its source, except for the `model` folder of a run.
     if target.absolute() != source.absolute() / MODEL:
         require_other(source, target)
     resolved = _find(source)
@@ -141,7 +142,7 @@ def export(
 
 
 def _find(source: Path) -> _Source:
-    """Return the checkpoint that `source` names. Raises CourseError if there is none, or if it is incomplete."""
+    """Return the checkpoint that `source` refers to. Raises CourseError if it is missing or incomplete."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
@@ -155,7 +156,7 @@ def _find(source: Path) -> _Source:
 
 
 def _step(checkpoint: Path) -> int | None:
-    """Return the step number in the name checkpoint-N or global_stepN, or None."""
+    """Return the step number N from a checkpoint-N or global_stepN folder name, or None if there is none."""
     folder = step_folder(checkpoint)
     for name in (checkpoint.name, folder.name if folder else ""):
         number = name.removeprefix("checkpoint-").removeprefix("global_step")
@@ -165,9 +166,9 @@ def _step(checkpoint: Path) -> int | None:
 
 
 def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """Return the tokenizer folder: `requested`, or the checkpoint, the run's `tokenizer` or its data.tokenizer.
+    """Return the tokenizer folder: `requested`, or else the checkpoint, the run's `tokenizer` folder or data.tokenizer.
 
-    Raises UsageError if none of them holds a tokenizer.
+    Raises UsageError if none of them contains a tokenizer.
     """
     candidates = (
         [requested] if requested else [resolved.checkpoint, *([resolved.run / "tokenizer"] if resolved.run else [])]
@@ -182,7 +183,7 @@ def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, reques
 
 
 def _read_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer of a folder. Raises CourseError if it has no eos token."""
+    """Return the tokenizer from a folder. Raises CourseError if it has no eos token."""
     loaded = load_tokenizer(folder)
     if loaded.eos_token_id is None:
         raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
@@ -190,7 +191,7 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
-    """Return the model's configuration: `requested`, or from the checkpoint's config.json or the run's settings."""
+    """Return the model configuration from `requested`, or else from the checkpoint's config.json or run settings."""
     path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)
@@ -209,16 +210,16 @@ def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path |
     check_sizes(path, content)
     try:
         return CONFIG_MAPPING[kind].from_dict(content)
-    # The validators of transformers can raise any exception.
+    # The transformers validators can raise any exception.
     except Exception as error:
         raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
 
 
 def _use_older_names(shape: Shape) -> None:
-    """Add the names that older versions of transformers read.
+    """Set the configuration names that older transformers versions read.
 
     These are gelu_new for GPT-2's tanh approximation of GELU, and rotary_pct and rotary_emb_base for GPT-NeoX. Without
-    rotary_pct older versions assume 0.25.
+    rotary_pct, older versions assume 0.25.
     """
     if isinstance(shape, GPTNeoXConfig):
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
@@ -228,17 +229,17 @@ def _use_older_names(shape: Shape) -> None:
 
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
-    """Build the model on the CPU from its weights. Raises CourseError if weights and configuration do not match."""
+    """Build the model on the CPU. Raises CourseError if the weights do not match the configuration."""
     try:
         with torch.device("meta"):
             model: CausalModel = AutoModelForCausalLM.from_config(shape)
-    # transformers raises various exceptions for sizes that contradict each other.
+    # transformers raises various exceptions for inconsistent sizes.
     except Exception as error:
         raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
     wanted, family = model.state_dict(), BY_MODEL_TYPE[shape.model_type]
     tensors: dict[str, torch.Tensor] = {}
     for stored_as, tensor in weights.tensors.items():
-        # Prefixes of DistributedDataParallel and torch.compile.
+        # Prefixes added by DistributedDataParallel and torch.compile.
         name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
         name = HEAD if name == FILED_HEAD else name
         name = name if name in wanted else f"{model.base_model_prefix}.{name}"
@@ -263,9 +264,10 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
 
 
 def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
-    """Return the generation defaults of the exported model, the same as in `course generate`.
+    """Return the generation defaults for the exported model, which match those of `course generate`.
 
-    In the training data every document follows the eos token of another, so an empty prompt begins with the eos token.
+    In the training data, every document follows the eos token of another one, so an empty prompt starts with that
+    token.
     """
     defaults = GenerateConfig()
     return GenerationConfig(
@@ -277,13 +279,13 @@ def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
         bos_token_id=shape.eos_token_id,
         eos_token_id=shape.eos_token_id,
         pad_token_id=shape.pad_token_id,
-        # Rows of a padded vocabulary that are not tokens.
+        # Padding entries in the vocabulary, which are not tokens.
         suppress_tokens=list(range(tokens, shape.vocab_size)) or None,
     )
 
 
 def _log(resolved: _Source) -> list[dict[str, Any]]:
-    """Log entries up to the checkpoint's step, from the run's log or else from trainer_state.json."""
+    """Return the log entries up to the checkpoint's step, from the run log or else from trainer_state.json."""
     if resolved.run and (resolved.run / log.FILE).is_file():
         entries = log.read(resolved.run)
     else:
@@ -297,7 +299,7 @@ def _log(resolved: _Source) -> list[dict[str, Any]]:
 
 
 def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
-    """Draw the loss curve to a file if there are log entries; return whether there are."""
+    """Save the loss curve to a file if there are log entries, and return whether it was saved."""
     if not entries:
         return False
     from course_lib.pretrain import figures
@@ -307,5 +309,5 @@ def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if the file does not exist."""
+    """Return the JSON object from a file, or an empty dict if the file does not exist."""
     return read_json(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Figures of chapter 4: loss, learning-rate schedules, memory and ZeRO shards."""
+"""Figures for chapter 4: loss, learning rate schedules, memory and ZeRO shards."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
 
     Args:
         log: entries with the keys kind ("train" or "eval"), step and loss [nats per token].
-        vocab_size: vocabulary size V for a line at ln V, the loss of a uniform guess.
-        unigram: loss of the unigram distribution for a second line [nats per token].
+        vocab_size: vocabulary size V; adds a line at ln V, the loss of a uniform guess.
+        unigram: loss of the unigram distribution [nats per token]; adds a line at this loss.
     """
     figure, axis = subplots()
     for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
@@ -43,8 +43,8 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
     """Plot the memory use of one GPU as stacked bars.
 
     Args:
-        bars: for each case, the memory of each part [bytes].
-        cards: memory sizes of GPUs to mark with lines [bytes].
+        bars: for each case, the memory used by each part [bytes].
+        cards: GPU memory sizes to mark with lines [bytes].
     """
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
@@ -65,9 +65,7 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
     """Draw what each rank holds under ZeRO, with one panel per stage.
 
-    Args:
-        rows: for each stage, the parts that are sharded; every rank holds the other parts completely.
-        ranks: number of ranks.
+    `rows` lists the sharded parts for each stage. Every rank holds a full copy of the other parts.
     """
     figure, axes = subplots(len(rows), height=2.4, width=9.0)
     kinds = ("parameters", "gradients", "optimizer states")

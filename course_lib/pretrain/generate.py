@@ -1,7 +1,7 @@
-"""Text generation from a model folder and a prompt; generation/generator.py does the work.
+"""Text generation from a model folder, based on generation/generator.py.
 
 If the model folder has the course's preparation.json, the prompt is normalized and segmented like the training text.
-Any other Hugging Face model gets the prompt unchanged.
+Any other Hugging Face model receives the prompt unchanged.
 """
 
 from pathlib import Path
@@ -12,9 +12,10 @@ from course_lib.pretrain import text_codec
 
 
 def generate(model_folder: Path, prompt: str, settings: GenerateConfig | None = None) -> list[str]:
-    """Return texts that begin with the normalized `prompt`.
+    """Return generated texts, each starting with the prompt (normalized if the folder has preparation.json).
 
-    Raises CourseError for an unreadable model folder, and UsageError if prompt and continuation are too long.
+    Raises CourseError if the model folder is unreadable, and UsageError if the prompt and its continuation are too
+    long.
     """
     (texts,) = Generator(model_folder, text_codec.load).generate([prompt], settings)
     return [generated.text for generated in texts]

@@ -1,4 +1,4 @@
-"""The training task of GPT-2 and GPT-NeoX: checks, number of steps, data fingerprint and trainer."""
+"""Training task for GPT-2 and GPT-NeoX models: checks, number of steps, data fingerprint and trainer."""
 
 import shutil
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Trainer of GPT-2 and GPT-NeoX models: samples and loss.
+"""Trainer for GPT-2 and GPT-NeoX models: samples and loss.
 
-In shapes, B is the number of samples in a micro-batch, S is seq_length and V is the vocabulary size.
+In tensor shapes, B is the micro-batch size, S is seq_length and V is the vocabulary size.
 """
 
 from typing import Any
@@ -16,11 +16,11 @@ from course_lib.pretrain.data import Splits, held_out_set, train_set
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
-IGNORED = -100  # label of a position that does not count in the loss
+IGNORED = -100  # label for positions that are excluded from the loss
 
 
 class Gpt2Trainer(RunTrainer):
-    """Trainer of a causal language model on samples of S + 1 tokens."""
+    """Trainer for a causal language model, with samples of S + 1 tokens."""
 
     settings: PretrainConfig
 
@@ -54,7 +54,8 @@ class Gpt2Trainer(RunTrainer):
     def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
         """Return the mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
 
-        `inputs` is {"tokens": token ids [B, S + 1]}; `return_outputs` adds the model's output, with logits [B, S, V].
+        `inputs` is {"tokens": token ids [B, S + 1]}. If `return_outputs` is true, the model output, with logits
+        [B, S, V], is also returned.
         """
         tokens = inputs["tokens"]
         labels = tokens[:, 1:]
@@ -67,7 +68,7 @@ class Gpt2Trainer(RunTrainer):
 
 
 def decays(name: str) -> bool:
-    """Return whether weight decay applies to the parameter `name`.
+    """Return whether weight decay applies to the parameter called `name`.
 
     Biases and LayerNorm parameters are excluded (ln_1, ln_2 and ln_f in GPT-2; input_layernorm and others in GPT-NeoX).
     """
@@ -75,5 +76,5 @@ def decays(name: str) -> bool:
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
-    """Stack samples of S + 1 token ids to {"tokens": [B, S + 1]}."""
+    """Stack samples of S + 1 token ids into {"tokens": [B, S + 1]}."""
     return {"tokens": torch.from_numpy(np.stack(samples))}

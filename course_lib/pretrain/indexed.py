@@ -1,7 +1,7 @@
-"""Token files in Megatron's mmap format: token ids in PREFIX.bin, an index of sequences in PREFIX.idx.
+"""Token files in Megatron's mmap format: token ids in PREFIX.bin and a sequence index in PREFIX.idx.
 
-The files are identical, byte for byte, to those that Megatron-LM's indexed dataset builder writes. encode.py tokenizes
-text; sampling.py makes training samples.
+The files are byte-for-byte identical to those written by the Megatron-LM indexed dataset builder. encode.py tokenizes
+text; sampling.py creates training samples.
 
     .idx, little-endian: magic · uint64 1 · uint8 dtype code · uint64 S sequences · uint64 D = documents + 1
                          int32 sizes[S] [tokens] · int64 pointers[S] [bytes] ·
@@ -26,22 +26,22 @@ from course_lib.files import atomic_write, behind_links, require_file, require_o
 Array = npt.NDArray[Any]
 
 MAGIC, VERSION = b"MMIDIDX\0\0", 1
-LEGACY = b"TNTIDX\0\0"  # magic of the `lazy` and `cached` formats of older Megatron versions
+LEGACY = b"TNTIDX\0\0"  # magic number of the `lazy` and `cached` formats in older Megatron versions
 HEADER = struct.Struct("<9sQBQQ")
-# Number formats by code. Codes 6 and 7 are floating-point formats, which hold no tokens.
+# Data types by code. Codes 6 and 7 are floating-point types, which cannot hold tokens.
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
-SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size Megatron stores two bytes per token
-PIECE = 1 << 20  # index entries processed at a time
+SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size, Megatron stores two bytes per token
+PIECE = 1 << 20  # index entries, or bytes of a .bin file, processed at a time
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
-    """Return Megatron's number format for tokens: uint16 if the vocabulary size is below 65 500, else int32."""
+    """Return the dtype that Megatron uses for tokens: uint16 if the vocabulary size is below 65,500, else int32."""
     return np.dtype("<u2" if vocab_size < SMALL_VOCABULARY else "<i4")
 
 
 def files_of(prefix: Path) -> tuple[Path, Path]:
-    """Return the paths X.bin and X.idx for the prefix `X`; `X.bin` and `X.idx` are also accepted."""
+    """Return the X.bin and X.idx paths for the prefix X, which may also be given as X.bin or X.idx."""
     stem = prefix.with_suffix("") if prefix.suffix in (".bin", ".idx") else prefix
     if not stem.name:
         raise UsageError(f"{prefix}: is a folder, expected a name that .bin and .idx can follow")
@@ -51,21 +51,21 @@ def files_of(prefix: Path) -> tuple[Path, Path]:
 class IndexedWriter(AbstractContextManager["IndexedWriter"]):
     """Context manager that writes PREFIX.bin and PREFIX.idx.
 
-    The files appear when the block ends without an error. Until then, older files of the same name stay unchanged.
-    Memory: 4 bytes per sequence and 1 byte per document, plus the data of one append.
+    The files appear only when the block exits without an error. Until then, existing files with the same names are left
+    unchanged. Memory use is 4 bytes per sequence and 1 byte per document, plus the data from one append.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
         self.prefix, self.dtype = prefix, dtype
         self._sizes: list[Array] = []
-        self._counts: list[Array] = []  # sequences of each document
+        self._counts: list[Array] = []  # number of sequences in each document
 
     def append(self, ids: Array, sizes: Array) -> None:
-        """Add documents of one sequence each.
+        """Add documents that have one sequence each.
 
         Args:
             ids: token ids of all documents, concatenated.
-            sizes: tokens in each document; 0 adds a document without a sequence.
+            sizes: number of tokens in each document; 0 adds a document without a sequence.
         """
         sizes = np.asarray(sizes, "<i4")
         if ids.dtype != self.dtype or len(ids) != sizes.sum(dtype=np.int64):
@@ -75,7 +75,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts.append((sizes > 0).astype(np.int8))
 
     def extend(self, dataset: "IndexedDataset") -> None:
-        """Add all documents of a dataset of the same dtype."""
+        """Add all documents from a dataset with the same dtype."""
         with open(files_of(dataset.prefix)[0], "rb") as file:
             shutil.copyfileobj(file, self._data, PIECE)
         self._sizes.append(dataset.sizes)
@@ -101,20 +101,20 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
             for file in (self._data, index):
                 file.flush()
                 os.fsync(file.fileno())
-            # Removed first, so that there is never an old index beside new data.
+            # Remove the old index first, so that it never exists next to new data.
             behind_links(index_path).unlink(missing_ok=True)
 
 
 class IndexedDataset:
-    """The sequences of a token file as memory-mapped arrays; opening takes milliseconds.
+    """The sequences in a token file as memory-mapped arrays.
 
-    A pickled dataset contains only the prefix.
+    Opening a dataset takes milliseconds. A pickled dataset contains only the prefix.
 
     Attributes:
-        sizes: tokens in each sequence [sequences].
-        pointers: offset of each sequence in the .bin file [sequences], in bytes.
-        documents: first sequence of each document, then the number of sequences [documents + 1].
-        tokens: all token ids of the .bin file [tokens].
+        sizes: number of tokens in each sequence [sequences].
+        pointers: byte offset of each sequence in the .bin file [sequences].
+        documents: index of the first sequence in each document, followed by the number of sequences [documents + 1].
+        tokens: all token ids in the .bin file [tokens].
 
     Raises CourseError if a file is missing, damaged or inconsistent.
     """
@@ -135,9 +135,10 @@ class IndexedDataset:
         return self.get(i)
 
     def get(self, i: int, offset: int = 0, length: int | None = None) -> Array:
-        """Return `length` tokens of sequence `i` from token `offset`; without `length`, to the end of the sequence.
+        """Return `length` tokens of sequence `i`, starting at token `offset`.
 
-        Raises IndexError if the range exceeds the sequence.
+        If `length` is None, return all tokens from `offset` to the end. Raises IndexError if the range extends beyond
+        the sequence.
         """
         size = int(self.sizes[i])
         end = size if length is None else offset + length
@@ -152,20 +153,20 @@ class IndexedDataset:
 
 @dataclass(frozen=True)
 class Summary:
-    """The counts of a token file. `explanation` describes a wrong index in one sentence; otherwise it is empty."""
+    """Counts for a token file. If the index is faulty, `explanation` describes the fault; otherwise it is empty."""
 
     sequences: int
     documents: int
-    tokens: int  # as counted by the index
+    tokens: int  # according to the index
     dtype: np.dtype[Any]
-    uncounted_eod: bool  # the index does not count the end-of-document tokens
+    uncounted_eod: bool  # whether the index omits the end-of-document tokens
     explanation: str = ""
 
 
 def summarize(prefix: Path) -> Summary:
-    """Return the counts of a token file, from the .idx and the size of the .bin.
+    """Return the counts for a token file, based on the .idx file and the size of the .bin file.
 
-    This takes milliseconds for millions of documents. Raises CourseError for missing or damaged files.
+    This takes milliseconds even for millions of documents. Raises CourseError if a file is missing or damaged.
     """
     index = _read_index(prefix, each=False)
     explanation = _uncounted(prefix) if index.uncounted_eod else ""
@@ -174,9 +175,9 @@ def summarize(prefix: Path) -> Summary:
 
 
 def merge(prefixes: Sequence[Path], target: Path) -> Summary:
-    """Merge token files, in order, into one at `target`; equivalent to Megatron's merge.
+    """Merge token files, in order, into `target`, with the same result as Megatron's merge.
 
-    Raises CourseError if the files have different number formats.
+    Raises CourseError if the files have different dtypes.
     """
     datasets = [IndexedDataset(prefix) for prefix in prefixes]
     if not datasets:
@@ -195,15 +196,15 @@ def merge(prefixes: Sequence[Path], target: Path) -> Summary:
 
 
 def repair(prefix: Path) -> Summary:
-    """Rewrite an .idx that does not count the end-of-document tokens.
+    """Rewrite an .idx file that omits the end-of-document tokens.
 
-    The new index counts them and is identical to Megatron-LM's. Raises CourseError if the index is already correct.
+    The new index is identical to the one that Megatron-LM writes. Raises CourseError if the index is already correct.
     """
     index = _read_index(prefix)
     if not index.uncounted_eod:
         raise CourseError(f"{prefix}: its index counts all tokens: nothing to repair")
     counts, sizes = np.diff(index.documents), index.sizes.copy()
-    # The uncounted token belongs to the last sequence of each non-empty document.
+    # The omitted token belongs to the last sequence in each non-empty document.
     sizes[index.documents[1:][counts > 0] - 1] += 1
     with atomic_write(files_of(prefix)[1]) as file:
         _write_index(file, index.dtype, [sizes], [counts])
@@ -215,9 +216,9 @@ def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], 
 
     Args:
         file: the open file.
-        dtype: number format of the tokens.
-        sizes: tokens in each sequence, in any number of arrays.
-        counts: sequences in each document, in any number of arrays.
+        dtype: data type of the tokens.
+        sizes: number of tokens in each sequence, split into any number of arrays.
+        counts: number of sequences in each document, split into any number of arrays.
     """
     file.write(HEADER.pack(MAGIC, VERSION, CODES[dtype], sum(map(len, sizes)), 1 + sum(map(len, counts))))
     for part in sizes:
@@ -230,7 +231,7 @@ def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], 
 
 
 def _running_sums(parts: Iterable[Array]) -> Iterator[tuple[Array, Array]]:
-    """Yield pieces of the arrays with their cumulative sums, which continue from piece to piece."""
+    """Yield each piece of the arrays with its cumulative sums, which continue across pieces."""
     total = 0
     for part in parts:
         for start in range(0, len(part), PIECE):
@@ -253,7 +254,8 @@ class _Index:
 def _read_index(prefix: Path, each: bool = True) -> _Index:
     """Return the memory-mapped index of a token file, after checking it against the .bin file.
 
-    `each` also checks every pointer and document. Raises CourseError for a missing, damaged or inconsistent file.
+    If `each` is true, every pointer and document is checked as well. Raises CourseError if a file is missing, damaged
+    or inconsistent.
     """
     data_path, path = files_of(prefix)
     dtype, sequences, _ = _read_header(path)
@@ -293,9 +295,9 @@ def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
-    """Return number format, number of sequences and number of document entries from the header of an .idx file.
+    """Return the dtype, the number of sequences and the number of document entries from an .idx header.
 
-    Raises CourseError for a wrong format, and for a file whose length does not match these numbers.
+    Raises CourseError if the format is not supported, or if the file length does not match these values.
     """
     size = require_file(path).stat().st_size
     with path.open("rb") as file:
@@ -323,12 +325,12 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
-    """Return the file as a memory-mapped array; an empty file cannot be mapped and gives an empty array."""
+    """Return a file as a memory-mapped array, or an empty array for an empty file, which cannot be mapped."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
 
 
 def _uncounted(prefix: Path) -> str:
-    """Return the message about an index that does not count the end-of-document tokens."""
+    """Return the error message for an index that omits the end-of-document tokens."""
     return (
         f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
         "counting it, so that every document after the first would be read from the wrong place; "

@@ -1,9 +1,9 @@
-"""Conversion of Megatron GPT checkpoints to Hugging Face GPT-2 folders, with the tokenizer.
+"""Conversion of Megatron GPT checkpoints to Hugging Face GPT-2 folders, including the tokenizer.
 
-The weights stay the same bit for bit, unless another number format is requested. The converter removes the padding
-rows of the vocabulary. Activation function, sizes and dropout rates come from the training arguments; bos, eos and pad
-come from the tokenizer. Weights are merged and written one at a time. megatron_checkpoint.py finds the files;
-megatron_weights.py maps names and the order of rows.
+The weights are bit-for-bit identical unless another dtype is requested. The converter removes padding rows from the
+vocabulary. Sizes come from the tensor shapes, the activation function and dropout rates from the training arguments,
+and the bos, eos and pad ids from the tokenizer. Weights are merged and written one at a time. megatron_checkpoint.py
+finds the files; megatron_weights.py maps names and row order.
 """
 
 from argparse import Namespace
@@ -25,7 +25,7 @@ from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
 
-SHARD = 5_000_000_000  # bytes of weights in one safetensors file
+SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ConvertReport:
     tensor_parallel: int
     checkpoint_version: float
     iteration: int
-    notes: list[str]  # what the folder lacks
+    notes: list[str]  # what is missing from the folder
 
     def summary(self) -> str:
         """Return the report for the terminal: one line, then one line per note."""
@@ -69,15 +69,16 @@ def convert(
 
     Args:
         checkpoint: the checkpoint folder.
-        target: the new model folder; it stays unchanged if the conversion fails.
-        tokenizer: tokenizer folder. It sets the vocabulary size and the bos, eos and pad ids; its files are copied.
-        dtype: number format of the weights; None keeps the checkpoint's.
-        checkpoint_version: format version for a checkpoint that does not record it, or records it wrongly.
+        target: the model folder to write; left unchanged if the conversion fails.
+        tokenizer: tokenizer folder, which sets the vocabulary size and the bos, eos and pad ids. Its files are copied.
+        dtype: data type of the weights; None keeps the checkpoint's dtype.
+        checkpoint_version: format version, for a checkpoint that does not record it or records it incorrectly.
         heads: number of attention heads, for a checkpoint that does not record it.
-        vocab_size: vocabulary size to keep [entries]; None takes the tokenizer's.
+        vocab_size: number of vocabulary entries to keep; None selects the tokenizer's vocabulary size.
 
-    Raises UsageError for arguments that do not match the checkpoint. Raises CourseError for files that are missing or
-    damaged, and for a model that is not a GPT-2.
+    Raises:
+        UsageError: if an argument does not match the checkpoint.
+        CourseError: if a file is missing or damaged, or the model is not a GPT-2 model.
     """
     for source_folder in (checkpoint, tokenizer):
         if source_folder:
@@ -108,7 +109,7 @@ def convert(
 
 
 def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
-    """Return notes on what the folder lacks, and which commands need it."""
+    """Return notes on what is missing from the folder, and which commands need it."""
     if tokenizer is None:
         return [
             "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
@@ -120,9 +121,9 @@ def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]
 
 
 def _activation(args: Namespace) -> str:
-    """Return the transformers name of the activation function that Megatron trained with.
+    """Return the transformers name for the activation function used in Megatron training.
 
-    Megatron's fused bias+GELU and its `openai_gelu` are the tanh approximation; otherwise its GELU is exact.
+    Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     """
     if getattr(args, "openai_gelu", False):
         return "gelu_new"
@@ -156,9 +157,9 @@ def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtyp
 
 
 def _dtype(source: Checkpoint) -> torch.dtype:
-    """Return the number format that can hold every weight of the checkpoint.
+    """Return a dtype that can represent every weight in the checkpoint.
 
-    With Megatron's --embedding-weights-in-fp32 the layers have a narrower format than the embedding.
+    With Megatron's --embedding-weights-in-fp32 option, the layers have a narrower dtype than the embedding.
     """
     kinds = {value.dtype for part in (source.embedding, source.layers[0]) for value in part.states[0].values()}
     dtype = reduce(torch.promote_types, kinds)
@@ -168,7 +169,7 @@ def _dtype(source: Checkpoint) -> torch.dtype:
 
 
 def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
-    """Return the ids of bos, eos and pad of a tokenizer folder, and its number of entries (the largest id + 1)."""
+    """Return a tokenizer's bos, eos and pad ids, and its number of entries (the largest id + 1)."""
     if not folder.is_dir():
         raise CourseError(f"{folder}: no such folder, expected a tokenizer")
     loaded = load_tokenizer(folder)

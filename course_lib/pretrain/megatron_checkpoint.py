@@ -1,14 +1,14 @@
-"""Reader of GPT checkpoints of Megatron-DeepSpeed and Megatron-LM: embedding, layers and final norm.
+"""Reader for Megatron-DeepSpeed and Megatron-LM GPT checkpoints: embedding, layers and final norm.
 
-A checkpoint has one of three forms:
+A checkpoint has one of three layouts:
 
-- One `layer_NN-model_RR-model_states.pt` per layer and tensor-parallel rank, from DeepSpeed's pipeline engine. The
-  numbering of the layers changed between versions, so the reader identifies each file by its content.
+- One `layer_NN-model_RR-model_states.pt` per layer and tensor-parallel rank, from DeepSpeed's pipeline engine. Layer
+  numbering differs between versions, so the reader identifies each file by its content.
 - One `mp_rank_RR_model_states.pt` per tensor-parallel rank, without a pipeline.
 - One `mp_rank_RR/model_optim_rng.pt` per tensor-parallel rank, from Megatron-LM.
 
-Each part keeps one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so
-this module reads only names and shapes.
+Each part has one state dict per tensor-parallel rank; megatron_weights.py merges them. Tensors are memory-mapped, so
+this module reads only their names and shapes.
 """
 
 import re
@@ -28,7 +28,7 @@ STEP = re.compile(r"global_step\d+|iter_\d+|release")
 LAYER_FILE = re.compile(r"layer_\d+(-model_\d+)?-model_states\.pt")
 RANK_FILE = re.compile(r"mp_rank_\d+_model_states\.pt")
 RANK_FOLDER = re.compile(r"mp_rank_(\d+)")
-# Tensor names of other Megatron versions.
+# Patterns for tensor names in other Megatron versions, and their replacements.
 RENAMED = (
     (re.compile(r"^attention\."), "self_attention."),
     (re.compile(r"^(input|post_attention)_norm\."), r"\1_layernorm."),
@@ -38,7 +38,7 @@ IGNORED = ("_extra_state", "rotary_emb.inv_freq")  # buffers, not weights
 
 @dataclass(frozen=True)
 class Part:
-    """The embedding, one layer, or the final norm: one file and one state dict per tensor-parallel rank."""
+    """The embedding, one layer or the final norm, with one file and one state dict per tensor-parallel rank."""
 
     files: list[Path]
     states: list[State]
@@ -46,11 +46,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The parts of a checkpoint that the conversion needs."""
+    """The parts of a checkpoint that are needed for conversion."""
 
     folder: Path
     args: Namespace  # training arguments; empty if the checkpoint has none
-    version: float  # of the checkpoint format; it determines the order of the rows of query_key_value
+    version: float  # checkpoint format version, which determines the row order in query_key_value
     iteration: int  # training step
     embedding: Part
     layers: list[Part]
@@ -63,10 +63,10 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open the checkpoint in a step folder, or the latest step in the parent folder.
+    """Open a checkpoint from a step folder, or from the latest step in its parent folder.
 
-    Raises CourseError for missing, damaged or unsupported files. Raises UsageError if there are several steps and no
-    file `latest`.
+    Raises CourseError if a file is missing, damaged or unsupported, and UsageError if there are several steps but no
+    tracker file that names the latest.
     """
     folder = step_folder(path)
     layers, ranks = _numbered(folder, LAYER_FILE), _numbered(folder, RANK_FILE)
@@ -92,9 +92,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def step_folder(path: Path) -> Path:
-    """Return the folder of one step: `path` itself, the one that its tracker file names, or the only step folder in it.
+    """Return the step folder: `path` itself, the folder named in its tracker file, or the only step folder in it.
 
-    Raises CourseError if there is no checkpoint, and UsageError if there are several steps and no tracker file.
+    Raises CourseError if there is no checkpoint, and UsageError if there are several steps but no tracker file.
     """
     if not path.is_dir():
         raise CourseError(f"{path}: {'is a file' if path.exists() else 'no such folder'}, expected a checkpoint folder")
@@ -116,7 +116,7 @@ def step_folder(path: Path) -> Path:
 
 
 def _nothing(folder: Path) -> str:
-    """Return the reason why a folder holds no readable checkpoint, for the error message."""
+    """Return the reason why a folder contains no readable checkpoint, for the error message."""
     if any(folder.glob("zero_pp_rank_*_model_states.pt")):
         return "ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first"
     if any(folder.glob("mp_rank_*_*")):
@@ -129,8 +129,11 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def _number(path: Path, meta: dict[str, Any], name: str) -> float:
-    """Return the number stored under `name` in a checkpoint's metadata; 0 if missing. `path` is for the error."""
-    # Megatron, too, treats a missing version as 0.
+    """Return the number stored under `name` in the checkpoint metadata, or 0 if it is missing.
+
+    Raises CourseError, with `path` in the message, if the value is not a number.
+    """
+    # Megatron also treats a missing version as 0.
     value = meta.get(name, 0)
     if not isinstance(value, int | float):
         raise CourseError(f"{path}: {name} is a {type(value).__name__}, expected a number")
@@ -156,7 +159,7 @@ def _check_counts(checkpoint: Checkpoint) -> None:
 
 
 def _canonical(state: dict[str, Any]) -> State:
-    """Return the tensors of a state dict under current names, without the buffers in IGNORED."""
+    """Return the tensors from a state dict under their current names, without the buffers in IGNORED."""
     result = {}
     for key, value in state.items():
         for pattern, name in RENAMED:
@@ -167,7 +170,7 @@ def _canonical(state: dict[str, Any]) -> State:
 
 
 def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Part]:
-    """Return embedding, layers and final norm from the layer files of the pipeline engine."""
+    """Return the embedding, layers and final norm from the pipeline engine's layer files."""
     grouped: dict[int, dict[int, Path]] = {}
     for file in files:
         index, *rank = (int(number) for number in re.findall(r"\d+", file.name))
@@ -190,10 +193,10 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
 
 
 def _kind(part: Part) -> str:
-    """Return the kind of a layer file, judged by its content: "embedding", "layer" or "final norm".
+    """Return the kind of a layer file, based on its content: "embedding", "layer" or "final norm".
 
-    The number in the file name depends on the version of Megatron-DeepSpeed, so it does not show the kind. Raises
-    CourseError for any other content.
+    The number in the file name depends on the Megatron-DeepSpeed version, so it does not identify the kind. Raises
+    CourseError if the file contains anything else.
     """
     state = part.states[0]
     if "word_embeddings.weight" in state:
@@ -208,7 +211,10 @@ def _kind(part: Part) -> str:
 
 
 def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part, list[Part], Part]:
-    """Return embedding, layers and final norm from one file per tensor-parallel rank; `loaded` has their contents."""
+    """Return the embedding, layers and final norm from one file per tensor-parallel rank.
+
+    `loaded` contains the contents of `files`, in the same order.
+    """
     ranks: list[dict[str, State]] = []
     for rank, (file, whole) in enumerate(zip(files, loaded, strict=True)):
         if int(RANK_FOLDER.findall(str(file))[-1]) != rank:
@@ -233,7 +239,7 @@ def _from_module(files: list[Path], loaded: list[dict[str, Any]]) -> tuple[Part,
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (key, value) of a nested dict, with the keys joined by dots."""
+    """Yield the (key, value) pairs of a nested dict, with nested keys joined by dots."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -242,10 +248,10 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _place(file: Path, key: str) -> tuple[str, str] | None:
-    """Return the part that a weight of a whole-model file belongs to, and its name in a layer file.
+    """Return the part that a weight in a whole-model file belongs to, and the weight's name in a layer file.
 
-    The part is "embedding", "final norm" or the layer's number. Returns None for a copy of another weight. Raises
-    CourseError for a weight that GPT-2 does not have.
+    The part is "embedding", "final norm" or the layer number. Return None for a copy of another weight. Raises
+    CourseError if GPT-2 has no such weight.
     """
     key = key.removeprefix("language_model.")
     if match := re.fullmatch(r"(?:encoder|transformer)\.layers\.(\d+)\.(.+)", key):

@@ -1,7 +1,7 @@
-"""Weights of a Megatron GPT model as those of Hugging Face's GPT-2: sizes, names, ranks, order of rows.
+"""Conversion of Megatron GPT weights to Hugging Face GPT-2 weights: sizes, names, ranks and row order.
 
-Features that GPT-2 does not have raise an error that names them, because dropping them would give a different model:
-rotary positions, RMSNorm, SwiGLU, grouped-query attention, mixture of experts, untied output head.
+Features that GPT-2 does not support raise an error that names them, because dropping them would change the model:
+rotary positions, RMSNorm, SwiGLU, grouped-query attention, mixture of experts and untied output heads.
 megatron_checkpoint.py reads the files; megatron.py writes the folder.
 """
 
@@ -15,13 +15,13 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
 
-# A merged checkpoint can have a vocabulary that was padded for more tensor ranks than it has now, up to this number.
+# Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
 PADDED_FOR = 8
 WORDS, POSITIONS = "word_embeddings.weight", "position_embeddings.weight"
 QKV, UP, DOWN = "self_attention.query_key_value.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"
-# The dimension along which tensor-parallel ranks split a weight; None: every rank has the whole weight.
+# The dimension along which tensor-parallel ranks split a weight. None means that every rank has the whole weight.
 ROWS, COLUMNS = 0, 1
-# Megatron's name → GPT-2's name and the split dimension.
+# Megatron name → GPT-2 name and split dimension.
 LAYER: dict[str, tuple[str, int | None]] = {
     "input_layernorm.weight": ("ln_1.weight", None),
     "input_layernorm.bias": ("ln_1.bias", None),
@@ -40,27 +40,29 @@ LAYER: dict[str, tuple[str, int | None]] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a model."""
+    """Model sizes."""
 
     hidden: int
     heads: int
     inner: int  # width of the feed-forward layer
     positions: int
     layers: int
-    padded: int  # rows of the checkpoint's embedding
-    vocabulary: int  # rows that are kept
+    padded: int  # number of rows in the checkpoint's embedding
+    vocabulary: int  # number of embedding rows to keep
 
 
 def model_shape(source: Checkpoint, heads: int | None, entries: int | None, vocab_size: int | None) -> Shape:
-    """Return the sizes of the model, from the shapes of its tensors.
+    """Return the model sizes, based on the tensor shapes.
 
     Args:
         source: the checkpoint.
-        heads: number of attention heads if the training arguments lack it; the shapes do not show it.
-        entries: the tokenizer's number of entries, or None without a tokenizer.
-        vocab_size: vocabulary size to keep; None takes the tokenizer's, or keeps all rows.
+        heads: number of attention heads, if the training arguments do not record it; the shapes do not reveal it.
+        entries: number of entries in the tokenizer, or None if there is no tokenizer.
+        vocab_size: vocabulary size to keep; None selects that of the tokenizer or, without a tokenizer, keeps all rows.
 
-    Raises CourseError for a model that is not a GPT-2, and UsageError for arguments that contradict the checkpoint.
+    Raises:
+        CourseError: if the model is not a GPT-2 model.
+        UsageError: if an argument contradicts the checkpoint.
     """
     args, ranks, embedding, first = source.args, source.tensor_parallel, source.embedding, source.layers[0]
     _refuse_unsupported(source.folder, args)
@@ -99,9 +101,9 @@ def model_shape(source: Checkpoint, heads: int | None, entries: int | None, voca
 
 
 def gpt2_weights(source: Checkpoint, shape: Shape, version: float) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield (name, tensor) of each weight under its GPT-2 name, merged and in GPT-2's order of rows and dimensions.
+    """Yield each weight as (GPT-2 name, tensor), merged across ranks and in GPT-2's row and dimension order.
 
-    `version` is the checkpoint format version, which determines the order of the rows of query_key_value.
+    `version` is the checkpoint format version, which determines the row order in query_key_value.
     """
     hidden, inner = shape.hidden, shape.inner
     full = {
@@ -132,14 +134,15 @@ def _merge(
     """Merge one weight from its tensor-parallel ranks.
 
     Args:
-        part: the part that holds the weight.
-        name: Megatron's name of the weight.
+        part: the part that contains the weight.
+        name: Megatron name of the weight.
         shared: the dimension along which ranks split the weight, or None.
         size: shape of the merged weight.
         heads: number of attention heads, only for query_key_value.
         version: checkpoint format version.
 
-    Raises CourseError if a rank lacks the weight or has it in a wrong shape.
+    Raises:
+        CourseError: if the weight is missing on a rank or has the wrong shape.
     """
     ranks = len(part.states)
     expected = tuple(n // ranks if dim == shared else n for dim, n in enumerate(size))
@@ -150,7 +153,7 @@ def _merge(
             raise CourseError(f"{file}: {name} has shape {tuple(state[name].shape)}, expected {expected}")
     values = [state[name] for state in part.states]
     if shared is None:
-        # Copied because DeepSpeed's tensors can be views of one buffer.
+        # Copy the tensor, because DeepSpeed tensors can be views of a shared buffer.
         return values[0].clone(memory_format=torch.contiguous_format)
     if heads is not None:
         return torch.cat([_split_qkv(value, heads // ranks, version) for value in values], dim=1).reshape(size)
@@ -158,7 +161,10 @@ def _merge(
 
 
 def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
-    """Return the query, key and value rows of one rank, ordered by `version`, as [3, heads, rows per head, …]."""
+    """Reorder one rank's query, key and value rows to [3, heads, rows per head, …].
+
+    The stored order depends on `version`, the checkpoint format version.
+    """
     rows, rest = value.shape[0] // (3 * heads), value.shape[1:]
     if version == 0:
         return value.reshape(3, heads, rows, *rest)
@@ -168,7 +174,10 @@ def _split_qkv(value: torch.Tensor, heads: int, version: float) -> torch.Tensor:
 
 
 def _require_exactly(part: Part, names: Iterable[str]) -> None:
-    """Raise CourseError if a part does not hold exactly the tensors `names`; ignoring one would change the model."""
+    """Raise CourseError unless a part contains exactly the tensors listed in `names`.
+
+    Ignoring a tensor would change the model.
+    """
     for file, state in zip(part.files, part.states, strict=True):
         if extra := sorted(state.keys() - set(names)):
             experts = "a mixture of experts: " if any("moe" in name or "expert" in name for name in extra) else ""
@@ -181,8 +190,8 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
     """Return the number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
 
-    `padded` is the number of rows in the checkpoint. `spare` is the largest number of rows that Megatron's padding can
-    have added. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
+    `padded` is the number of rows in the checkpoint. `spare` is the maximum number of rows that Megatron can have added
+    as padding. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
     """
     if entries and entries > padded:
         raise UsageError(f"tokenizer: has {entries} entries, the checkpoint {padded}: it was trained with another")
@@ -198,7 +207,7 @@ def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | 
 
 
 def _refuse_unsupported(folder: Path, args: Namespace) -> None:
-    """Raise CourseError if the training arguments name features that GPT-2 does not have."""
+    """Raise CourseError if the training arguments enable features that GPT-2 does not support."""
     experts = getattr(args, "num_experts", None) or 1
     heads = getattr(args, "num_attention_heads", None)
     features = {

@@ -1,4 +1,4 @@
-"""Products of chapter 4: the token files, and the model trained on them."""
+"""Products for chapter 4: the token files, and the model trained on them."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,15 +16,15 @@ from course_lib.subword import products as subword
 from course_lib.workspace import Definition, Product, product
 
 TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
-# The modules whose change makes token files stale.
+# Modules whose changes make token files stale.
 ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
-# Holds one folder per run. Runs are kept, so that an interrupted training can resume and the checkpoints of earlier
+# Contains one folder per run. Runs are kept, so that interrupted training can resume and checkpoints from earlier
 # settings are not lost.
 RUNS = "pretrain/runs"
 
 
 def products() -> list[Product]:
-    """The chapter's products, in building order."""
+    """Return the chapter's products in build order."""
     return [TOKENS, GPT2]
 
 
@@ -36,13 +36,13 @@ def TOKENS() -> Definition:
 
 @product("pretrain/gpt2")
 def GPT2() -> Definition:
-    """The model and the log of its run."""
+    """The trained model and its run log."""
     settings = config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
     return Definition(partial(trained, settings), settings, (TOKENS, subword.BPE))
 
 
 def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Tokenizes each text into `folder`; returns its counts for the manifest. The last input is the tokenizer."""
+    """Tokenize each text into `folder` and return the counts for the manifest. The last input is the tokenizer."""
     from course_lib.pretrain.encode import tokenize
 
     *texts, tokenizer = inputs
@@ -54,13 +54,10 @@ def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
 
 
 def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
-    """The settings, with data.input and data.tokenizer set to products of the profile if both are unset.
+    """Return the settings with data.input and data.tokenizer set from `inputs`.
 
-    Args:
-        settings: the settings of a run.
-        inputs: one or more folders of token files, then a tokenizer folder.
-
-    Raises UsageError if only one of the two keys is set.
+    `inputs` are one or more folders with token files, followed by a tokenizer folder. Raises UsageError if either
+    setting is already set.
     """
     if settings.data.input or settings.data.tokenizer:
         raise UsageError("data.input, data.tokenizer: only one is set; give both, or neither for the profile's own")
@@ -71,9 +68,9 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
 
 
 def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    """Trains a model and fills a product's folder with model/ and the log of the run; returns the product's counts.
+    """Train a model, add model/ and the run log to a product folder, and return the product's counts.
 
-    `inputs` are those of with_products.
+    `inputs` are passed to `with_products`.
     """
     from course_lib.pretrain.export import export
     from course_lib.pretrain.gpt2 import Gpt2

@@ -1,9 +1,9 @@
-"""The tokens of each training sample, with exactly the same indices as in Megatron, so that runs are comparable.
+"""Selection of the tokens for each training sample, with the same indices as Megatron, so that runs are comparable.
 
-The documents are shuffled and read as one stream of tokens. The stream is cut into samples of seq_length + 1 tokens.
-The last token of a sample is the first of the next, so that every token but the first is predicted once. Then the
-samples are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py
-makes batches, labels and the loss mask.
+The documents are shuffled and read as one token stream, which is cut into samples of seq_length + 1 tokens. The last
+token of a sample is the first of the next, so that every token except the first is predicted once. Finally, the samples
+are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py creates
+batches, labels and the loss mask.
 """
 
 import hashlib
@@ -21,26 +21,26 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, sha256
 
-FORMAT = 1  # version of the cached files; a new version does not reuse old files
-BLOCK = 1 << 20  # documents processed at a time, which limits the memory of sample_index
+FORMAT = 1  # version of the cache files; a new version does not reuse old files
+BLOCK = 1 << 20  # documents processed at a time, which limits the memory use of sample_index
 SEPARATE_BELOW = 0.80  # if less than this share of the last epoch is used, the last epoch is shuffled separately
 
 Array = NDArray[Any]
 
 
 class Indexed(Protocol):
-    """Interface of numbered token sequences, such as indexed.IndexedDataset."""
+    """Interface for indexed token sequences, such as indexed.IndexedDataset."""
 
     @property
     def sizes(self) -> Array:
-        """Tokens in each sequence, int32 [sequences]."""
+        """Number of tokens in each sequence, int32 [sequences]."""
 
     def get(self, i: int, offset: int, length: int) -> Array:
         """Return `length` tokens of sequence `i`, starting at token `offset`."""
 
 
 class Concatenated:
-    """Parts of several corpora concatenated; each part is (corpus, range of its sequences)."""
+    """Concatenation of parts of several corpora; each part is a tuple (corpus, range of sequences)."""
 
     def __init__(self, parts: Sequence[tuple[Indexed, range]]):
         self.parts = parts
@@ -52,7 +52,7 @@ class Concatenated:
         """Return `length` tokens of sequence `i`, starting at token `offset`."""
         at = bisect_right(self._ends, i)
         corpus, documents = self.parts[at]
-        # The index is negative: it counts from the end of the part.
+        # The index is negative, because it counts from the end of the part.
         return corpus.get(documents[i - self._ends[at]], offset, length)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,14 +63,11 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
     """Return the contiguous ranges of sequences for training, validation and test, in file order.
 
     The boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed instead rounds each
-    share and shifts all boundaries by the rounding error. From 10 sequences it trains on 10, megatron-core on 9.
+    share and shifts all boundaries by the rounding error. With the default shares and 10 sequences, Megatron-DeepSpeed
+    trains on 10 of them and megatron-core on 9.
 
-    Args:
-        split: one to three shares such as "949,50,1"; slashes also separate.
-        sequences: number of sequences.
-
-    Returns three ranges; an empty range means that there is no such part. Raises UsageError if `split` is not one to
-    three non-negative numbers with a positive sum.
+    `split` contains one to three shares separated by commas or slashes, such as "949,50,1". A part without sequences is
+    an empty range. Raises UsageError if the shares are not one to three non-negative numbers with a positive sum.
     """
     try:
         shares = [float(share) for share in split.replace("/", ",").split(",")]
@@ -86,7 +83,7 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
 
 
 def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated, Concatenated, Concatenated]:
-    """Return the training, validation and test parts of several corpora, each corpus split separately."""
+    """Return the training, validation and test parts of several corpora, splitting each corpus separately."""
     ranges = [split_documents(split, len(corpus.sizes)) for corpus in corpora]
 
     def part(which: int) -> Concatenated:
@@ -96,15 +93,15 @@ def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated,
 
 
 def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
-    """Return the smallest number of epochs of `tokens` tokens with `samples` samples; 1 if `samples` is None."""
+    """Return how many epochs of `tokens` tokens are needed for `samples` samples, or 1 if `samples` is None."""
     return 1 if samples is None else max(1, -(-(samples * seq_length + 1) // tokens))
 
 
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
     """Return whether the last epoch is shuffled separately.
 
-    It is if the samples use less than the fraction SEPARATE_BELOW of that epoch. If it were shuffled together with
-    the other epochs, some documents would be seen more often than others.
+    This is the case if the samples use less than the fraction SEPARATE_BELOW of that epoch. If it were shuffled
+    together with the other epochs, some documents would be seen more often than others.
     """
     if samples is None or epochs == 1:
         return False
@@ -113,12 +110,15 @@ def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epoch
 
 
 def samples_in(tokens: int, seq_length: int) -> int:
-    """Return the number of samples of seq_length + 1 tokens, overlapping by one, in a stream of `tokens` tokens."""
+    """Return the number of samples in a stream of `tokens` tokens.
+
+    Samples have seq_length + 1 tokens and overlap by one token.
+    """
     return (tokens - 1) // seq_length
 
 
 def document_index(documents: range, epochs: int, separate: bool, random: np.random.RandomState) -> NDArray[np.int32]:
-    """Return the documents of all epochs in shuffled order; with `separate`, the last epoch is shuffled alone."""
+    """Return the shuffled documents of all epochs; if `separate` is true, the last epoch is shuffled separately."""
     once = np.arange(documents.start, documents.stop, dtype=np.int32)
     index = np.tile(once, epochs)
     _shuffle(index, len(once) * (epochs - separate), random)
@@ -126,18 +126,16 @@ def document_index(documents: range, epochs: int, separate: bool, random: np.ran
 
 
 def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -> NDArray[np.int64]:
-    """Return the start of each sample and the end of the last one, as rows of (position in `documents`, token offset).
+    """Return the start of each sample and the end of the last one, as an array [samples + 1, 2].
 
-    Row i is the position of token i · seq_length in the stream. It never points to a document without tokens, except
-    that row 0 is always (0, 0).
+    Row i is the position of token i · seq_length in the stream, given as (position in `documents`, token offset). Only
+    row 0, which is always (0, 0), can point to a document without tokens.
 
     Args:
-        sizes: tokens in each sequence.
-        documents: the document index, as returned by document_index.
-        seq_length: tokens per sample, not counting the overlapping one.
-        tokens: number of tokens in the whole document index.
-
-    Returns an array [samples + 1, 2].
+        sizes: number of tokens in each sequence.
+        documents: the document index returned by document_index.
+        seq_length: tokens per sample, not counting the overlapping token.
+        tokens: total number of tokens in the document index.
     """
     rows = np.zeros((samples_in(tokens, seq_length) + 1, 2), np.int64)
     # `row` is the next row to compute; `start` is the number of tokens before the block.
@@ -158,7 +156,7 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
 def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Array:
     """Return a permutation of `samples` samples that shuffles the first `first` samples and the rest separately.
 
-    Without a separate last epoch, `first` is the number of all samples.
+    If there is no separate last epoch, `first` is the total number of samples.
     """
     index = np.arange(samples, dtype=np.uint32 if samples < np.iinfo(np.uint32).max - 1 else np.int64)
     _shuffle(index, first, random)
@@ -168,12 +166,12 @@ def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Ar
 def _shuffle(index: Array, first: int, random: np.random.RandomState) -> None:
     """Shuffle the first `first` elements and the rest separately, in place."""
     random.shuffle(index[:first])
-    # If the rest is empty, shuffling draws no random number.
+    # If the rest is empty, shuffling it draws no random numbers.
     random.shuffle(index[first:])
 
 
 class Indices(NamedTuple):
-    """The document, sample and shuffle index of a GptDataset."""
+    """The document, sample and shuffle indices of a GptDataset."""
 
     documents: Array
     samples: Array
@@ -183,7 +181,7 @@ class Indices(NamedTuple):
 class GptDataset:
     """A dataset of training samples: dataset[i] is an int64 array of seq_length + 1 token ids.
 
-    A pickled copy, such as in a DataLoader worker, contains only the arguments and loads or builds its indices again.
+    A pickled copy, such as one in a DataLoader worker, contains only the arguments and reloads or rebuilds its indices.
     """
 
     def __init__(
@@ -200,18 +198,19 @@ class GptDataset:
         Args:
             indexed: the token sequences.
             documents: the range of sequences to use.
-            seq_length: tokens per sample, not counting the overlapping one.
-            samples: smallest number of samples; None: those of one epoch.
-            seed: seed of the shuffling.
+            seq_length: tokens per sample, not counting the overlapping token.
+            samples: minimum number of samples; None selects one epoch.
+            seed: random seed for shuffling.
             cache: folder for the indices. One process builds them; other processes wait and memory-map the same files.
 
-        Raises CourseError if the documents hold fewer tokens than one sample.
+        Raises:
+            CourseError: if the documents contain fewer tokens than one sample.
         """
         self._arguments = (indexed, documents, seq_length, samples, seed, cache)
         self.indexed, self.seq_length = indexed, seq_length
         sizes = self._sizes = np.asarray(indexed.sizes)
         own = np.ascontiguousarray(sizes[documents.start : documents.stop], np.int32)
-        self.tokens = int(own.sum(dtype=np.int64))  # of one epoch
+        self.tokens = int(own.sum(dtype=np.int64))  # tokens per epoch
         if self.tokens <= seq_length:
             raise CourseError(
                 f"{self.tokens} tokens in {len(documents)} documents are fewer than one sample of "
@@ -231,7 +230,7 @@ class GptDataset:
         self.indices = build() if cache is None else _cached(cache, self._key(own, documents, seed), build)
 
     def _key(self, sizes: Array, documents: range, seed: int) -> str:
-        """Return the name of the cached files: a hash of everything that determines the indices."""
+        """Return the name stem for the cache files: a hash of everything that determines the indices."""
         facts = (FORMAT, documents, self.seq_length, self.epochs, self.separate, seed)
         digest = hashlib.sha256(repr(facts).encode())
         digest.update(sizes.data)
@@ -256,9 +255,9 @@ class GptDataset:
 
 
 def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
-    """Return the indices, memory-mapped from files in `folder`; missing or damaged files are first built again."""
+    """Return the indices, memory-mapped from files in `folder`; missing or damaged files are rebuilt first."""
     paths = [folder / f"{key}-{name}.npy" for name in Indices._fields]
-    # Written last, in the format of `sha256sum -c`.
+    # Written last, in the format that `sha256sum -c` reads.
     sums = folder / f"{key}.sha256"
 
     def checksums() -> bytes:
@@ -275,7 +274,7 @@ def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
         # One rank builds the indices while the others wait.
         with FileLock(folder / f".{key}.lock"):
             if not whole():
-                # Temporary files of killed runs.
+                # Remove temporary files left behind by killed runs.
                 for temporary in folder.glob(f".{key}*.tmp"):
                     temporary.unlink()
                 for path, array in zip(paths, build(), strict=True):

@@ -1,1 +1,1 @@
-"""Chapter 7: export to FasterTransformer, reading the exported folder, and serving it with Triton."""
+"""Chapter 7: export to FasterTransformer and CTranslate2, and serving the exported folder with Triton."""

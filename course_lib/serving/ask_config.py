@@ -1,4 +1,4 @@
-"""Settings of `course ask`. Importing them loads neither torch nor a client library, so that `--help` is fast."""
+"""Settings for `course ask`. This module imports neither torch nor a client library, so that `--help` is fast."""
 
 from pydantic.dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from course_lib.serving.request import MAX_BEAMS
 
 @dataclass(frozen=True, config=STRICT)
 class AskConfig:
-    """How the server continues a text. The fields are request tensors of FasterTransformer's backend."""
+    """Settings for continuing a text. The fields correspond to request tensors for the FasterTransformer backend."""
 
     output_length: int = setting(32, "maximum length of the continuation [tokens]", ge=1, lt=1 << 31)
     top_k: int = setting(

@@ -1,4 +1,4 @@
-"""Beam search as in FasterTransformer's GPT-NeoX.
+"""Beam search, as implemented for GPT-NeoX in FasterTransformer.
 
 A finished text remains one of the hypotheses until a better hypothesis replaces it.
 """
@@ -10,11 +10,11 @@ from course_lib.serving.sampling import Text, adjust
 
 
 def step(logits: Tensor, rows: list[list[Text]]) -> tuple[list[list[Text]], list[list[int]]]:
-    """Return the next hypotheses of each row, best first, and for each the index of its parent's line in `logits`.
+    """Return the next hypotheses for each sequence, best first, and the row index of each one's parent in `logits`.
 
     Args:
-        logits: [N, V], one line for each text of `rows`, in order.
-        rows: the hypotheses of each row; a row starts with one text and has beam_width texts from then on.
+        logits: [N, V], with one row for each text in `rows`, in order.
+        rows: the hypotheses for each sequence: one text at first, and beam_width texts after the first step.
     """
     log_probs = adjust(logits, [text for row in rows for text in row]).log_softmax(-1)
     grown: list[list[Text]] = []
@@ -29,7 +29,7 @@ def step(logits: Tensor, rows: list[list[Text]]) -> tuple[list[list[Text]], list
 
 
 def _best(log_probs: Tensor, texts: list[Text]) -> list[tuple[Text, int]]:
-    """Return the beam_width best continuations of one row's texts, each with the index of its parent text.
+    """Return the beam_width best continuations for one sequence, each with the index of its parent text.
 
     The score of a text is its log probability divided by its length to the power of `len_penalty`.
     """

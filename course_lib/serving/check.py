@@ -1,7 +1,7 @@
 """Checks that compare a FasterTransformer folder with its config.ini.
 
-The engine only warns about a missing file or a wrong size, and then runs with uninitialized memory.
-The files have no header, so only their sizes can be compared. The option `values` also reads the numbers.
+If a file is missing or has the wrong size, the engine only prints a warning and then runs with uninitialized memory.
+The files have no header, so only their sizes can be compared. The `values` option also checks the values themselves.
 """
 
 import re
@@ -40,24 +40,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class FileSize:
-    """Expected and actual size of a file [bytes]: one that config.ini requires, or one in the folder."""
+    """Expected and actual size [bytes] of a file that config.ini requires or that exists in the folder."""
 
     name: str
-    expected: int | None  # None for config.ini, and for a file that config.ini does not require
+    expected: int | None  # None for config.ini and for files that config.ini does not require
     actual: int | None  # None if the file is missing
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The configuration, the files and the problems of a folder."""
+    """The configuration, the files and the problems found in a folder."""
 
     folder: Path
-    config: FtConfig | None  # None if config.ini cannot be read; then `files` is empty
+    config: FtConfig | None  # None if config.ini cannot be read, in which case `files` is empty
     files: list[FileSize]
     findings: list[Finding]
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a printed report; files of several layers with equal sizes share a line."""
+        """Yield the lines of a report for printing; files with equal sizes in several layers share a line."""
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
             yield f"{'expected':>15} {'actual':>15}  [bytes]"
@@ -75,11 +75,11 @@ def inspect(folder: Path, values: bool = False) -> Inspection:
 
     Args:
         folder: DIR or DIR/N-gpu.
-        values: also look for NaN and infinity in every file.
+        values: whether to check every file for NaN and infinity.
 
     Raises:
-        CourseError: only if `folder` is missing or does not hold exactly one FasterTransformer folder;
-            every other problem is a finding.
+        CourseError: if `folder` is missing or does not contain exactly one FasterTransformer folder. Any other problem
+            is reported as a finding.
     """
     weights_folder, ranks = layout.find(folder)
     try:

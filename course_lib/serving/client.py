@@ -1,7 +1,7 @@
-"""A client of the served model: requests as tensors over gRPC or HTTP, or texts in and texts out.
+"""Client for the served model, with tensor requests over gRPC or HTTP, and a text interface.
 
-It needs tritonclient and a tokenizer, but not torch. It works with every server that takes the tensors of
-NVIDIA's fastertransformer_backend, that backend included. A batch of prompts is sent as one request.
+The client requires tritonclient and a tokenizer, but not torch. It works with NVIDIA's fastertransformer_backend and
+any other server that accepts the same tensors. A batch of prompts is sent as one request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ PROBABILITIES = ("cum_log_probs", "output_log_probs")
 
 
 class Answering(Protocol):
-    """The interface that `ask` needs: `Client`, or its in-process replacement in in_process_client.py."""
+    """The interface that `ask` requires, implemented by `Client` and by `Local` in in_process_client.py."""
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the output tensors of one request."""
+        """Return the output tensors for one request."""
 
 
 class Client:
@@ -38,9 +38,9 @@ class Client:
         """Open a connection.
 
         Args:
-            url: host:port; default: this machine and Triton's default port, 8001 for gRPC and 8000 for HTTP.
+            url: host:port; the default is this machine and Triton's default port, 8001 for gRPC or 8000 for HTTP.
             protocol: grpc or http.
-            timeout: limit for each request [s].
+            timeout: time limit for each request [s].
 
         Raises:
             CourseError: if tritonclient is not installed.
@@ -64,11 +64,11 @@ class Client:
         """Send one request and return the output tensors by name.
 
         Args:
-            tensors: the input tensors [B, …] by name; a single number applies to all rows.
+            tensors: the input tensors [B, …] by name; a single number applies to all sequences.
 
         Raises:
-            CourseError: if no server answers, the server does not serve the model, or the server refuses the request.
-            UsageError: if a number does not fit the data type of its tensor.
+            CourseError: if no server answers, the server does not serve the model, or it rejects the request.
+            UsageError: if a value is out of range for the data type of its tensor.
         """
         dtypes = {tensor.name: tensor.dtype for tensor in INPUTS}
         rows = len(tensors["input_ids"])
@@ -117,10 +117,10 @@ class Client:
 def ask(
     client: Answering, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[list[Generated]]:
-    """Return the served model's texts for each prompt: one, or beam_width of them, best first.
+    """Return the served model's texts for each raw prompt: one text, or beam_width texts, best first.
 
-    All raw texts `prompts` are sent in one request. The continuations stop before the tokenizer's end token. `task` is
-    the number of the prefix to use; None: the bare model. Raises the errors of `Client.infer`.
+    All prompts are sent in one request. Continuations end before the tokenizer's end token. `task` is the index of the
+    prefix to use, or None to use no prefix. Raises the same errors as `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
@@ -133,7 +133,7 @@ def ask(
 
 
 def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, task: int | None) -> dict[str, Any]:
-    """Return the request tensors for the token ids of prompts, which are padded on the right for the backend."""
+    """Return the request tensors for prompts given as token ids, padding them on the right as the backend expects."""
     longest = max(map(len, ids))
     request: dict[str, Any] = {
         "input_ids": [[*row, *[0] * (longest - len(row))] for row in ids],
@@ -156,10 +156,10 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
 
 
 def word_list(lists: Sequence[Sequence[Word]]) -> NDArray[np.int32]:
-    """Return the word lists of a batch as one tensor [B, 2, n].
+    """Return the word lists for a batch as one tensor [B, 2, n].
 
-    For each row, [0] holds the token ids of all its words, one after the other. [1] holds the index at which each word
-    ends, followed by -1.
+    For each sequence, [0] contains the concatenated token ids of all words. [1] contains the end index of each word,
+    padded with -1.
     """
     flat = [[token for word in words for token in word] for words in lists]
     table = np.zeros((len(lists), 2, max(1, *map(len, flat))), np.int32)

@@ -1,4 +1,4 @@
-"""Settings of chapter 7 in a profile."""
+"""Profile settings for chapter 7."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from course_lib.config import STRICT, setting
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """How the profile's base model and prefixes are exported for serving."""
+    """Settings for exporting the profile's base model and prefixes."""
 
     tensor_parallel: int = setting(1, "number of ranks (GPUs of the engine) that share the weights", ge=1, le=1024)
     dtype: Literal["fp32", "fp16", "bf16"] = setting(

@@ -1,14 +1,14 @@
-"""Export of GPT-2 and GPT-NeoX models to the format of CTranslate2, an inference engine that is fast on CPUs.
+"""Export of GPT-2 and GPT-NeoX models to CTranslate2, an inference engine that is fast on CPUs.
 
-ct2_generate.py generates text from such a folder. CTranslate2's own converter does the work. This module adds what
-the converter lacks for models of transformers 5: the names of GPT-NeoX's rotary fraction and output layer, the base
-of the rotary embedding, LayerNorm's epsilon, and a vocabulary with fewer entries than the embedding has rows.
+ct2_generate.py generates text from an exported folder. CTranslate2's own converter does most of the work. This module
+adds what the converter does not support in transformers 5 models: the names of GPT-NeoX's rotary fraction and output
+layer, the rotary embedding base, the LayerNorm epsilon, and vocabularies with fewer entries than embedding rows.
 
-Prefixes are not supported, because CTranslate2 accepts no past keys and values. Each `Generator.generate_batch`
-starts with an empty state or with that of a `static_prompt`, which CTranslate2 computes from tokens
-(`DecoderReplica::run_generation`, src/models/language_model.cc of CTranslate2 4.8; its maintainer says the same in
-https://github.com/OpenNMT/CTranslate2/issues/1409). No sequence of tokens has a trained prefix as its state, so
-models with prefixes are run by reader.py and engine.py.
+Prefixes are not supported, because CTranslate2 does not accept past keys and values. Each `Generator.generate_batch`
+call starts with an empty state or with that of a `static_prompt`, which CTranslate2 computes from tokens
+(`DecoderReplica::run_generation` in src/models/language_model.cc, CTranslate2 4.8; a maintainer confirms this in
+https://github.com/OpenNMT/CTranslate2/issues/1409). No token sequence produces the state of a trained prefix, so
+models with prefixes are run by reader.py and engine.py instead.
 """
 
 import json
@@ -32,20 +32,20 @@ from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
 
 MARK = "conversion.json"
-# Added to the logit of an embedding row without a token: the lowest finite number of float16
+# Added to the logits of embedding rows without a token; this is the lowest finite float16 value
 NEVER = -65504.0
 
 
 @dataclass(frozen=True)
 class Ct2Report:
-    """Summary of an export to CTranslate2."""
+    """Summary of a CTranslate2 export."""
 
     folder: Path
     family: str
     parameters: int
     quantization: str
-    size: int  # of the weights [bytes]
-    unused: int  # embedding rows without a token
+    size: int  # size of the weights [bytes]
+    unused: int  # number of embedding rows without a token
 
     def summary(self) -> str:
         """Return a one-line summary."""
@@ -55,18 +55,18 @@ class Ct2Report:
 
 
 def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Report:
-    """Export the model of a Hugging Face folder, with its tokenizer, to the format of CTranslate2.
+    """Export the model and tokenizer in a Hugging Face folder to CTranslate2 format.
 
-    Memory holds about twice the size of the weights.
+    Memory use is about twice the size of the weights.
 
     Args:
         source: Hugging Face folder of a GPT-2 or GPT-NeoX model.
-        target: folder to write; it appears whole or not at all.
-        quantization: number format of the weights.
+        target: folder to write; it is written atomically.
+        quantization: data type of the weights.
 
     Raises:
-        CourseError: if CTranslate2 cannot compute this model.
-        UsageError: if `quantization` is unknown, or `target` holds other files, holds the source or lies inside it.
+        CourseError: if CTranslate2 does not support the model.
+        UsageError: if `quantization` is unknown, or `target` contains other files, contains the source or lies in it.
     """
     if quantization not in get_args(Quantization):
         allowed = ", ".join(get_args(Quantization))
@@ -100,7 +100,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         mark = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
-            # Only the folder's name: the export may be published, so it must not show paths of this machine
+            # The export may be published, so store only the folder name, not its path on this machine
             "source": source.resolve().name,
             "sha256_of_weights": frozen_base.digest(source),
         }
@@ -109,7 +109,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
 
 
 def _impossible(config: Any) -> str | None:
-    """Return the first setting of the model that CTranslate2 does not support; None if it supports all."""
+    """Return the first model setting that CTranslate2 does not support, or None if it supports all of them."""
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
         unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
@@ -123,16 +123,16 @@ def _impossible(config: Any) -> str | None:
 
 
 def _names(tokenizer: Any, rows: int) -> list[str | None]:
-    """Return the token of each embedding row, None for a row without a token.
+    """Return the token for each embedding row, or None for a row without a token.
 
-    The list is longer than `rows` if the tokenizer has more tokens.
+    The list is longer than `rows` if the tokenizer has more tokens than that.
     """
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     return [tokens.get(number) for number in range(max(rows, max(tokens) + 1))]
 
 
 def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> Any:
-    """Return the model as a CTranslate2 specification, not yet quantized."""
+    """Return the model as an unquantized CTranslate2 specification."""
     config = model.config
     with torch.no_grad():
         if config.model_type == "gpt_neox":
@@ -150,15 +150,15 @@ def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> 
     for kind in ("bos_token", "unk_token"):
         token = getattr(tokenizer, kind)
         setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
-    # AutoTokenizer chooses the tokenizer class by model_type
+    # AutoTokenizer chooses the tokenizer class based on model_type
     spec.config.add_attribute("model_type", config.model_type)
     return spec
 
 
 def _older(model: Any) -> Any:
-    """Return a GPT-NeoX model of transformers 5 under the attribute names of transformers 4 for CTranslate2 4.8.
+    """Return a transformers 5 GPT-NeoX model with the transformers 4 attribute names that CTranslate2 4.8 expects.
 
-    If the model's attention has no biases, zero biases are added to `model` itself.
+    If the attention layers have no query/key/value biases, zero biases are added to `model` itself.
     """
     for layer in model.gpt_neox.layers:
         linear = layer.attention.query_key_value
@@ -170,7 +170,7 @@ def _older(model: Any) -> Any:
 
 
 def _rotated(config: Any) -> int:
-    """Return how many dimensions of each head the rotary embedding rotates."""
+    """Return the number of dimensions per head that the rotary embedding rotates."""
     return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
 
 

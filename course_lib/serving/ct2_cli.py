@@ -1,4 +1,4 @@
-"""The verbs `course ct2 …` of chapter 7."""
+"""The `course ct2` commands for chapter 7."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Text generation from a folder written by ct2.py: raw Japanese in, raw Japanese out.
 
-The texts are those that `course generate` produces from the Hugging Face folder.
+With float32 weights, greedy decoding produces the same texts as `course generate` does from the Hugging Face folder.
 """
 
 import json
@@ -22,19 +22,19 @@ ANY_SEED = (1 << 32) - 1  # CTranslate2's value for "no seed"
 
 
 class Ct2Generator:
-    """A CTranslate2 model that is loaded once and generates many batches."""
+    """A CTranslate2 model that is loaded once and can generate many batches."""
 
     def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
-        """Load a folder of `course ct2 export`.
+        """Load a folder written by `course ct2 export`.
 
         Args:
             folder: the exported folder.
-            threads: threads per batch; 0: CTranslate2's choice.
-            compute: number format of the computation, such as int8 or float32; default: as stored.
+            threads: threads per batch; 0 lets CTranslate2 choose.
+            compute: data type for the computation, such as int8 or float32; the default is that of the stored weights.
             device: cpu or cuda.
 
         Raises:
-            CourseError: if `course ct2 export` did not write the folder.
+            CourseError: if the folder was not written by `course ct2 export`.
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
@@ -46,7 +46,7 @@ class Ct2Generator:
         self.positions = int(self.codec.tokenizer.model_max_length)
         self.options = {"device": device, "compute_type": compute, "intra_threads": threads}
         self._engine = self._open()
-        # Whether the engine has sampled, and so read its seed
+        # Whether the engine has already sampled and thus read its seed
         self._drawn = False
 
     def _open(self) -> Any:
@@ -56,10 +56,9 @@ class Ct2Generator:
             raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
-        """Return `num_return_sequences` texts for every raw prompt; an empty prompt begins a document.
+        """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document.
 
-        Raises UsageError for a strategy other than greedy and sampling, and for a text that exceeds the model's
-        positions.
+        Raises UsageError if CTranslate2 does not support a setting, or if a text exceeds the model's positions.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
@@ -68,10 +67,10 @@ class Ct2Generator:
     def continue_ids(
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
     ) -> list[list[list[int]]]:
-        """Return `num_return_sequences` lists of new ids for each row of ids, without the end-of-text token."""
+        """Return `num_return_sequences` lists of new ids for each input sequence, without the end-of-text token."""
         settings = settings or GenerateConfig()
         _require_possible(settings)
-        # Rows of one id get batches of their own: in a mixed batch, CTranslate2 repeats the prompts of all other rows
+        # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
         key = [(settings.room(len(row), self.positions), len(row) == 1) for row in rows]
         continuations: list[list[list[int]]] = [[]] * len(rows)
         with self._seeded(settings):
@@ -93,9 +92,9 @@ class Ct2Generator:
 
     @contextmanager
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:
-        """Set CTranslate2's seed while the block runs, so that the same seed gives the same texts.
+        """Set CTranslate2's seed inside the context, so that the same seed gives the same texts.
 
-        CTranslate2 reads the seed when a thread first samples. Each later seed therefore needs a newly opened model.
+        CTranslate2 reads the seed when a thread first samples, so the model must be reopened for each later seed.
         """
         if settings.strategy != "sampling":
             yield
@@ -111,10 +110,10 @@ class Ct2Generator:
 
 
 def _require_possible(settings: GenerateConfig) -> None:
-    """Raise UsageError for settings that CTranslate2 lacks or interprets differently from transformers."""
+    """Raise UsageError if CTranslate2 does not support a setting or interprets it differently from transformers."""
     wrong = {
         "strategy": settings.strategy == "beam",
-        # CTranslate2 applies it to the new tokens only
+        # CTranslate2 applies the penalty only to new tokens
         "repetition_penalty": settings.repetition_penalty != 1,
         "no_repeat_ngram_size": settings.no_repeat_ngram_size,
     }

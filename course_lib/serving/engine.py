@@ -1,7 +1,8 @@
-"""Generation from an exported folder as in FasterTransformer's backend.
+"""Text generation from an exported folder, as in the FasterTransformer backend.
 
-One batch may mix rows of any length, task and sampling settings. Every row is checked before any row runs, and the
-error for an invalid row is one line. The prefixes come from the folder. This module uses neither files nor Triton.
+A batch can mix sequences with different lengths, tasks and sampling settings. Every sequence is checked before any of
+them runs, and the error message for an invalid sequence is one line. The prefixes come from the folder. This module
+uses neither files nor Triton.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +28,8 @@ class Engine:
 
         Args:
             loaded: the result of reader.load.
-            max_length: maximum length, prefix included [tokens]; replaces the limit of a GPT-NeoX model, and may lower
-                that of a GPT-2 model.
+            max_length: maximum length including the prefix [tokens]. It replaces the limit of a GPT-NeoX model, but can
+                only lower that of a GPT-2 model.
         """
         self.model = loaded.model
         self.prefixes = list(loaded.prefixes)
@@ -41,9 +42,10 @@ class Engine:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
-        """Return the answers to `rows`, in the same order; `log_probs` adds the log probability of each new token.
+        """Return the answers to `rows`, in the same order.
 
-        Raises UsageError for the first invalid row, before any row runs.
+        If `log_probs` is true, the answers include the log probability of each new token. Raises UsageError, before
+        any sequence runs, if one of them is invalid.
         """
         for row in rows:
             self.check(row)
@@ -56,12 +58,12 @@ class Engine:
         return answers
 
     def check(self, row: Row) -> None:
-        """Raise UsageError for an invalid row; the message names the tensor of the request."""
+        """Raise UsageError if a sequence is invalid; the message names the request tensor."""
         for name, value, allowed in self._wrong(row):
             raise UsageError(f"{name}: {value} is not allowed; {allowed}")
 
     def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
-        """Yield (tensor name, value, what is allowed) for each problem of a row."""
+        """Yield (tensor name, value, what is allowed) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
             there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
             yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
@@ -120,7 +122,7 @@ class Engine:
             unfinished = [index for index, text in enumerate(going) if not text.finished]
             if not unfinished:
                 return [[text] for text in texts]
-            # Drop finished texts once they are at least half of the batch, to save their computation
+            # Drop finished texts once they make up at least half of the batch, to avoid computing them
             if len(unfinished) <= len(going) // 2:
                 forward.select(unfinished)
                 going = [going[index] for index in unfinished]
@@ -129,7 +131,7 @@ class Engine:
     def _beams(self, rows: list[Row]) -> list[list[Text]]:
         forward, texts = self._begin(rows)
         beams = [[text] for text in texts]
-        going = list(range(len(rows)))  # rows with an unfinished hypothesis
+        going = list(range(len(rows)))  # sequences with an unfinished hypothesis
         while True:
             grown, parents = beam.step(forward.logits(), [beams[index] for index in going])
             kept: list[int] = []
@@ -147,7 +149,7 @@ class Engine:
 
 
 def _batches(rows: Sequence[Row]) -> Iterator[list[int]]:
-    """Yield the indices of rows that run together: equal beam width, at most ROWS texts, similar lengths."""
+    """Yield the indices for each batch: equal beam width, similar lengths, and at most ROWS texts."""
     key = [(row.beam_width, len(row.ids), row.output_length) for row in rows]
     order = sorted(range(len(rows)), key=key.__getitem__)
     for width, group in groupby(order, lambda index: rows[index].beam_width):

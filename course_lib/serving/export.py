@@ -4,8 +4,8 @@
     DIR/conversion.json   the source, the corrections, and the settings that the format cannot store
     DIR/tokenizer/        the model's tokenizer
 
-The exporter processes one tensor at a time, so memory holds a few tensors, however large the model is.
-It never runs the model.
+The exporter processes tensors one by one, so it holds only a few in memory, regardless of model size. It never runs the
+model.
 """
 
 import json
@@ -37,8 +37,8 @@ from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtC
 from course_lib.serving.tasks import NamedPrefix
 from course_lib.serving.weight_map import Piece
 
-CHUNK = 1 << 19  # numbers per chunk of a weight that is copied unchanged
-# Bytes per write. For larger writes Linux searches for large blocks of free memory, which is often far slower
+CHUNK = 1 << 19  # values per chunk when a weight is copied unchanged
+# Bytes per write. For larger writes, Linux searches for large blocks of free memory, which is often far slower
 PIECE = 1 << 16
 THREADS = 2  # one writes while the other reads and transposes
 
@@ -50,12 +50,12 @@ class Report:
     folder: Path  # DIR/N-gpu, which the engine reads
     config: FtConfig
     files: int
-    size: int  # bytes
+    size: int  # total size [bytes]
     corrected: list[str]
     notes: list[str]
 
     def summary(self) -> str:
-        """Return one line, then one line for each correction and each note."""
+        """Return a one-line summary, followed by one line for each correction and note."""
         ranks = f"{self.config.ranks} rank" + "s" * (self.config.ranks > 1)
         names = f", tasks {', '.join(task.name for task in self.config.tasks)}" if self.config.tasks else ""
         first = f"{self.files} files, {human_size(self.size)} in {self.config.dtype} for {ranks}{names} → {self.folder}"
@@ -73,20 +73,20 @@ def export(
     corrections: Corrections = Corrections(),  # noqa: B008  # frozen
     name: str | None = None,
 ) -> Report:
-    """Export a model to the folder `target`, which appears whole or not at all.
+    """Export a model to the `target` folder, which is written atomically.
 
     Args:
         model: Hugging Face folder of a GPT-NeoX or GPT-2 model.
         target: folder to write.
         tensor_parallel: N, the number of ranks that share the weights.
-        dtype: number format of the weights.
+        dtype: data type of the weights.
         prefixes: the tasks, numbered from 0 in this order.
-        corrections: which defects of FasterTransformer's converters are corrected.
-        name: model_name in config.ini; default: the name of the model's folder.
+        corrections: which defects in FasterTransformer's converters to correct.
+        name: model_name in config.ini; the default is the name of the model folder.
 
     Raises:
-        CourseError: for a damaged model, a model that the format cannot store, and prefixes of another width.
-        UsageError: for a name that is not allowed, and if N does not divide the number of heads.
+        CourseError: if the model is damaged or cannot be stored in the format, or if a prefix does not match it.
+        UsageError: if a name is not allowed, or the weights cannot be split between N ranks.
     """
     require_other(model, target)
     origin = describe(model, tensor_parallel, dtype, name, corrections)
@@ -105,7 +105,7 @@ def export(
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         content = {
-            # Only the folder's name: the export may be published, so it must not show paths of this machine
+            # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,
             "sha256_of_weights": digest,
             "tensor_parallel": tensor_parallel,
@@ -121,17 +121,17 @@ def export(
 
 
 class _Writer:
-    """Writer of the tensors of one model to a folder of weights."""
+    """Writer for the tensors of one model."""
 
     def __init__(self, folder: Path, origin: Origin) -> None:
         self.folder, self.origin, self.config = folder, origin, origin.config
         self.dtype = TORCH[self.config.dtype]
         self.pieces = weight_map.pieces(self.config)
-        # Name of an output layer that is not read from the model's files. If the embedding serves as output layer,
-        # a stored lm_head is ignored, as transformers does
+        # Name of the output layer if it is not read from the model's files. If the embedding serves as the output
+        # layer, a stored lm_head is ignored, as in transformers
         self.tied = "lm_head.weight" if origin.tied or not self.config.head else None
         self.memory = _Memory()
-        # The biases that are summed for parallel residual
+        # The biases to sum if the model uses parallel residual
         self.biases: dict[str, Tensor] = {}
 
     def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
@@ -155,7 +155,7 @@ class _Writer:
                 self._files(spec, self._cast(weight_map.prefix_stored(values, self.config), spec.name))
 
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
-        """Return the model's weights in one file, under their short names, and add these names to `names`."""
+        """Return the model weights in a file under their short names, and add these names to `names`."""
         wanted = []
         for weight in weight_files.weights(path):
             name = weight_map.short(weight.name)
@@ -173,7 +173,7 @@ class _Writer:
         return wanted
 
     def _weight(self, weight: Weight) -> int:
-        """Write one weight and return its number of bytes."""
+        """Write one weight and return its size in bytes."""
         specs = [self.pieces[weight.name].spec]
         if weight.name == "embed_in.weight" and self.tied:
             specs.append(self.pieces[self.tied].spec)
@@ -182,7 +182,7 @@ class _Writer:
         return self._rearranged(weight, self.pieces[weight.name])
 
     def _through(self, weight: Weight, path: Path) -> int:
-        """Write a weight that needs no rearrangement and return its bytes; only one chunk is in memory."""
+        """Write a weight that needs no rearrangement, one chunk at a time, and return its size in bytes."""
         with open(path, "wb") as file:
             for chunk in weight.in_turn(CHUNK):
                 _write(file, self._cast(chunk, weight.name))
@@ -195,7 +195,7 @@ class _Writer:
         slots = weight_map.slots(whole, piece, self.config)
         for slot, chunk in zip(slots, weight.chunks([slot.numel() for slot in slots]), strict=True):
             rows = self._cast(chunk, weight.name).view(slot.shape)
-            # For a transposed weight, transposing the rows in the processor's cache first is up to twice as fast
+            # For transposed weights, it is up to twice as fast to transpose the rows in the CPU cache first
             if slot.dim() == 2 and slot.stride(0) == 1:
                 slot.t().copy_(rows.t().contiguous())
             else:
@@ -207,7 +207,7 @@ class _Writer:
         return size
 
     def _cast(self, tensor: Tensor, name: str) -> Tensor:
-        """Convert a tensor to the folder's number format. Raises CourseError if a number is too large for fp16."""
+        """Convert a tensor to the folder's dtype. Raises CourseError if a value is too large for fp16."""
         if tensor.dtype == self.dtype:
             return tensor
         tensor = tensor.to(self.dtype)
@@ -224,7 +224,7 @@ class _Writer:
                 _to_disk(file)
 
     def _sums(self) -> None:
-        """Write the sum of the two biases of each layer, which the engine reads with parallel residual."""
+        """Write the sum of each layer's two biases, which the engine reads if the model uses parallel residual."""
         for layer in range(self.config.layers if self.config.parallel_residual else 0):
             attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in SUMMED)
             self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
@@ -237,9 +237,9 @@ def _write(file: BinaryIO, tensor: Tensor) -> None:
 
 
 def _to_disk(file: BinaryIO) -> None:
-    """Let the kernel start writing to disk now, while the processor continues.
+    """Make the kernel start writing to disk now, while the export continues.
 
-    Without `posix_fadvise`, the kernel starts later.
+    If `posix_fadvise` is not available, the kernel starts writing later.
     """
     file.flush()
     if hasattr(os, "posix_fadvise"):
@@ -247,18 +247,18 @@ def _to_disk(file: BinaryIO) -> None:
 
 
 class _Memory(local):
-    """Buffer of one thread that is reused for every tensor.
+    """A per-thread buffer that is reused for every tensor.
 
-    Fresh memory costs a page fault every 4 kB, which takes as long as the copying itself.
+    Newly allocated memory causes a page fault every 4 kB, which takes as long as the copying itself.
     """
 
     def __init__(self) -> None:
         self.bytes = torch.empty(0, dtype=torch.uint8)
 
     def room(self, size: int) -> Tensor:
-        """Return `size` bytes of the buffer, with undefined content."""
+        """Return `size` bytes from the buffer, with undefined content."""
         if len(self.bytes) < size:
-            # NumPy requests large pages, torch does not
+            # NumPy requests huge pages, while torch does not
             self.bytes = torch.from_numpy(np.empty(size, np.uint8))
         return self.bytes[:size]
 

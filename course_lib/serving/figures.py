@@ -1,4 +1,4 @@
-"""Figures of chapter 7."""
+"""Figures for chapter 7."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from course_lib.serving.latency import Speed
 
 
 def latency(speeds: Sequence[Speed]) -> Any:
-    """Plot the tokens per second of each engine, and their ratio to the first engine's, in a panel per batch size."""
+    """Plot each engine's tokens per second and its speed relative to the first engine, with a panel per batch size."""
     batches = list(dict.fromkeys(speed.batch for speed in speeds))
     names = list(dict.fromkeys(speed.engine for speed in speeds))
     figure, axes = subplots(len(batches), 1.1 + 0.4 * len(names), 9.5, sharey=True)

@@ -1,4 +1,4 @@
-"""Forward passes of the model over a batch of rows with different prefixes, with a key/value cache."""
+"""Forward passes, with a key/value cache, over a batch of sequences with different prefixes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from course_lib.generation.prefix_cache import Shape, past, positions
 class Forward:
     """A batch that is being generated.
 
-    The columns of the cache are the prefixes, then the inputs, both padded on the left, then the new tokens.
+    The cache columns contain the prefixes, the inputs (both padded on the left) and the new tokens, in this order.
     """
 
     def __init__(
@@ -21,10 +21,10 @@ class Forward:
         """Prepare the cache, the attention mask and the position ids of a batch, without a forward pass.
 
         Args:
-            model: a GPT-2 or GPT-NeoX model of transformers.
-            inputs: token ids of each row.
-            prefixes: [P, L·2·H] of each row, or None.
-            room: maximum number of new tokens per row.
+            model: a transformers GPT-2 or GPT-NeoX model.
+            inputs: token ids of each sequence.
+            prefixes: prefix [P, L·2·H] for each sequence, or None.
+            room: maximum number of new tokens per sequence.
         """
         self.model = model
         self.device = model.device
@@ -40,20 +40,20 @@ class Forward:
         self.columns = front.shape[1] + longest
 
     def logits(self) -> Tensor:
-        """Return the logits [N, V] after the last token of each row."""
+        """Return the logits [N, V] after the last token of each sequence."""
         mask = self.mask[:, : self.columns] if self.padded else None
         options = {"position_ids": self.positions, "past_key_values": self.cache, "use_cache": True}
         logits: Tensor = self.model(self.ids, attention_mask=mask, logits_to_keep=1, **options).logits
         return logits[:, -1]
 
     def add(self, tokens: list[int]) -> None:
-        """Set the next input token of each row, one id per row."""
+        """Set the next input token for each sequence."""
         self.ids = torch.tensor(tokens, device=self.device)[:, None]
         self.positions = self.positions[:, -1:] + 1
         self.columns += 1
 
     def select(self, rows: list[int]) -> None:
-        """Keep only `rows`, in this order; an index may repeat. Call this method before `add`."""
+        """Keep only the sequences in `rows`, in this order; an index may repeat. Call this method before `add`."""
         if rows == list(range(len(self.mask))):
             return
         index = torch.tensor(rows, device=self.device)

@@ -1,4 +1,4 @@
-"""The verbs `course ft …` of chapter 7."""
+"""The `course ft` commands for chapter 7."""
 
 import json
 from dataclasses import asdict

@@ -1,6 +1,6 @@
-"""Translation of a Hugging Face model's configuration to that of FasterTransformer.
+"""Translation of a Hugging Face model configuration to a FasterTransformer configuration.
 
-This module collects the settings that the format cannot store, and refuses models that the engine cannot compute.
+This module collects the settings that the format cannot store, and rejects models that the engine cannot run.
 """
 
 import re
@@ -17,13 +17,16 @@ from course_lib.serving.layout import FtConfig
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-# Constants in the code of the engine's GPT-NeoX
+# Constants in the engine's GPT-NeoX code
 ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """Which defects of FasterTransformer's converters are corrected. All False: the converters' exact bytes."""
+    """Which defects in FasterTransformer's converters to correct.
+
+    If all fields are False, the output is byte-for-byte identical to that of the converters.
+    """
 
     bias_scaling: bool = True  # GPT-NeoX without parallel residual: biases are not divided by N
     ini: bool = True  # GPT-2: layernorm_eps, activation_type and the true inter_size are written
@@ -37,25 +40,25 @@ class Origin:
     config: FtConfig  # without tasks
     lacks: dict[str, Any]  # settings that the format cannot store; only this course's reader uses them
     biases_divided_by: int = 1
-    zero_biases: bool = False  # the attention has no biases: zeros are written
+    zero_biases: bool = False  # the attention has no biases, so zeros are written
     tied: bool = False  # the output layer is the embedding
     corrected: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, corrections: Corrections) -> Origin:
-    """Return the FasterTransformer configuration of a Hugging Face model for N ranks.
+    """Return the FasterTransformer configuration for a Hugging Face model on N ranks.
 
     Args:
         folder: Hugging Face folder.
         ranks: N.
-        dtype: number format of the weights.
-        name: model_name in config.ini; None: the folder's name.
-        corrections: which defects of FasterTransformer's converters are corrected.
+        dtype: data type of the weights.
+        name: model_name in config.ini; None selects the folder name.
+        corrections: which defects in FasterTransformer's converters to correct.
 
     Raises:
-        CourseError: for a model that the format cannot store or the engine cannot compute.
-        UsageError: for a name that is not allowed, and if N does not fit the model.
+        CourseError: if the format cannot store the model or the engine cannot run it.
+        UsageError: if the name is not allowed, or the weights cannot be split between N ranks.
     """
     hf = read_config(folder)
     start, end = _ids(folder, hf)
@@ -86,7 +89,7 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
 
 
 def _ids(folder: Path, hf: Any) -> tuple[int, int]:
-    """Return the start and end ids. A model without a start id starts after an end id."""
+    """Return the start and end ids. If the model has no start id, the end id is used as the start id."""
     end = end_id(folder, hf.eos_token_id)
     if end is None:
         raise CourseError(f"{folder / 'config.json'}: eos_token_id is not set; the engine needs an end-of-text token")

@@ -14,14 +14,14 @@ from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
 
 
 class Local:
-    """Drop-in replacement for `Client` that calls the engine in this process."""
+    """Drop-in replacement for `Client` that runs the engine in this process."""
 
     def __init__(self, folder: Path) -> None:
-        """Load an exported folder. Raises CourseError as reader.load does."""
+        """Load an exported folder. Raises CourseError if the folder is damaged."""
         self.engine = Engine(reader.load(folder))
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the output tensors of one request, as Client.infer. Raises UsageError for an invalid request."""
+        """Return the output tensors for one request, like Client.infer. Raises UsageError if the request is invalid."""
         rows = len(tensors["input_ids"])
         tensors_by_name = {}
         for name, values in tensors.items():

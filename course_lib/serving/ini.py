@@ -1,7 +1,7 @@
-"""config.ini of a FasterTransformer folder: written as by its converters, read as by the engine.
+"""The config.ini of a FasterTransformer folder, written as its converters do and read as its engine does.
 
-If a key is missing or unknown, the engine uses a default or drops a task without an error message.
-Each such key is reported as a warning.
+If a key is missing or unknown, the engine silently uses a default or drops a task. This module reports each such key
+as a warning.
 """
 
 import configparser
@@ -15,23 +15,23 @@ from course_lib.files import require_file
 from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
-PREFIX = 2  # prompt_learning_type of prefixes: keys and values before the text
+PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text
 ENGINE_EPS = 1e-6  # the engine's default for [gpt] without layernorm_eps
-# Settings of the engine for which this course supports one value only
+# Engine settings for which this course supports only one value
 PLAIN = {
     "layernorm_type": "pre_layernorm", "has_positional_encoding": "true", "has_pre_decoder_layernorm": "false",
     "has_post_decoder_layernorm": "true", "use_attention_linear_bias": "false", "has_adapters": "false",
 }  # fmt: skip
 TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
-# Task names become part of a file name; they must also pass every parser of config.ini unchanged
+# Task names become part of file names; they must also pass through every config.ini parser unchanged
 NAME = re.compile(r"\w[\w.+-]*")
-MOST = 2**31 - 1  # the engine reads signed 32-bit numbers
-# The engine reads at most 199 bytes of a line, and a file name has at most 255
+MOST = 2**31 - 1  # the engine reads signed 32-bit integers
+# The engine reads at most 199 bytes per line, and a file name can have at most 255
 NAME_BYTES = 100
 
 
 def text(config: FtConfig) -> str:
-    """Return the content of config.ini, with the keys in the order of FasterTransformer's converters."""
+    """Return the content of config.ini, with the keys in the order used by FasterTransformer's converters."""
     same = {"head_num": config.heads, "size_per_head": config.head_size, "inter_size": config.inter_size}
     ids = {"vocab_size": config.vocab_size, "start_id": config.start_id, "end_id": config.end_id}
     own: dict[str, object]
@@ -55,10 +55,9 @@ def text(config: FtConfig) -> str:
 
 
 def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
-    """Return the configuration of a folder of weights for `ranks` ranks, and the warnings.
+    """Return the configuration of a weights folder for `ranks` ranks, and the warnings.
 
-    Raises CourseError where the engine would stop, for an impossible value, and for variants that this course does not
-    support.
+    Raises CourseError if the engine would stop, a value is impossible, or the course does not support the variant.
     """
     ini = _Ini(folder / CONFIG)
     family, warnings = ini.family, ini.warnings
@@ -99,7 +98,7 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
 
 
 class _Ini:
-    """The parsed config.ini: returns its values by key, and raises a one-line CourseError for impossible ones."""
+    """A parsed config.ini that returns values by key and raises a one-line CourseError if a value is impossible."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,7 +1,8 @@
-"""Speed of several engines with the same model, prompts and number of greedy tokens.
+"""Speed comparison of several engines with the same model, prompts and number of greedily decoded tokens.
 
-The engines take turns on one thread. A writer is a function that takes rows of ids and a number of tokens, and
-returns that many new ids for each row; it never chooses the end of text. Times are of the whole call, prompt included.
+The engines take turns on one thread. A writer is a function that takes sequences of ids and a number of tokens, and
+returns that many new ids for each sequence. It never generates the end-of-text token. Times are for the whole call,
+including the prompts.
 """
 
 import statistics
@@ -25,27 +26,27 @@ Writer = Callable[[Rows, int], list[list[int]]]
 
 @dataclass(frozen=True)
 class Speed:
-    """The times of one engine for one batch size."""
+    """The times for one engine and one batch size."""
 
     engine: str
-    batch: int  # rows
-    new: int  # tokens written per row
+    batch: int  # number of sequences
+    new: int  # new tokens per sequence
     seconds: tuple[float, ...]  # one per round
 
     @property
     def latency(self) -> float:
-        """Median time of a call, from the prompts to the end of their texts [s]."""
+        """Median time of a call [s], from the prompts to the end of the generated texts."""
         return statistics.median(self.seconds)
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens per second of all rows together, at the median time."""
+        """Tokens per second for the whole batch, at the median time."""
         return self.batch * self.new / self.latency
 
     def times(self, other: "Speed") -> float:
         """Return how many times as fast this engine is as `other`.
 
-        The value is the median, over rounds, of the other engine's time divided by this engine's.
+        The value is the median, over all rounds, of the other engine's time divided by this engine's.
         """
         return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
 
@@ -58,20 +59,20 @@ def measure(
     rounds: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Speed]:
-    """Measure every writer with the first prompts of each batch size, after one warm-up round.
+    """Measure every writer at each batch size, after one warm-up round.
 
-    PyTorch is limited to one thread during the measurement.
+    A batch consists of the first prompts. PyTorch is limited to one thread during the measurement.
 
     Args:
         writers: the writers by name.
-        prompts: rows of ids; at least as many as the largest batch.
-        batches: batch sizes [rows].
-        new: tokens that each row must get.
+        prompts: sequences of ids; at least as many as the largest batch size.
+        batches: batch sizes [sequences].
+        new: number of new tokens per sequence.
         rounds: measured calls per writer and batch size.
-        clock: source of the time [s]. On a busy machine, `time.process_time` counts only what this process computed.
+        clock: time source [s]. On a busy machine, `time.process_time` counts only the CPU time used by this process.
 
     Raises:
-        CourseError: if a writer returns another number of tokens than `new`.
+        CourseError: if a writer does not return `new` tokens for each sequence.
     """
     speeds = list[Speed]()
     with _one_thread():
@@ -89,7 +90,7 @@ def measure(
 
 
 def hugging_face(model: Any) -> Writer:
-    """Return a writer that calls `generate` of transformers."""
+    """Return a writer that calls the transformers `generate` method."""
 
     def write(rows: Rows, new: int) -> list[list[int]]:
         longest = max(map(len, rows))
@@ -106,7 +107,7 @@ def hugging_face(model: Any) -> Writer:
 
 
 def ct2(folder: Path) -> Writer:
-    """Return a writer for a folder of `course ct2 export`."""
+    """Return a writer for a folder written by `course ct2 export`."""
     from course_lib.serving.ct2_generate import Ct2Generator
 
     generator = Ct2Generator(folder, threads=1)
@@ -119,7 +120,7 @@ def ct2(folder: Path) -> Writer:
 
 
 def reader(loaded: Any, task: int | None = None) -> Writer:
-    """Return a writer that runs the result of reader.load with engine.py, with a task's prefix or with none."""
+    """Return a writer that runs a model from reader.load with engine.py, with or without a task's prefix."""
     from course_lib.serving.engine import Engine
     from course_lib.serving.request import Row
 

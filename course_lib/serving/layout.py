@@ -1,8 +1,8 @@
-"""The files of a FasterTransformer folder for a configuration: names, shapes, and axes split between ranks.
+"""The files in a FasterTransformer folder for a given configuration: names, shapes, and axes split between ranks.
 
-Each file holds numbers only: row-major, little-endian, without a header. Export, check and reader therefore all
-work from this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks,
-P prefix length.
+Each file contains only row-major, little-endian values, without a header. The exporter, checker and reader therefore
+all rely on this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks, P
+prefix length.
 """
 
 import re
@@ -15,11 +15,11 @@ from typing import Literal
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 
-Family = Literal["gptneox", "gpt"]  # the section of config.ini
+Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
-# The biases of row-parallel products, which the engine adds once or on every rank
+# The biases of row-parallel matrix products, which the engine adds once or on every rank
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
-# Larger numbers are typing errors. They would also make the list of files very long: each layer has files per rank
+# Larger values are typing errors. They would also make the file list very long, as each layer has files for every rank
 MOST_LAYERS, MOST_RANKS = 1024, 256
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
@@ -27,7 +27,7 @@ RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
 
 @dataclass(frozen=True)
 class Task:
-    """A prefix. A request names it by its index in the list of tasks."""
+    """A task's prefix, which requests refer to by its index in the task list."""
 
     name: str
     length: int  # P [positions]; 0 for a task without a prefix
@@ -35,7 +35,7 @@ class Task:
 
 @dataclass(frozen=True)
 class FtConfig:
-    """The settings of config.ini, and N, which is part of the folder's name."""
+    """The settings in config.ini, and N, which is part of the folder name."""
 
     family: Family
     model_name: str
@@ -51,8 +51,8 @@ class FtConfig:
     rotary: int = 0  # GPT-NeoX: rotated dimensions of a head
     parallel_residual: bool = False  # GPT-NeoX
     positions: int = 0  # GPT-2
-    layernorm_eps: float | None = None  # GPT-2; None if config.ini lacks it
-    activation: str | None = None  # GPT-2; None if config.ini lacks it
+    layernorm_eps: float | None = None  # GPT-2; None if not set in config.ini
+    activation: str | None = None  # GPT-2; None if not set in config.ini
     head: bool = True  # whether the folder has an lm_head
     tasks: tuple[Task, ...] = ()
 
@@ -64,14 +64,14 @@ class FtConfig:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, shape and split axis of one tensor: a single file, or one file per rank."""
+    """Name, shape and split axis of a tensor, which is stored in a single file or in one file per rank."""
 
     name: str  # file name without rank and `.bin`
     shape: tuple[int, ...]  # of the whole tensor, as stored
     axis: int | None = None  # the axis split into N parts; None: one file for all ranks
 
     def files(self, ranks: int) -> list[str]:
-        """Return the names of the tensor's files, in the order of ranks."""
+        """Return the names of the tensor's files, in rank order."""
         return [f"{self.name}.bin"] if self.axis is None else [f"{self.name}.{rank}.bin" for rank in range(ranks)]
 
     def part(self, ranks: int) -> tuple[int, ...]:
@@ -81,12 +81,12 @@ class TensorSpec:
         return tuple(size // ranks if axis == self.axis else size for axis, size in enumerate(self.shape))
 
     def size(self, config: FtConfig) -> int:
-        """Return the number of bytes of one of the tensor's files."""
+        """Return the size of each of the tensor's files in bytes."""
         return prod(self.part(config.ranks)) * BYTES[config.dtype]
 
 
 def tensors(config: FtConfig) -> list[TensorSpec]:
-    """Return the specifications of all tensors of a folder."""
+    """Return the specifications for all tensors in a folder."""
     hidden = config.hidden
     specs = [TensorSpec("model.wte", (config.vocab_size, hidden))]
     if config.family == "gpt":
@@ -118,7 +118,7 @@ def _layer(name: str, config: FtConfig) -> Iterator[TensorSpec]:
 
 
 def prefix(config: FtConfig, task: Task) -> TensorSpec:
-    """Return the specification of a task's prefix.
+    """Return the specification for a task's prefix.
 
     The axes are layer, key/value, head, position, and dimension within the head.
     """
@@ -127,7 +127,7 @@ def prefix(config: FtConfig, task: Task) -> TensorSpec:
 
 
 def uneven(config: FtConfig) -> str | None:
-    """Return why the weights cannot be split between N ranks, None if they can."""
+    """Return why the weights cannot be split between N ranks, or None if they can."""
     if config.ranks > MOST_RANKS:
         return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     for what, size in (("heads", config.heads), ("inner width", config.inter_size)):
@@ -137,9 +137,9 @@ def uneven(config: FtConfig) -> str | None:
 
 
 def find(path: Path) -> tuple[Path, int]:
-    """Return the folder of weights DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR.
+    """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR.
 
-    Raises CourseError if there is no folder of weights, or several.
+    Raises CourseError if there is no weights folder, or more than one.
     """
     if not path.is_dir():
         raise CourseError(f"{path}: no such folder")

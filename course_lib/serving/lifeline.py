@@ -1,7 +1,7 @@
-"""A start of a program that ends with the process that started it, even after SIGKILL.
+"""Launcher for an executable that must end when its parent process ends, even after SIGKILL.
 
-Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` starts this file, which then replaces itself
-by the program. The program keeps the process id.
+Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` runs this file, which then replaces itself with
+the executable. The process id does not change.
 """
 
 import ctypes
@@ -9,17 +9,17 @@ import os
 import signal
 import sys
 
-# Option of prctl(2) that sets the signal that the kernel sends when the parent dies
+# prctl(2) option that sets the signal the kernel sends when the parent dies
 PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Replace this process by `program`, which gets SIGTERM when the process `parent` ends.
+    """Replace this process with `program`, which receives SIGTERM when the parent process ends.
 
-    Returns without starting the program if `parent` has already ended.
+    Return without starting it if the parent process has already ended.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    # Otherwise the parent died before prctl was called
+    # Otherwise, the parent died before prctl was called
     if os.getppid() == parent:
         os.execv(program[0], program)
 

@@ -1,4 +1,4 @@
-"""The product of chapter 7: the profile's base model and prefixes as a FasterTransformer folder."""
+"""Product for chapter 7: the profile's base model and prefixes as a FasterTransformer folder."""
 
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 
 
 def products() -> list[Product]:
-    """The chapter's only product."""
+    """Return the chapter's only product."""
     return [WEIGHTS]
 
 
 @product("serving/weights")
 def WEIGHTS() -> Definition:
-    """A folder that `course serve` takes. Its tasks are the profile's prefixes, in their order."""
+    """A folder for `course serve`, whose tasks are the profile's prefixes, in order."""
     recipe = config.section("serving.recipe", RecipeConfig)
     return Definition(partial(_export, recipe), recipe, (prefix.BASE, *prefix.tasks()), CODE)
 

@@ -1,8 +1,8 @@
 """Reader that loads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
 
-The reader merges the parts of all ranks. Settings that the format cannot store (activation, epsilon, base of the
-rotary embedding) are in conversion.json. FasterTransformer's own converters write no conversion.json; the reader then
-uses the defaults of the model family. `Loaded.notes` reports where the model may differ from the source.
+The reader merges the parts from all ranks. Settings that the format cannot store (activation, epsilon, rotary embedding
+base) are in conversion.json. FasterTransformer's own converters do not write this file; without it, the reader uses the
+model family's defaults. `Loaded.notes` lists where the model may differ from its source.
 """
 
 import json
@@ -25,7 +25,7 @@ from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.layout import CONVERSION, TOKENIZER, Family, FtConfig, TensorSpec
 
 Reading = Callable[[TensorSpec], list[Tensor]]
-# Settings that the format cannot store, with the defaults of the family
+# Settings that the format cannot store, with the defaults for each model family
 LACKS: dict[Family, dict[str, Any]] = {
     "gptneox": {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 2048},
     "gpt": {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5},
@@ -37,22 +37,22 @@ class Loaded:
     """A model, its prefixes, its configuration and its tokenizer."""
 
     model: Any  # GPTNeoXForCausalLM or GPT2LMHeadModel, frozen, in eval mode
-    prefixes: list[Tensor | None]  # [P, L·2·H] per task, in the order of tasks; None for a task without a prefix
+    prefixes: list[Tensor | None]  # [P, L·2·H] per task, in task order; None for a task without a prefix
     config: FtConfig
     tokenizer: Path | None  # folder
     notes: list[str]
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Loaded:
-    """Return the model and the prefixes of a FasterTransformer folder.
+    """Load the model and prefixes from a FasterTransformer folder.
 
     Args:
         folder: DIR or DIR/N-gpu.
-        dtype: number format of the model; default: as stored.
-        device: where the model is placed.
+        dtype: data type of the model; the default is the stored dtype.
+        device: device for the model and prefixes.
 
     Raises:
-        CourseError: for a damaged folder.
+        CourseError: if the folder is damaged.
     """
     weights_folder, ranks = layout.find(folder)
     config, notes = ini.read(weights_folder, ranks)
@@ -74,7 +74,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         notes.append(f"no {CONVERSION}: read with {', '.join(f'{key} {value}' for key, value in lacks.items())}")
     try:
         model = _build(config, lacks, weights, device)
-    # conversion.json lacks a setting of this model family or has an invalid value
+    # A setting for this model family is missing from conversion.json or has an invalid value
     except (KeyError, TypeError, ValueError) as error:
         raise CourseError(f"{parent / CONVERSION}: {one_line(error)}") from error
     prefixes = [
@@ -85,7 +85,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
 
 
 def _in_the_ini(config: FtConfig) -> dict[str, Any]:
-    """Return the settings in the config.ini of a GPT-2 model that replace the defaults of the family."""
+    """Return the settings in a GPT-2 model's config.ini that override the model family's defaults."""
     names = {"gelu": "gelu_new", "relu": "relu"}
     settings: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
     if config.activation is not None:
@@ -96,7 +96,7 @@ def _in_the_ini(config: FtConfig) -> dict[str, Any]:
 
 
 def read_conversion(path: Path) -> dict[str, Any]:
-    """Return the content of conversion.json, empty if there is no such file. Raises CourseError if it is damaged."""
+    """Return the content of conversion.json, or an empty dict without it. Raises CourseError if it is damaged."""
     if not path.is_file():
         return {}
     try:
@@ -112,7 +112,7 @@ def read_conversion(path: Path) -> dict[str, Any]:
 def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]:
     """Return the parts of a tensor, one per file.
 
-    Raises CourseError for a file that is missing or has another size.
+    Raises CourseError if a file is missing or has the wrong size.
     """
     shape, parts = spec.part(config.ranks), []
     for name in spec.files(config.ranks):
@@ -128,17 +128,17 @@ def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]
 
 
 def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | None, read: Reading) -> list[str]:
-    """Set the two biases of row-parallel products to what the engine adds in total; return notes for the user.
+    """Set the two biases of row-parallel products to the total that the engine adds, and return notes for the user.
 
     With parallel residual, every rank adds the sum of both biases, so the total is N times the stored sum. The reader
-    puts this total into the second bias and sets the first to zero. Otherwise the engine adds each bias once as stored,
-    although FasterTransformer's converter divides them by N there too.
+    puts this total into the second bias and sets the first to zero. Otherwise, the engine adds each bias once as
+    stored, although FasterTransformer's converter also divides the biases by N in this case.
 
     Args:
         weights: the model's weights by short name; changed in place.
         config: the folder's configuration.
-        divided: the divisor that conversion.json reports; None if it reports none.
-        read: returns the parts of a tensor.
+        divided: the divisor recorded in conversion.json, or None if there is none.
+        read: function that returns the parts of a tensor.
     """
     for layer in range(config.layers):
         attention, mlp = (f"layers.{layer}.{name}.bias" for name in ("attention.dense", "mlp.dense_4h_to_h"))
@@ -157,21 +157,21 @@ def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | N
 
 
 def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], device: torch.device | str) -> Any:
-    """Return the model with these weights, which are not copied."""
+    """Return a model that uses these weights without copying them."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(_hf_config(config, lacks))
     base = model.base_model_prefix
     named = {name if name.startswith("lm_head") else f"{base}.{name}": tensor for name, tensor in weights.items()}
     model.load_state_dict(named, assign=True, strict=config.head)
     model.tie_weights()
-    # The rotary frequencies are not stored as weights: compute them again, in fp32
+    # The rotary frequencies are not stored as weights, so compute them again, in fp32
     if config.family == "gptneox":
         model.gpt_neox.rotary_emb = type(model.gpt_neox.rotary_emb)(model.config).to(device)
     return model.requires_grad_(False).eval()
 
 
 def _hf_config(config: FtConfig, lacks: dict[str, Any]) -> Any:
-    """Return the Hugging Face configuration; `lacks` has the settings that config.ini does not store."""
+    """Return the Hugging Face configuration; `lacks` contains the settings that config.ini does not store."""
     settings: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden,

@@ -1,8 +1,8 @@
 """Triton model repositories for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
 
-The tensors are those of fastertransformer_backend's GPT-NeoX model, so its clients need no change. Its GPT model has
-further tensors (embeddings of the context, prompts in the request). They are not listed here; NVIDIA's backend also
-serves models whose configuration does not list them.
+The tensors are the same as for the fastertransformer_backend GPT-NeoX model, so its clients work unchanged. Its GPT
+model has additional tensors (context embeddings, prompts in the request), which are not listed here. NVIDIA's backend
+also serves models whose configuration does not list them.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from course_lib.serving.layout import FtConfig
 Backend = Literal["python", "fastertransformer"]
 MODEL = "fastertransformer"  # the model's name in requests
 MAX_BATCH = 1024
-FOLDER = "model_checkpoint_path"  # the parameter that holds the path of the weights
+FOLDER = "model_checkpoint_path"  # the parameter that contains the path to the weights
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
 from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
@@ -26,7 +26,7 @@ from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a request or an answer as declared in config.pbtxt; `dims` excludes the batch dimension."""
+    """A request or response tensor as declared in config.pbtxt; `dims` excludes the batch dimension."""
 
     name: str
     dtype: str
@@ -35,7 +35,7 @@ class Tensor:
 
     @property
     def scalar(self) -> bool:
-        """Whether each row has one number: clients send [B, 1], the backend receives [B]."""
+        """Whether each sequence has one value; clients send [B, 1] and the backend receives [B]."""
         return self.dims == (1,)
 
 
@@ -76,11 +76,12 @@ def write(folder: Path, target: Path, backend: Backend = "python", weights: str 
         folder: a FasterTransformer folder.
         target: the repository to write.
         backend: python for this course's reader, fastertransformer for NVIDIA's backend.
-        weights: path of the weights as the server sees it, for example in a container; default: their path now.
+        weights: path to the weights as seen by the server, for example in a container; the default is their current
+            path.
 
     Raises:
         CourseError: if `folder` is not a FasterTransformer folder.
-        UsageError: if NVIDIA's backend would misread the number format, or `target` lies inside `folder`.
+        UsageError: if NVIDIA's backend does not support the dtype, or `target` lies inside `folder`.
     """
     weights_folder, ranks = layout.find(folder)
     config, _ = ini.read(weights_folder, ranks)
@@ -115,7 +116,7 @@ def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
 
 
 def _original(config: FtConfig, weights: str) -> dict[str, str]:
-    """Return the parameters of NVIDIA's FasterTransformer backend."""
+    """Return the parameters for NVIDIA's FasterTransformer backend."""
     if config.dtype == "bf16":
         raise UsageError(
             "--backend fastertransformer: weights in bf16 are not allowed; "
@@ -135,12 +136,12 @@ def _tensor(kind: str, tensor: Tensor, ragged: bool = False) -> str:
     dims = ", ".join(map(str, tensor.dims))
     fields = [f'name: "{tensor.name}"', f"data_type: TYPE_{tensor.dtype}", f"dims: [ {dims} ]"]
     fields += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional
-    # Triton may put requests of different lengths into one batch
+    # Triton may put requests with different lengths into one batch
     fields += ["allow_ragged_batch: true"] * ragged
     return f"{kind} [ {{ {', '.join(fields)} }} ]"
 
 
 def _quoted(value: str) -> str:
-    """Return `value` as a string of the protobuf text format."""
+    """Return `value` as a string in protobuf text format."""
     characters = (chr(byte) if 32 <= byte <= 126 and byte not in b'"\\' else f"\\{byte:03o}" for byte in value.encode())
     return f'"{"".join(characters)}"'

@@ -1,13 +1,13 @@
-"""Choice of the next token of each row from its logits.
+"""Selection of the next token for each sequence from its logits.
 
-Bad words are banned, then repetition penalty and temperature are applied. The next token is the most likely one, or
-it is sampled as FasterTransformer does:
+Bad words are banned, and then the repetition penalty and temperature are applied. The next token is the most likely
+one, or it is sampled in the same way as in FasterTransformer:
 
 1. The top_k tokens are sorted by probability.
 2. A random number from [0, 1) is multiplied by top_p.
 3. The first token whose cumulative probability reaches this product is chosen.
 
-Each row has its own random generator, so its text does not depend on the other rows of the batch.
+Each sequence has its own random generator, so its text does not depend on the other sequences in the batch.
 """
 
 import random
@@ -19,7 +19,7 @@ from course_lib.serving.request import Beam, Row
 
 
 class Text:
-    """A row that is being generated, with its tokens so far."""
+    """A sequence that is being generated, with its tokens so far."""
 
     def __init__(self, row: Row, end: int) -> None:
         self.row = row
@@ -62,7 +62,7 @@ class Text:
 
 
 def adjust(logits: Tensor, texts: list[Text]) -> Tensor:
-    """Return logits [N, V] in float32 after bad words, repetition penalty and temperature of each row."""
+    """Return fp32 logits [N, V] after applying each sequence's bad words, repetition penalty and temperature."""
     scores = logits.float()
     for scored, text in zip(scores, texts, strict=True):
         for word in text.row.bad_words:
@@ -81,7 +81,7 @@ def write(logits: Tensor, texts: list[Text], log_probs: bool) -> None:
     """Append the next token to each text, and its log probability if `log_probs` is true.
 
     Args:
-        logits: [N, V], one line per text.
+        logits: [N, V], one row per text.
         texts: the N texts; changed in place.
         log_probs: whether to store log probabilities.
     """
@@ -97,7 +97,7 @@ def write(logits: Tensor, texts: list[Text], log_probs: bool) -> None:
 
 
 def draw(scores: Tensor, texts: list[Text]) -> Tensor:
-    """Return a sampled token id for each row of scores [N, V], from the row's top_k and top_p."""
+    """Return a sampled token id for each text, based on its scores [N, V], top_k and top_p."""
     width = scores.shape[1]
     kept = [min(text.row.top_k or width, width) for text in texts]
     best = scores.topk(max(kept))

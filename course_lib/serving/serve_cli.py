@@ -1,4 +1,4 @@
-"""The verbs `course serve` and `course ask` of chapter 7."""
+"""The `course serve` and `course ask` commands for chapter 7."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -114,7 +114,7 @@ def ask(
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:
-    """Return the number of a task given by name or number. Raises UsageError if DIR has no such task."""
+    """Return the index of a task given by name or index. Raises UsageError if DIR has no such task."""
     if task is None:
         return None
     if folder is None:

@@ -1,6 +1,6 @@
-"""Triton on this machine: the binary inside the nvidia-pytriton wheel, by default on the loopback address.
+"""Local Triton server, using the binary from the nvidia-pytriton wheel, by default on the loopback address.
 
-`running(folder)` serves while a block runs and removes its files afterwards. `serve(folder)` implements
+`running(folder)` serves a folder inside a context and removes its files afterwards. `serve(folder)` implements
 `course serve` in the foreground. This module does not import pytriton.
 """
 
@@ -31,10 +31,10 @@ from course_lib.serving import ini, layout, lifeline, repository
 
 LOOPBACK = "127.0.0.1"
 IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
-SHARED = Path("/dev/shm")  # shared memory of Triton and the model's process
-GRACE = 10  # seconds that running requests get when the server is stopped
+SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
+GRACE = 10  # seconds that running requests have to finish when the server is stopped
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
-# Start of an error line in the log: date, time, process
+# Start of an error line in the log: date, time and process
 LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
 COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
 NEEDS = (
@@ -45,18 +45,18 @@ NEEDS = (
 
 @dataclass(frozen=True)
 class Installation:
-    """Paths of the wheel's parts."""
+    """Paths to the parts of the wheel."""
 
     binary: Path
     backend: Path  # libtriton_python.so and its helpers
-    stub: Path  # the program that runs a Python model, for this interpreter's version
+    stub: Path  # the executable that runs a Python model, for this interpreter's version
     libraries: Path
 
 
 def find() -> Installation:
-    """Return the paths of the server in the nvidia-pytriton wheel.
+    """Return the paths to the server in the nvidia-pytriton wheel.
 
-    Raises CourseError if the wheel is missing or has no part for this interpreter.
+    Raises CourseError if the wheel is not installed or does not support this interpreter.
     """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
@@ -105,23 +105,23 @@ def running(
     log: Path | None = None,
     threads: int | None = None,
 ) -> Iterator[Server]:
-    """Serve an exported folder while the block runs.
+    """Serve an exported folder inside the context.
 
-    The server ends with the block. It also ends if this process or thread is killed; then only a temporary folder with
-    links and the log remains, until the next server starts.
+    The server stops when the context exits. It also stops if this process or thread is killed. In that case, a
+    temporary folder with links and the log remains until the next server starts.
 
     Args:
         folder: a FasterTransformer folder.
-        http_port: port for HTTP; None: a free port.
-        grpc_port: port for gRPC; None: a free port.
+        http_port: port for HTTP; None selects a free port.
+        grpc_port: port for gRPC; None selects a free port.
         address: address to listen on.
-        timeout: time limit for the start [s].
-        log: file for Triton's log; default: a temporary file.
-        threads: CPU threads of the model; default: the number of cores.
+        timeout: time limit for startup [s].
+        log: file for Triton's log; the default is a temporary file.
+        threads: number of CPU threads for the model; the default is the number of cores.
 
     Raises:
-        CourseError: if the wheel is missing, the folder cannot be served, a port is in use, or the server is not ready
-            within `timeout`; the message includes the server's own.
+        CourseError: if the wheel is not installed, the folder cannot be served, a port is in use, or the server is not
+            ready within `timeout`. If the server fails, the message includes its own error message.
     """
     installed = find()
     with temporary_folder("course-triton") as work:
@@ -163,9 +163,9 @@ def serve(
     threads: int | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve a folder, as `running` does, until SIGINT or SIGTERM; `say` prints the messages.
+    """Serve a folder until SIGINT or SIGTERM, with the same arguments as `running`; `say` prints the messages.
 
-    Raises CourseError as `running` does, and if the server ends by itself.
+    Raises CourseError in the same cases as `running`, and if the server stops by itself.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -182,9 +182,9 @@ def serve(
 
 
 def container_command(folder: Path, models: Path) -> str:
-    """Return two shell commands for machines without the wheel: write the repository; serve it in NVIDIA's image."""
+    """Return two shell commands that write the repository and serve it in NVIDIA's image, without the wheel."""
     weights_folder, ranks = layout.find(folder)
-    # Check DIR now, as the printed command would
+    # Check DIR now, as the first command would
     ini.read(weights_folder, ranks)
     require_other(folder, models)
     weights = f"/weights/{weights_folder.resolve().name}"
@@ -201,7 +201,7 @@ def container_command(folder: Path, models: Path) -> str:
 
 
 def tail(log: Path) -> str:
-    """Return the reason in the log why the server or the model failed, in one line."""
+    """Return the reason given in the log why the server or the model failed, as one line."""
     content = log.read_text(errors="replace")
     if failure := MODEL_FAILED.search(content):
         return failure[1]
@@ -214,7 +214,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _link(installed: Installation, target: Path) -> None:
-    """Create the backend's folder with links to its library, its helper and the stub."""
+    """Create the backend folder with links to the library, the helper module and the stub."""
     target.mkdir(parents=True)
     helpers = [installed.backend / name for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
     for part in (*helpers, installed.stub):
@@ -224,7 +224,7 @@ def _link(installed: Installation, target: Path) -> None:
 def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
     """Return the server's environment variables.
 
-    The interpreter inside the stub uses the Python environment whose python3 comes first on PATH.
+    The stub's interpreter uses the Python environment of the first python3 on PATH.
     """
     libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
@@ -269,13 +269,13 @@ def _wait(server: Server, timeout: float) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the server and all processes that it started: with SIGTERM first, then with SIGKILL."""
+    """Stop the server and all processes that it started, first with SIGTERM and then with SIGKILL."""
     try:
         if process.poll() is None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE + 5)
-    # Also when another Ctrl-C interrupts the wait
+    # This also runs if another Ctrl-C interrupts the wait
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

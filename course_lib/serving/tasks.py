@@ -1,4 +1,4 @@
-"""The prefixes of an export: their names, and whether they fit the model."""
+"""The prefixes for an export: their names, and whether they match the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from course_lib.serving.layout import FtConfig
 
 @dataclass(frozen=True)
 class NamedPrefix:
-    """A task's name and its prefix."""
+    """A task name and its prefix."""
 
     name: str
     values: Tensor | None  # [P, L·2·H]; None for a task without a prefix
@@ -26,10 +26,10 @@ class NamedPrefix:
 
 
 def named(argument: str) -> NamedPrefix:
-    """Return the prefix that `--prefix [NAME=]FILE` names.
+    """Return the prefix for a `--prefix [NAME=]FILE` argument.
 
-    `NAME=` without FILE is a task without a prefix. Without NAME, the name is the task stored in the file, or else the
-    file's stem.
+    `NAME=` without FILE is a task without a prefix. If NAME is missing, the name is the task stored in the file, or
+    else the file name without its suffix.
     """
     name, file = split(argument)
     if file is None:
@@ -39,7 +39,7 @@ def named(argument: str) -> NamedPrefix:
 
 
 def split(argument: str) -> tuple[str, Path | None]:
-    """Return NAME and FILE of `--prefix [NAME=]FILE`; a missing NAME is empty, a missing FILE is None."""
+    """Return NAME and FILE from `--prefix [NAME=]FILE`; a missing NAME is empty, and a missing FILE is None."""
     name, equals, file = argument.partition("=")
     if not equals or Path(argument).exists():
         return "", Path(argument)
@@ -49,9 +49,7 @@ def split(argument: str) -> tuple[str, Path | None]:
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tensor]:
     """Return the values of each prefix by name, each [P, L·2·H].
 
-    Raises:
-        UsageError: for a name that is not allowed or used twice.
-        CourseError: for values that do not fit the model.
+    Raises UsageError if a name is not allowed or is used twice, and CourseError if values do not match the model.
     """
     shape = Shape(config.layers, config.heads, config.head_size)
     width = shape.width
@@ -80,9 +78,9 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
 
 
 def same_base(prefixes: Sequence[NamedPrefix], model: Path) -> str | None:
-    """Return the digest of the model's weights if a prefix names its base model, else None.
+    """Return the digest of the model's weights if a prefix records its base model, else None.
 
-    Raises CourseError for a prefix that was trained on other weights.
+    Raises CourseError if a prefix was trained on other weights.
     """
     if not any(prefix.base for prefix in prefixes):
         return None

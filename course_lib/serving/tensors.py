@@ -1,4 +1,4 @@
-"""Conversion of request tensors to rows of the engine, and of answers to tensors. Uses torch, but not Triton."""
+"""Conversion of request tensors to engine requests, and of answers to tensors. Uses torch, but not Triton."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from course_lib.errors import UsageError
 from course_lib.serving.repository import INPUTS, OUTPUTS
 from course_lib.serving.request import Answer, Row, Word
 
-# Request tensors with one number per row, and their fields in Row
+# Request tensors with one value per sequence, and their fields in Row
 FIELDS = {
     "start_id": "start_id", "end_id": "end_id", "runtime_top_k": "top_k", "runtime_top_p": "top_p",
     "temperature": "temperature", "beam_search_diversity_rate": "diversity_rate", "len_penalty": "len_penalty",
@@ -23,9 +23,9 @@ LISTS = ("bad_words_list", "stop_words_list")
 
 
 def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
-    """Return the rows of a request; optional tensors may be missing.
+    """Return a Row for each sequence in a request; optional tensors may be missing.
 
-    Raises UsageError for tensors that do not fit together.
+    Raises UsageError if the tensors are inconsistent.
     """
     ids: list[list[int]] = tensors["input_ids"].tolist()
     batch = len(ids)
@@ -47,20 +47,20 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
 
 
 def wants_log_probs(tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether the request asks for log probabilities. As in FasterTransformer, row 0 decides."""
+    """Return whether the request asks for log probabilities. As in FasterTransformer, sequence 0 decides."""
     asked = tensors.get("is_return_log_probs")
     return asked is not None and bool(asked.flatten()[0])
 
 
 def _numbers(name: str, tensor: Tensor) -> list[Any]:
-    """Return one number for each row of a tensor [B] or [B, 1]."""
+    """Return one number for each sequence from a tensor [B] or [B, 1]."""
     if tensor.numel() != len(tensor):
         raise UsageError(f"{name}: shape {list(tensor.shape)} is not allowed; allowed: one number for each row")
     return list(tensor.flatten().tolist())
 
 
 def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
-    """Return the words of each row of a tensor [B, 2, n], the inverse of client.word_list."""
+    """Return the words for each sequence from a tensor [B, 2, n]. This is the inverse of client.word_list."""
     if tensor.dim() != 3 or tensor.shape[1] != 2:
         raise UsageError(f"{name}: shape {list(tensor.shape)} is not allowed; allowed: [B, 2, length]")
     words = []
@@ -76,13 +76,13 @@ def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
 def outputs(
     tensors: Mapping[str, Tensor], asked: Sequence[Row], answers: Sequence[Answer], end_id: int
 ) -> dict[str, Tensor]:
-    """Return the tensors of the answers to a request.
+    """Return the output tensors for a request.
 
     Args:
-        tensors: the tensors of the request.
-        asked: the rows of the request.
-        answers: the answer to each row.
-        end_id: padding behind the texts of a row that has no end_id.
+        tensors: the request tensors.
+        asked: the sequences in the request.
+        answers: the answer for each sequence.
+        end_id: padding id after the texts of a sequence that has no end_id.
     """
     most = max(row.output_length for row in asked)
     width = tensors["input_ids"].shape[1] + most

@@ -1,10 +1,10 @@
-"""The model that Triton's Python backend runs: an exported folder with this course's engine.
+"""The model run by Triton's Python backend: an exported folder with this course's engine.
 
-Only the server imports this module. Tensors are passed by DLPack: with NumPy 2, the backend's own NumPy conversions
-return wrong values without an error.
+Only the server imports this module. Tensors are passed with DLPack, because with NumPy 2, the backend's own NumPy
+conversions return wrong values without an error.
 
-Triton does not batch requests that have different optional tensors. `execute` therefore only queues the requests.
-A thread runs all queued requests as one batch of the engine.
+Triton does not batch requests that have different optional tensors. Therefore, `execute` only queues the requests, and
+a thread runs all queued requests as one engine batch.
 """
 
 import json
@@ -30,7 +30,7 @@ from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that waits for its answer."""
+    """A request that is waiting for its answer."""
 
     sender: Any
     outputs: frozenset[str]  # names of the output tensors that the client requested
@@ -38,7 +38,7 @@ class Asked:
     rows: list[Row]
 
     def answer(self, tensors: Mapping[str, Tensor]) -> None:
-        """Send those of `tensors` that the client requested."""
+        """Send the tensors that the client requested."""
         sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in tensors.items() if name in self.outputs]
         _send(self.sender, pb_utils.InferenceResponse(sent))
 
@@ -47,7 +47,7 @@ class TritonPythonModel:
     """The class that the backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the folder named in the model's configuration, and start the thread that answers."""
+        """Load the folder named in the model's configuration, and start the thread that answers requests."""
         folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
         try:
             self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
@@ -58,7 +58,7 @@ class TritonPythonModel:
         self.worker.start()
 
     def execute(self, arrived: Sequence[Any]) -> None:
-        """Queue the requests; an invalid request is answered at once with its error."""
+        """Queue the requests; answer invalid requests immediately with an error."""
         for request in arrived:
             sender = request.get_response_sender()
             try:
@@ -93,19 +93,19 @@ class TritonPythonModel:
                     break
                 batch.append(another)
             answers: list[dict[str, Tensor]] | None = None
-            # For example too little memory for the whole batch: run each request alone, so that none fails
-            # because of another
+            # If this fails, for example because memory is too small for the batch, run each request separately below,
+            # so that none fails because of another
             with suppress(Exception):
                 answers = self._run(batch)
             for index, one in enumerate(batch):
                 try:
                     one.answer(answers[index] if answers else self._run([one])[0])
-                # For example no space in shared memory: the other requests still get their answers
+                # For example, shared memory may be full; the other requests still receive their answers
                 except Exception as error:
                     _fail(one.sender, error)
 
     def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
-        """Return the output tensors of each request."""
+        """Return the output tensors for each request."""
         log_probs = any(wants_log_probs(one.tensors) for one in batch)
         answers = iter(self.engine.run([row for one in batch for row in one.rows], log_probs))
         return [outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id) for one in batch]
@@ -116,7 +116,7 @@ def _send(sender: Any, response: Any) -> None:
 
 
 def _fail(sender: Any, error: Exception) -> None:
-    """Answer with the error. Suppress any exception, so that the answering thread continues."""
+    """Answer with an error message. Suppress any exception, so that the answering thread continues."""
     message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
     with suppress(Exception):
         _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message)))

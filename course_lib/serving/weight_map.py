@@ -1,9 +1,9 @@
 """Conversion of a weight between its Hugging Face layout and its FasterTransformer layout for N ranks.
 
-This module covers names, order and shapes; reading and writing files is done elsewhere. FasterTransformer computes
-x·W, so GPT-NeoX's weights are transposed to [in, out]; GPT-2 already stores them this way. FasterTransformer's fused
-query/key/value weight is ordered by query, key, value, then by head; GPT-NeoX's by head first. Each rank gets an equal
-part: whole heads, columns, or rows.
+This module handles names, order and shapes, but not files. FasterTransformer computes x·W, so GPT-NeoX weights are
+transposed to [in, out]; GPT-2 already stores its weights this way. The fused query/key/value weight is ordered by
+query, key and value and then by head in FasterTransformer, but by head first in GPT-NeoX. Each rank receives an equal
+part: whole heads, columns or rows.
 """
 
 import re
@@ -16,7 +16,7 @@ from course_lib.checkpoints.weight_files import is_leftover
 from course_lib.serving.layout import Family, FtConfig, TensorSpec, tensors
 
 Kind = Literal["plain", "linear", "qkv"]
-ROWS = 128  # rows of a weight that are copied at a time; they fit in a processor's cache
+ROWS = 128  # rows of a weight that are copied at a time; they fit in the CPU cache
 
 GLOBAL: dict[Family, dict[str, str]] = {
     "gptneox": {"embed_in": "wte", "final_layer_norm": "final_layernorm", "lm_head": "lm_head"},
@@ -37,14 +37,14 @@ PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
 
 
 class Piece(NamedTuple):
-    """The stored tensor of a weight, and how its layout differs from the Hugging Face model's."""
+    """The stored tensor for a weight, and how its layout differs from the Hugging Face layout."""
 
     spec: TensorSpec
     kind: Kind
 
 
 def short(name: str) -> str | None:
-    """Return a weight's name without the model's prefix; None for a leftover constant.
+    """Return a weight's name without the model's prefix, or None for a leftover constant.
 
     Examples: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`.
     """
@@ -57,7 +57,7 @@ def pieces(config: FtConfig) -> dict[str, Piece]:
     specs = {spec.name: spec for spec in tensors(config)}
     pieces_by_name = {}
     for theirs, ours in GLOBAL[config.family].items():
-        # FasterTransformer names the embedding tables without `.weight`
+        # FasterTransformer's names for the embedding tables do not end with `.weight`
         for part, name in ((".weight", ours), (".weight", f"{ours}.weight"), (".bias", f"{ours}.bias")):
             if f"model.{name}" in specs:
                 pieces_by_name[theirs + part] = Piece(specs[f"model.{name}"], "plain")
@@ -78,9 +78,9 @@ def shape(piece: Piece, config: FtConfig) -> tuple[int, ...]:
 
 
 def slots(whole: Tensor, piece: Piece, config: FtConfig) -> list[Tensor]:
-    """Return views of a stored tensor, not split between ranks, that list the Hugging Face model's rows in order.
+    """Return views into a stored tensor, before it is split between ranks, in the order of the Hugging Face rows.
 
-    Copying the model's rows into these views, one view after the other, produces the stored layout.
+    Copying the Hugging Face model's rows into these views, one view after the other, produces the stored layout.
     """
     sizes = shape(piece, config)
     rows = whole.view(sizes[::-1]).t() if _transposed(piece, config) else whole.view(sizes)
