@@ -199,7 +199,7 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         ((1e-2, [6.5]), "the list of entries"),
         ((1e-2, []), "the list of entries"),
         ((3e-4, [entry(1, 8.9), entry(60, 8.1)]), "too cautious"),
-        ((5e-2, [entry(1, 8.9), entry(60, 7.0)]), "too high"),
+        ((0.2, [entry(1, 8.9), entry(60, 7.0)]), "too high"),
         ((1.0, [entry(1, 8.9), entry(60, 30.0)]), "overshoots"),
         ((1.0, [entry(1, 8.9), entry(60, float("nan"))]), "overshoots"),
         ((1e-2, [entry(1, 8.9), entry(200, 6.3)]), "60 steps"),
