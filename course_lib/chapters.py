@@ -1,4 +1,4 @@
-"""The chapters in course order, and the products of each chapter. No other module has this list."""
+"""The chapters in course order, and the products for each chapter. No other module contains this list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -20,11 +20,11 @@ SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 
 
 class Terminated(SystemExit):
-    """Exception for SIGTERM or SIGHUP, so that `finally` blocks remove unfinished files before the process ends."""
+    """Exception for SIGTERM or SIGHUP, so that `finally` blocks remove unfinished files before the process exits."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and end the process with its exit code.
+    """Run a command and exit with its exit code.
 
     Args:
         arguments: the words after `course`; None means those on the command line.
@@ -90,7 +90,7 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any]":
-    """Install handlers for the signals that end a process, and return the previous handlers.
+    """Install handlers for the signals that terminate a process, and return the previous handlers.
 
     Signals that the process already ignores (for example, under `nohup`) stay ignored.
     """

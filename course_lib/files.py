@@ -229,7 +229,7 @@ def _temporary_names(target: Path) -> str:
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yield a new locked temporary file or folder next to `target`, and remove it at the end.
 
-    Temporary files left by killed runs are removed first. The operating system releases a lock when its process ends
+    Temporary files left by killed runs are removed first. The operating system releases a lock when its process exits
     for any reason, so an unlocked temporary file belongs to a killed run.
     """
     target.parent.mkdir(parents=True, exist_ok=True)

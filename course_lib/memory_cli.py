@@ -1,4 +1,4 @@
-"""The `memory` command. It has its own module because it plans runs from several chapters."""
+"""The `memory` command. It has its own module because it covers the training runs from several chapters."""
 
 import json
 from pathlib import Path

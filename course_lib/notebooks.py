@@ -78,7 +78,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def address() -> str:
-    """Return the repository address, which is stored only in pyproject.toml (`Repository` under [project.urls])."""
+    """Return the repository URL, which is stored only in pyproject.toml (`Repository` under [project.urls])."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
     return str(project["urls"]["Repository"]).rstrip("/")
 

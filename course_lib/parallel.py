@@ -101,7 +101,7 @@ def _single_threaded() -> bool:
 
 
 def _end_with_parent() -> None:
-    """Make a worker end on a signal or when its parent process is killed; runs when the worker starts."""
+    """Make this worker exit on a termination signal or when its parent exits. Called when the worker starts."""
     for number in TERMINATIONS:
         # `nohup` makes a process ignore SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:

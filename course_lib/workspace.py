@@ -1,7 +1,7 @@
-"""The products in the workspace: their definitions, their state, and how missing or stale ones are built.
+"""Products (corpora, tokenizers, models, …): their definitions and state, and how missing or stale ones are built.
 
-A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json. The manifest contains the inputs with
-their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,
+Each product is stored in a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json, which contains the inputs
+with their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,
 building it first if necessary, so any notebook can be run without the earlier ones. Fresh products are not rebuilt.
 This module does not interpret the files in a product.
 """
@@ -53,7 +53,10 @@ class Definition:
 
 @dataclass(frozen=True)
 class Product:
-    """A course product. Each profile may define it differently. Products with the same name are equal."""
+    """A named output of the course, such as a corpus, a tokenizer or a model.
+
+    Each profile may define a product differently. Products with the same name are equal.
+    """
 
     name: str  # "<chapter>/<product>"
     define: Callable[[], Definition] = field(compare=False)

@@ -1,4 +1,4 @@
-"""The commands that cover all chapters: run, status, clean, doctor and notebooks."""
+"""Commands that apply to all chapters: run, status, clean, doctor and notebooks."""
 
 import json
 import os

@@ -62,9 +62,10 @@ def webtext(
 
 
 def _reported(report: "Report", output: Path) -> str:
-    """Write the report next to the output and return its name for the printed line; "" if no report is written.
+    """Write the report to a file next to the output. Return ", " and the file name, to be appended to the summary.
 
-    Output to a device or pipe gets no report, because its folder is not the user's.
+    If the output is a device or pipe, write no report and return "", because a folder such as /dev is not a place for
+    user files.
     """
     from course_lib.corpus.report import write_report
     from course_lib.files import is_stream

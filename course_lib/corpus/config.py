@@ -1,4 +1,4 @@
-"""Settings for chapter 1, in their own module so that `course --help` need not import the code that uses them."""
+"""Settings for chapter 1, in a separate module so that showing help does not import the code that uses them."""
 
 from typing import Literal
 
@@ -34,7 +34,7 @@ class WikipediaConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DownloadConfig:
-    """Settings for downloads: corpus addresses, retries and waiting times."""
+    """Settings for downloads: corpus URLs, retries and waiting times."""
 
     wikipedia_mirror: str = setting(
         "https://dumps.wikimedia.org", "address of the folder that contains jawiki/", pattern=ADDRESS

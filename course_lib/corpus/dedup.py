@@ -148,7 +148,7 @@ class NearDuplicates:
         return agreeing >= needed
 
     def _bands(self, rows: Signatures) -> Hashes:
-        """Return the hash of every band in the upper 36 of 64 bits, [documents, num_bands]."""
+        """Return a 36-bit hash of each band, [documents, num_bands]. The lower 28 bits of each integer are zero."""
         bands = rows.reshape(len(rows), self._settings.num_bands, -1)
         hashes = np.broadcast_to(np.arange(1, bands.shape[1] + 1, dtype=np.uint64), bands.shape[:2]).copy()
         for column in range(bands.shape[2]):

@@ -29,13 +29,13 @@ DEFAULTS = DownloadConfig()
 
 @dataclass(frozen=True)
 class Source:
-    """A file to download: its local name, its address and the addresses of its checksum lists."""
+    """A file to download: its local name, its URL and the URLs of its checksum lists."""
 
     name: str
     url: str
-    sums: tuple[tuple[str, str], ...]  # (algorithm, address of the checksum list), the preferred one first
+    sums: tuple[tuple[str, str], ...]  # (algorithm, URL of the checksum list), the preferred one first
     listed_as: str  # regular expression for the file's name in these lists
-    moving: bool  # whether the content at the address changes over time, as it does for `latest`
+    moving: bool  # whether the content at the URL changes over time, as it does for `latest`
     hint: str = ""  # advice at the end of the "not found" message
 
     @property
@@ -49,7 +49,7 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
 
     `date` is `latest` or the day of a Wikipedia dump, such as 20261101. The function prints one line that says what was
     verified. A file that is already verified is not downloaded again. For `latest`, its checksum is first compared with
-    the published one, because new dumps appear under the same address.
+    the published one, because new dumps appear at the same URL.
 
     Raises UsageError before any request if the dataset or date is not allowed. Raises a one-line CourseError if
     anything fails later; an earlier complete file is then left unchanged.

@@ -1,4 +1,4 @@
-"""Quality filters for Japanese web text. Each filter measures one property of a document and has one limit.
+"""Quality filters for Japanese web text. Each filter compares one property of a document with one limit.
 
 `measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the
 filter that removes a document. The limits were chosen on hand-labeled pages and on novels. The filters do not judge

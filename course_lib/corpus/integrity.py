@@ -58,7 +58,7 @@ class Record:
 
 
 def load_record(path: Path, url: str) -> Record | None:
-    """Return the record in a JSON file; None if it does not exist, cannot be read, or is for another address."""
+    """Return the record in a JSON file, or None if the file is missing or invalid or its record is for another URL."""
     try:
         record = TypeAdapter(Record).validate_json(path.read_bytes())
     except (OSError, ValueError):

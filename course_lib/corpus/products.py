@@ -1,4 +1,4 @@
-"""Products in chapter 1: clean documents from Wikipedia and web text."""
+"""Products for chapter 1: clean documents from Wikipedia and web text."""
 
 from functools import partial
 from pathlib import Path

@@ -61,9 +61,9 @@ def _check_index(answer: Any) -> str | None:
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
-    """Return the bytes of weights, gradients and optimizer states on each GPU, in mixed precision with Adam.
+    """Return the number of bytes that weights, gradients and optimizer states take on each GPU.
 
-    Source: ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054.
+    Training uses mixed precision and Adam. Source: ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054.
     """
     weights = 2 * parameters / (ranks if stage >= 3 else 1)
     gradients = 2 * parameters / (ranks if stage >= 2 else 1)

@@ -22,7 +22,7 @@ class Codec(Protocol):
         """Return the text in the form in which decoding returns it, for example normalized."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids for a raw text, without special tokens."""
+        """Return the token ids for raw text, without special tokens."""
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
         """Return the text of the `new` ids that follow the `prompt` ids."""

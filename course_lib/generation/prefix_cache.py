@@ -49,7 +49,7 @@ class Shape:
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]
-    """A read-only cache layer, which allows recomputation to run the forward pass twice."""
+    """A cache layer that never stores new keys and values, so that recomputation can repeat the forward pass."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         return torch.cat([self.keys, key_states], -2), torch.cat([self.values, value_states], -2)

@@ -1,14 +1,14 @@
 """Text cleaning: replaces URLs, e-mail addresses, phone numbers, dates, prices and box-drawing characters with tokens.
 
-The rules are those in the original GPTSAN code (encode_swe.py in tanreinama/GPTSAN), including its false positives. For
-example, `円` alone is a price, `1/2` is a date, and a long number is a phone number.
+The rules are those in the original GPTSAN code (encode_swe.py in tanreinama/GPTSAN) and give the same false positives:
+`円` alone counts as a price, `1/2` as a date, and a long number as a phone number.
 
-On ordinary text, these regular expressions run in linear time. The original e-mail rule is quadratic: it takes 0.6 s
-for 20,000 letters in a row. The running time of the original price rule doubles with every additional pair of digits of
-different width.
+The regular expressions are rewritten to run in linear time on ordinary text. The e-mail expression in the original code
+takes quadratic time: 0.6 s for 20,000 letters in a row. Its price expression takes exponential time on numbers that mix
+half-width and full-width digits.
 
-The second date rule in the original code (dates with an era) is omitted. It never matches, because the first rule has
-already replaced the month.
+The original rule for dates with an era is omitted. It never matches, because it runs after the rule for other dates,
+which has already replaced the month.
 """
 
 import re

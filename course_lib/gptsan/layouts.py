@@ -229,9 +229,9 @@ class _Text:
         return [*self.encoding.encode_text(self.lines[self.next - 1].strip(), clean), self.newline]
 
     def before(self) -> list[int]:
-        """Return the ids of the next line without its newline token.
+        """Consume the next line and return its token ids without the newline token.
 
-        If no other line follows it, return an empty list and do not consume the line.
+        If it is the last line, return an empty list without consuming it. Ids that were put back count as a line.
         """
         if self.next + (not self.rest) >= len(self.lines):
             return []

@@ -1,4 +1,4 @@
-"""Products of chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model.
+"""Products for chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model.
 
 As in chapter 4, run folders are stored next to the products, so that interrupted training can be resumed.
 """

@@ -1,4 +1,4 @@
-"""GPTSAN training task, which trains a new model or the unfrozen parameters of a checkpoint."""
+"""Training task for GPTSAN: a new model, or the unfrozen parameters of a checkpoint."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Gptsan(Task):
-    """Training on encoded examples (lm, mlm or hybrid), optionally with a spout vector for each example."""
+    """A task that trains a GPTSAN model on encoded examples (lm, mlm or hybrid), optionally with spout vectors."""
 
     settings_class = GptsanConfig
     settings: GptsanConfig

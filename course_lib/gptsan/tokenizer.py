@@ -154,7 +154,7 @@ def load_tokenizer(folder: Path) -> GPTSanTokenizer:
 
 
 class GPTSanJapaneseTokenizer(GPTSanTokenizer):
-    """The same tokenizer under the class name used in the published tokenizer_config.json."""
+    """GPTSanTokenizer under the class name that the published tokenizer_config.json uses."""
 
 
 def register() -> None:

@@ -1,19 +1,21 @@
-"""Construction of a vocabulary in the published format (vocab.txt, emoji.json, tokenizer_config.json) from texts.
+"""Builder for a GPTSAN vocabulary: writes vocab.txt, emoji.json and tokenizer_config.json in the published format.
 
-The score of a candidate entry is the number of tokens that it saves:
+The score of a candidate entry is the number of tokens that it saves in the given texts:
 
 - a substring of 2 or 3 letters: occurrences × (length − 1);
 - a single character: occurrences × (UTF-8 bytes − 1), because without an entry it is encoded as bytes.
 
-The candidates with the highest scores fill the vocabulary up to the special block. Ids are assigned in this order:
-substrings by score, single characters by frequency, the special block. The encoder takes the smallest id, so the id of
-a character must be larger than that of every substring that begins with it.
+The vocabulary contains the candidates with the highest scores, followed by the block of special entries. Ids are
+assigned in this order: substrings by score, single characters by frequency, special entries. If several entries match,
+the encoder takes the one with the smallest id. The id of a character must therefore be larger than that of every
+substring that begins with it.
 
 A substring of 3 letters is omitted if its first 2 letters score at least as high, because the encoder would never use
-it. Some other entries are never used either, because the preceding token always includes their first character. This is
-the case for one in twenty entries in an 8000-entry vocabulary built from the course corpus.
+it. Other entries may also never be used, if their first character always becomes part of the preceding token. This
+affects one in twenty entries in an 8000-entry vocabulary built from the course corpus.
 
-Old character forms (學) are counted as the new forms (学) and become alternative spellings of their entries.
+Old character forms (學) are counted as the corresponding new forms (学). An entry with new forms also lists its
+spellings with old forms.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
 memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
-lines into pieces that Juman++ can process, and compares each answer with the text sent. If they differ, it sends the
+lines into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the
 two halves of the batch separately, and so on until the failing piece is found. That piece is kept, split only at white
 space, and counted.
 
@@ -96,11 +96,11 @@ def find_binary() -> Path | None:
 
 
 class JumanppSegmenter:
-    """A segmenter that uses Juman++ v2 to split lines into words.
+    """A segmenter that splits lines into words with Juman++ v2.
 
-    Every call starts its own short-lived processes, so the object may be pickled or created again in each worker.
-    `failed_pieces` counts the pieces that could not be analyzed. `failures` holds the first EXAMPLES_KEPT of them with
-    the reason.
+    Every call starts its own short-lived processes, so a segmenter can be pickled and sent to worker processes.
+    `failed_pieces` is the number of pieces that Juman++ could not analyze. `failures` contains the first EXAMPLES_KEPT
+    of these pieces, each with the reason.
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
@@ -158,7 +158,10 @@ class JumanppSegmenter:
             raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
 
     def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
-        """Return (words in each piece, "") if the answer is complete, else ([], what is wrong with the answer)."""
+        """Run Juman++ on a batch and return the words in each piece and "".
+
+        If Juman++ times out, or its output does not match the text sent, return [] and a description of the problem.
+        """
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
@@ -271,7 +274,7 @@ def _words(line: str) -> list[str]:
 
 
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """Describe how a process ended for an error message: its exit code and the first line of its standard error."""
+    """Return a process's exit code and the first line of its standard error, for an error message."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
     return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
 

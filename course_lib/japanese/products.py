@@ -1,4 +1,4 @@
-"""Products in chapter 2: the documents from chapter 1 as segmented lines."""
+"""Products for chapter 2: the documents from chapter 1 as segmented lines."""
 
 from functools import partial
 from pathlib import Path

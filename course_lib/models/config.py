@@ -144,7 +144,7 @@ class ModelConfig:
         return Sizes(tuple(self.tensors()), (), *kept, self.flops_per_token(seq_length), seq_length)
 
     def _activations(self, micro_batch: int, length: int, width: int) -> tuple[int, int, int]:
-        """Return the bytes for stored activations, for logits with the loss, and for one block's backward pass.
+        """Return the number of bytes for stored activations, logits with the loss, and one block's backward pass.
 
         In 16 bits, a block stores 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the
         attention scores (Korthikanti et al., arXiv:2205.05198). Only eager attention stores the scores; sdpa and

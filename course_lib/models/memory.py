@@ -1,4 +1,4 @@
-"""Model sizes that the memory planner needs, for any kind of model. This module does not import torch."""
+"""Model sizes, in the form that the memory planner needs for any kind of model. This module does not import torch."""
 
 from dataclasses import dataclass
 

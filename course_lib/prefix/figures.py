@@ -48,7 +48,7 @@ def length_against_loss(cases: Mapping[int, Case]) -> Any:
 
 
 def methods(cases: Mapping[str, Case]) -> Any:
-    """Plot bar charts of trained parameters, held-out loss and planned memory by part [MB] for each training method."""
+    """Plot bars for trained parameters, held-out loss and computed memory by part [MB], for each training method."""
     figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
     rows = range(len(cases))
     trained = [case.trained for case in cases.values()]

@@ -44,7 +44,7 @@ def frozen_sizes(
 
 
 def _activations(shape: ModelConfig, prefix: int, micro_batch: int, length: int, width: int) -> tuple[int, int]:
-    """Return the bytes stored by the forward pass, and the additional bytes that one block needs in the backward pass.
+    """Return the memory [bytes] for activations stored by the forward pass, and for one block's backward pass.
 
     A block stores the inputs to its norms, the queries, keys and values, and the input to the GELU. The keys and values
     include those from the prefix, copied for each sequence. Fused attention also stores its output, its mask and one

@@ -44,7 +44,7 @@ class Case:
     losses: list[float]  # training loss at each step [nats per token]
     held_out: float | None  # held-out loss [nats per token]
     trained: int  # number of trained parameters
-    memory: dict[str, int]  # planned memory of one GPU by part, excluding the GPU's context and reserve [bytes]
+    memory: dict[str, int]  # computed memory for one GPU by part, excluding the GPU's context and reserve [bytes]
 
 
 def train(settings: PrefixConfig) -> Result:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PrefixTask(Task):
-    """Training of a prefix for model.base or, for comparison, of the whole base model, on the texts in data.input."""
+    """A task that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
 
     settings_class = PrefixConfig
     settings: PrefixConfig

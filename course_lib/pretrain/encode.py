@@ -1,7 +1,7 @@
 """Parallel tokenization of text files into token files, in document order, for `course tokenize`.
 
-Words recur often in segmented text, so the token ids of each word are cached as bytes. The output is identical to that
-of encoding each document as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports
+Words recur often in segmented text, so the token ids of each word are cached as bytes. The token ids are the same as if
+each document were encoded as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports
 neither torch nor transformers.
 """
 
@@ -121,7 +121,10 @@ class Encoder:
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
 
     def prepared(self, text: str) -> str:
-        """Return a raw text prepared in the same way as the tokenizer's training text."""
+        """Return raw text prepared in the same way as the tokenizer's training text.
+
+        If the tokenizer has no preparation.json, return the text unchanged.
+        """
         return self.codec.prepare(text) if self.codec else text
 
     def encode(self, text: str) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Gpt2(Task):
-    """Next-token prediction on the token files in data.input."""
+    """A task that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
 
     settings_class = PretrainConfig
     settings: PretrainConfig

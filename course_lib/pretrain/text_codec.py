@@ -40,7 +40,7 @@ class TextCodec:
         return normalize(text) if self.codec else text
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids for a raw text, without special tokens."""
+        """Return the token ids for raw text, without special tokens."""
         if self.codec:
             return self.codec.encode(text)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

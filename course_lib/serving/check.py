@@ -57,7 +57,10 @@ class Inspection:
     findings: list[Finding]
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a report for printing; files with equal sizes in several layers share a line."""
+        """Yield the lines of a text report.
+
+        Files that differ only in the layer number, and have the same sizes, share a line.
+        """
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
             yield f"{'expected':>15} {'actual':>15}  [bytes]"

@@ -35,7 +35,7 @@ class Speed:
 
     @property
     def latency(self) -> float:
-        """Median time of a call [s], from the prompts to the end of the generated texts."""
+        """Median duration of a call [s], including the processing of the prompts."""
         return statistics.median(self.seconds)
 
     @property

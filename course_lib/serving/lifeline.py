@@ -1,4 +1,4 @@
-"""Launcher for an executable that must end when its parent process ends, even after SIGKILL.
+"""Launcher for an executable that must stop when its parent process exits, even if the parent is killed with SIGKILL.
 
 Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` runs this file, which then replaces itself with
 the executable. The process id does not change.
@@ -14,9 +14,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Replace this process with `program`, which receives SIGTERM when the parent process ends.
+    """Replace this process with `program`, which receives SIGTERM when the parent process exits.
 
-    Return without starting it if the parent process has already ended.
+    Return without starting it if the parent process has already exited.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # Otherwise, the parent died before prctl was called

@@ -1,4 +1,4 @@
-"""The request for one sequence in a batch, and its answer, with the same semantics and defaults as FasterTransformer.
+"""The request for one sequence in a batch, and the result, with the same semantics and defaults as FasterTransformer.
 
 There are three differences from FasterTransformer:
 

@@ -1,7 +1,8 @@
-"""Local Triton server, using the binary from the nvidia-pytriton wheel, by default on the loopback address.
+"""Local Triton server, which runs the executable from the nvidia-pytriton wheel.
 
-`running(folder)` serves a folder inside a context and removes its files afterwards. `serve(folder)` implements
-`course serve` in the foreground. This module does not import pytriton.
+`running(folder)` is a context manager that serves an exported folder and deletes all temporary files on exit.
+`serve(folder)` runs the server in the foreground, for `course serve`. By default, the server listens only on the
+loopback address. This module does not import pytriton.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ NEEDS = (
 
 @dataclass(frozen=True)
 class Installation:
-    """Paths to the parts of the wheel."""
+    """Paths to the parts of the nvidia-pytriton wheel that are needed to run a server."""
 
     binary: Path
     backend: Path  # libtriton_python.so and its helpers
@@ -54,9 +55,9 @@ class Installation:
 
 
 def find() -> Installation:
-    """Return the paths to the server in the nvidia-pytriton wheel.
+    """Return the paths to the Triton server that the nvidia-pytriton wheel has installed.
 
-    Raises CourseError if the wheel is not installed or does not support this interpreter.
+    Raises CourseError if nvidia-pytriton is not installed or does not support this interpreter.
     """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
@@ -83,12 +84,12 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def require_alive(self) -> None:
-        """Raise CourseError with the last lines of the log if the server has ended."""
+        """Raise CourseError, with an excerpt from the log, if the server process has exited."""
         if (code := self.process.poll()) is not None:
             raise CourseError(f"Triton ended with code {code}: {tail(self.log)}")
 
     def ready(self) -> bool:
-        """Return whether the model is ready to answer."""
+        """Return whether the server reports that it is ready for requests."""
         try:
             return httpx.get(f"http://{self.http}/v2/health/ready", timeout=2, trust_env=False).status_code == 200
         except httpx.HTTPError:
@@ -120,8 +121,8 @@ def running(
         threads: number of CPU threads for the model; the default is the number of cores.
 
     Raises:
-        CourseError: if the wheel is not installed, the folder cannot be served, a port is in use, or the server is not
-            ready within `timeout`. If the server fails, the message includes its own error message.
+        CourseError: if nvidia-pytriton is not installed, the folder cannot be served, a port is in use, or the server
+            is not ready within `timeout`. If the server fails, the message includes its own error message.
     """
     installed = find()
     with temporary_folder("course-triton") as work:
@@ -182,7 +183,11 @@ def serve(
 
 
 def container_command(folder: Path, models: Path) -> str:
-    """Return two shell commands that write the repository and serve it in NVIDIA's image, without the wheel."""
+    """Return two shell commands, one per line, for serving a folder in NVIDIA's Triton container.
+
+    The first command writes a Triton model repository to `models`; the second starts the container. Neither needs
+    nvidia-pytriton.
+    """
     weights_folder, ranks = layout.find(folder)
     # Check DIR now, as the first command would
     ini.read(weights_folder, ranks)
@@ -201,7 +206,7 @@ def container_command(folder: Path, models: Path) -> str:
 
 
 def tail(log: Path) -> str:
-    """Return the reason given in the log why the server or the model failed, as one line."""
+    """Return the reason that the log gives for the failure of the server or the model, as one line."""
     content = log.read_text(errors="replace")
     if failure := MODEL_FAILED.search(content):
         return failure[1]

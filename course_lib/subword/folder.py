@@ -55,11 +55,11 @@ class Codec:
         return NEWLINE.join([first, *(f" {line}" if line else "" for line in others)])
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids for a raw text, without special tokens."""
+        """Return the token ids for raw text, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).ids)
 
     def tokens(self, text: str) -> list[str]:
-        """Return the token strings for a raw text, without special tokens."""
+        """Return the tokens for raw text as strings, without special tokens."""
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:

@@ -15,7 +15,7 @@ MARK = "\x1ecourse "
 def emit(kind: str, **facts: Any) -> None:
     """Write one event to standard output.
 
-    Raises BrokenPipeError if the process that reads the events has ended; this ends the orphaned rank.
+    Raises BrokenPipeError if the process that reads the events has exited; the orphaned rank then exits too.
     """
     line = f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
     # Use a single write so that lines from two ranks do not mix.

@@ -1,4 +1,4 @@
-"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s for known cards."""
+"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s for known GPUs."""
 
 import resource
 import sys

@@ -44,7 +44,7 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
 
     Raises:
         UsageError: if settings contradict each other.
-        CourseError: if the run ends before its last step for any other reason.
+        CourseError: if the run stops before its last step for any other reason.
     """
     settings = task.settings
     ranks = count_ranks(settings)

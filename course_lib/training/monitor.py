@@ -41,7 +41,7 @@ class Monitor:
         self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Run the launcher until it ends. Raises CourseError unless every rank finishes."""
+        """Run the launcher until it exits. Raises CourseError unless every rank finishes."""
         with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -64,7 +64,7 @@ class Monitor:
                 _end(process)
                 self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
                 raise
-            # Without this process, nothing reads the output of the ranks, so end them too.
+            # Without this process, nothing reads the output of the ranks, so stop them too.
             except BaseException:
                 _end(process)
                 raise
@@ -134,7 +134,7 @@ class Monitor:
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """Make SIGTERM raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are ended first.
+    """Make SIGTERM raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are stopped first.
 
     This has no effect outside the main thread, where Python does not allow signal handlers.
     """
@@ -149,7 +149,7 @@ def _termination_interrupts() -> Iterator[None]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL."""
+    """Stop the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL."""
     for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
         try:
             os.killpg(process.pid, sign)

@@ -1,8 +1,8 @@
-"""Advice on memory: plans for every ZeRO stage and recompute choice, and changes that reduce memory use.
+"""The memory planner: compares ZeRO stages and recomputation choices, and suggests changes that reduce memory use.
 
-The module also lists the cards that a run fits. All figures come from memory.py, and every suggested change has been
-planned. The planner works for every kind of run. GB means 1e9 bytes, also for cards, although most cards have slightly
-more.
+It also shows, for common GPU memory sizes, whether a run fits. All memory figures come from memory.py, including those
+for the suggested changes. The planner works for every kind of run. GB means 1e9 bytes, also for GPU memory sizes,
+although most GPUs have slightly more memory than their nominal size.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from course_lib.training.memory import GB, Plan, plan
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
-# card memory [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
+# GPU memory sizes [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
 CARDS = (16, 24, 40, 80, 141)
 Choices = Iterator[tuple[str, Plan]]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a run fits a card, and what to change if it does not.
+    """Whether a run fits on a GPU with a given memory size, and what to change if it does not.
 
     `changes` contains pairs (settings to change, resulting peak memory [bytes]). Each change is made in addition to the
     previous ones.
@@ -60,7 +60,7 @@ def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
 
 
 def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
-    """Return, for each card size in CARDS, whether the run fits and what to change if it does not."""
+    """Return, for each GPU memory size in CARDS, whether the run fits and what to change if it does not."""
     total = plan(settings, ranks).total
     return [Fit(c, total <= c * GB, [] if total <= c * GB else smaller(settings, ranks, c * GB)) for c in CARDS]
 
@@ -76,7 +76,7 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
     Args:
         settings: the settings for the run.
         ranks: number of GPUs; None means launch.ranks, or 1 if that is unset.
-        room: memory of the card [bytes]; 0 lists all changes that help.
+        room: memory of the GPU [bytes]; 0 lists all changes that help.
     """
     current = plan(settings, ranks)
     changes: list[tuple[str, int]] = []
@@ -118,7 +118,7 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
 
 
 def table(settings: Any, ranks: int | None = None) -> str:
-    """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one line per card."""
+    """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one per GPU memory size."""
     chosen, model, frozen = plan(settings, ranks), settings.sizes(), ""
     if model.frozen:
         frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"

@@ -1,4 +1,4 @@
-"""Products that are made by a training run.
+"""Products that are built by a training run.
 
 Run folders are kept next to the products. An interrupted run can therefore continue, and no checkpoint is lost when a
 setting changes.

@@ -69,18 +69,18 @@ def no_stale_locks(every: float = 2.0) -> Iterator[None]:
 def _open_files() -> set[Path]:
     targets = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        # The process may have ended or may belong to another user.
+        # The process may have exited or may belong to another user.
         with contextlib.suppress(OSError):
             targets.add(link.readlink())
     return targets
 
 
 def unlink_shared_buffer() -> None:
-    """Unlink this rank's shared-memory buffer so that the system frees it when the run ends.
+    """Unlink this rank's shared-memory buffer so that the system frees it when the run stops.
 
     Otherwise, the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
     deepspeed.init_distributed(). By then, all ranks have mapped the buffer, and the system frees it when the last rank
-    ends for any reason. The buffer name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
+    exits for any reason. The buffer name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
     """
     import torch.distributed
 

@@ -20,7 +20,7 @@ from course_lib.training.task import Task
 
 
 def main(task: str, run: Path, resume: bool) -> None:
-    """Train or resume the run in a folder, and end the process with exit code 0 or 1.
+    """Train or resume the run in a folder, and exit with code 0 or 1.
 
     Args:
         task: the task class, as `module:class`.
@@ -37,10 +37,10 @@ def main(task: str, run: Path, resume: bool) -> None:
         _train(task, run, resume)
         emit("finished", rank=rank)
         code = 0
-    # The process that started the run has ended.
+    # The process that started the run has exited.
     except BrokenPipeError:
         code = 1
-    # Any error must be reported before this rank ends.
+    # Any error must be reported before this rank exits.
     except BaseException as error:
         traceback.print_exc()
         emit("error", rank=rank, why=_why(error), message=_message(error))
@@ -70,7 +70,7 @@ def _train(task: str, run: Path, resume: bool) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """Classify an error: `user` (has a clear message), `memory`, `lost` (another rank ended) or `crash`."""
+    """Classify an error: `user` (has a clear message), `memory`, `lost` (another rank exited) or `crash`."""
     text = f"{type(error).__name__} {error}"
     if isinstance(error, CourseError):
         return "user"
@@ -92,7 +92,7 @@ def _message(error: BaseException) -> str:
 
 
 def _tell_termination(rank: int) -> None:
-    """Make SIGTERM report an event and then end the process.
+    """Make SIGTERM report an event and then exit.
 
     The launcher sends SIGTERM to all ranks when one of them fails, so a rank without any event is the one that died. A
     thread waits for the signal because the main thread may be in a collective operation that never ends.
