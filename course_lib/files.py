@@ -335,7 +335,7 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
 def _stream(target: Path) -> Iterator[IO[bytes]]:
     """Yield a device or pipe opened for writing.
 
-    Raises CourseError if `target` is a disk, or if the reader of a pipe closes it before the end.
+    Raises CourseError if `target` is a disk, or if the reader of a pipe closes it before all data has been written.
     """
     if target.is_block_device():
         raise CourseError(f"{target}: is a disk, expected a name for a file")

@@ -77,7 +77,7 @@ class FilterConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DedupConfig:
-    """Settings that define a duplicate; the defaults were measured with tests/bench/bench_near_duplicates.py."""
+    """Settings that define a duplicate; the defaults were chosen with tests/bench/bench_near_duplicates.py."""
 
     line_chars: int = setting(
         20,

@@ -116,7 +116,7 @@ def _alone(target: Path) -> AbstractContextManager[object]:
 
 
 def _published(transfer: Transfer, source: Source) -> Checksum | None:
-    """Return the published checksum, in the preferred algorithm if there are several; None if there is none."""
+    """Return the published checksum, for the preferred algorithm if there are several, or None if there is none."""
     for algorithm, url in source.sums:
         try:
             listing = transfer.text(url)

@@ -1,7 +1,7 @@
-"""Reports on corpus runs: documents and characters read, written, and removed by reason, with a few examples.
+"""Reports on corpus runs: documents and characters read, written and removed (for each reason), with a few examples.
 
-They are used for web text and Wikipedia. A report contains only counts and examples, no times or machine names, so that
-the same input gives the same report. Characters are Unicode code points, not counting line breaks.
+They are used for web text and Wikipedia. A report contains only counts and examples, without times or machine names,
+so that the same input gives the same report. Characters are Unicode code points, not counting line breaks.
 """
 
 from dataclasses import asdict, dataclass, field

@@ -193,7 +193,7 @@ def _nothing(_tag: re.Match[str], _content: str) -> str:
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
-    """Return a formula that is readable as text, such as E = mc^2, or FORMULA if it needs TeX."""
+    """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
     return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
 
@@ -233,7 +233,7 @@ def _link(content: str) -> str:
 def _drop_tables(text: str) -> str:
     """Remove the tables {| … |} and <table> … </table>, including nested ones.
 
-    A table without an end is removed up to the next heading.
+    For an unclosed table, everything up to the next heading is removed.
     """
     kept: list[str] = []
     position = 0

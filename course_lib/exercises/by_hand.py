@@ -55,7 +55,7 @@ def update(weight: float, gradient: float, first: float, second: float, t: int, 
     first = 0.9 * first + 0.1 * gradient
     second = 0.95 * second + 0.05 * gradient**2
     step = first / (1 - 0.9**t) / ((second / (1 - 0.95**t)) ** 0.5 + 1e-8)
-    return weight * (1 - rate * 0.1) - rate * step
+    return float(weight * (1 - rate * 0.1) - rate * step)
 
 
 def _six(answer: Any) -> Any:

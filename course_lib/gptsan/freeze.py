@@ -25,7 +25,8 @@ def frozen_names(
 ) -> set[str]:
     """Return the names of the frozen parameters: those in model.ignore, plus the spout if spout.mode is none.
 
-    `ignore` is the path to a JSON list of names, `base`, or None to freeze nothing. `names` lists all parameters.
+    `ignore` is the path to a JSON list of names, "base" for every parameter of the base model, or None to freeze
+    nothing. `names` lists all parameters.
 
     Raises UsageError if the list contains a name that the model does not have, or if all parameters would be frozen.
     """

@@ -16,7 +16,7 @@ HEADER = ["filename", "fileid"]
 
 @dataclass(frozen=True)
 class Document:
-    """File to encode, with its class if it has one."""
+    """File to encode, with its class label, if any."""
 
     path: Path
     label: int | None = None

@@ -160,7 +160,7 @@ class SubwordEncoding:
         return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
 
     def prepare(self, text: str, clean: bool = False) -> str:
-        """Replace spaces, line ends, tabs and emoji with their tokens, and — and − with ー.
+        """Replace spaces, line breaks, tabs and emoji with their tokens, and the dashes "—" and "−" with "ー".
 
         With `clean`, the rules in cleaning.py are applied to the result.
         """

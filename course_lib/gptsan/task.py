@@ -1,4 +1,4 @@
-"""Training task for GPTSAN: a new model, or the unfrozen parameters of a checkpoint."""
+"""The task that trains a new GPTSAN model, or the unfrozen parameters of a checkpoint."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -25,7 +25,7 @@ def segment_line(text: str, mark_spaces: bool = True) -> str:
 
 
 def desegment(text: str) -> str:
-    """Restore the original text of a segmented text: remove the spaces between words and turn marks into spaces."""
+    """Restore the text before segmentation: remove the spaces between words, and replace each mark ␣ with a space."""
     return unmark(text.replace(" ", ""))
 
 

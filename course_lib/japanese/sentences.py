@@ -176,7 +176,8 @@ def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
 def _period_ends(before: str, after: str) -> bool:
     """Return whether the sentence ends at a single period, given the text before and after it.
 
-    It ends in である．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S. or file.txt.
+    The period ends the sentence in であった．これは and 'end. Next', but not in 3.14, a.b@example.jp, Mr. Smith, U.S.
+    or file.txt.
     """
     if JAPANESE.match(before[-1:]) or before[-1:] in CLOSE:
         return not after[0].isdigit()

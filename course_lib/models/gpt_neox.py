@@ -10,7 +10,7 @@ ROTARY_BASE = 10_000
 
 
 def rope_parameters(share: float, base: float = ROTARY_BASE) -> dict[str, Any]:
-    """Return the rotary parameters for a config.json; `share` is the rotated share of a head's dimensions."""
+    """Return the rotary parameters for a config.json; `share`: fraction of each head's dimensions that is rotated."""
     return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": share}
 
 

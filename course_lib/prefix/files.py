@@ -185,7 +185,10 @@ def _read_peft(folder: Path) -> Prefix:
 
 
 def _whole(path: Path, prefix: Prefix) -> Prefix:
-    """Return the prefix in fp32, without an autograd graph. Raises CourseError if the values cannot be a prefix."""
+    """Return the prefix in fp32, without an autograd graph.
+
+    Raises CourseError if the values do not form a prefix: wrong shape or dtype, or a value that is not finite.
+    """
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
         stored = f"a tensor {list(values.shape)} of {values.dtype}"

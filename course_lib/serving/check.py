@@ -1,7 +1,8 @@
 """Checks that compare a FasterTransformer folder with its config.ini.
 
 If a file is missing or has the wrong size, the engine only prints a warning and then runs with uninitialized memory.
-The files have no header, so only their sizes can be compared. The `values` option also checks the values themselves.
+The files have no header, so only their sizes can be compared with config.ini. The `values` option also checks the
+values themselves.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The config.ini of a FasterTransformer folder, written as its converters do and read as its engine does.
+"""Reading and writing of a FasterTransformer config.ini, in the same way as FasterTransformer's engine and converters.
 
 If a key is missing or unknown, the engine silently uses a default or drops a task. This module reports each such key
 as a warning.

@@ -72,7 +72,7 @@ class TritonPythonModel:
         self.worker.join()
 
     def _read(self, request: Any, sender: Any) -> Asked:
-        """Return a checked request. Raises UsageError if the engine cannot run it."""
+        """Read and validate a request. Raises UsageError if the engine cannot run it."""
         tensors = {}
         for name in NAMES:
             tensor = pb_utils.get_input_tensor_by_name(request, name)

@@ -13,7 +13,8 @@ UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 
 @dataclass(frozen=True, config=STRICT)
 class BpeConfig:
-    """Settings for BPE training with `tokenizers`, with Whitespace pre-tokenizer and special tokens first.
+    """Settings for BPE training with `tokenizers`, with the Whitespace pre-tokenizer, and with special tokens first in
+    the vocabulary.
 
     The GPT-2 XL recipe uses the same pre-tokenizer and token order.
     """

@@ -1,4 +1,4 @@
-"""Products for chapter 3: each algorithm with and without segmentation, and BPE as in the GPT-2 XL recipe."""
+"""Products for chapter 3: BPE and Unigram tokenizers with and without segmentation, and the GPT-2 XL recipe's BPE."""
 
 from functools import partial
 from pathlib import Path
