@@ -17,19 +17,8 @@ def causal(scores: list[list[float]]) -> list[list[float]]:
     return weights
 
 
-def _rounded(answer: Any) -> Any:
-    """Wrap a function so that its table of weights is rounded to six decimals."""
-
-    def call(scores: list[list[float]]) -> Any:
-        result = answer([list(line) for line in scores])
-        result = result.tolist() if hasattr(result, "tolist") else result
-        return [[round(float(value), 6) for value in line] for line in result]
-
-    return call if callable(answer) else answer
-
-
 def _check_causal(answer: Any) -> str | None:
-    return run_cases(_rounded(answer), _CAUSAL)
+    return run_cases(answer, _CAUSAL)
 
 
 _LN2, _LN3 = 0.6931471805599453, 1.0986122886681098
@@ -43,7 +32,7 @@ _CAUSAL = (
     ),
     (
         ([[0.0, 0.0, 9.0], [_LN2, 0.0, 9.0], [0.0, 0.0, 0.0]],),
-        [[1.0, 0.0, 0.0], [0.666667, 0.333333, 0.0], [0.333333, 0.333333, 0.333333]],
+        [[1.0, 0.0, 0.0], [2 / 3, 1 / 3, 0.0], [1 / 3, 1 / 3, 1 / 3]],
         "mask first, then divide: each row must add up to 1, and rows are the tokens that read",
     ),
     (([[800.0, 0.0], [800.0, 800.0]],), [[1.0, 0.0], [0.5, 0.5]], "subtract the row's largest score before exp"),
@@ -56,11 +45,6 @@ def update(weight: float, gradient: float, first: float, second: float, t: int, 
     second = 0.95 * second + 0.05 * gradient**2
     step = first / (1 - 0.9**t) / ((second / (1 - 0.95**t)) ** 0.5 + 1e-8)
     return float(weight * (1 - rate * 0.1) - rate * step)
-
-
-def _six(answer: Any) -> Any:
-    """Wrap a function so that its number is rounded to six decimals."""
-    return (lambda *arguments: round(float(answer(*arguments)), 6)) if callable(answer) else answer
 
 
 _UPDATE = (
@@ -84,7 +68,7 @@ _UPDATE = (
 
 
 def _check_update(answer: Any) -> str | None:
-    return run_cases(_six(answer), _UPDATE)
+    return run_cases(answer, _UPDATE)
 
 
 GOAL, STEPS = 6.70, 60
