@@ -31,3 +31,8 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
         why = "neither a folder nor a model that the Hub provides"
         raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
     return {"checkpoint": checkpoint}
+
+
+def fetched_model(checkpoint: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+    """Fetch a model into the subfolder model/ of a product, and return the product's counts."""
+    return fetch(checkpoint, folder / "model")

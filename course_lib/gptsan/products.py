@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config, paths
+from course_lib.checkpoints.fetch import fetched_model
 from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.errors import UsageError
@@ -63,7 +64,7 @@ def CORPUS() -> Definition:
 def BASE() -> Definition:
     """Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus."""
     if ready := _recipe().checkpoint:
-        return Definition(partial(_fetch, ready), {"checkpoint": ready}, ())
+        return Definition(partial(fetched_model, ready), {"checkpoint": ready}, ())
     settings = base_settings()
     return Definition(partial(_base, settings), settings, (VOCABULARY, CORPUS))
 
@@ -149,12 +150,6 @@ def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) 
     documents = list_documents(source, settings.d_spout)
     report = encode_documents(documents, tokenizer, folder, settings, default_workers())
     return {"examples": report.examples, "tokens": report.tokens}
-
-
-def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.checkpoints.fetch import fetch
-
-    return fetch(checkpoint, folder / MODEL)
 
 
 def _base(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

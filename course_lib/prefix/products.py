@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config, paths
+from course_lib.checkpoints.fetch import fetched_model
 from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
@@ -55,7 +56,7 @@ def BASE() -> Definition:
     """The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
-        return Definition(partial(_fetch, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
+        return Definition(partial(fetched_model, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
     settings = config.load(PretrainConfig, recipe.base)
     return Definition(partial(trained, settings), settings, (TOKENS, TOKENIZER))
 
@@ -119,12 +120,6 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
             f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; give a file"
         )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
-
-
-def _fetch(checkpoint: str, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.checkpoints.fetch import fetch
-
-    return fetch(checkpoint, folder / MODEL)
 
 
 def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

@@ -339,6 +339,18 @@ def test_attention_weights_in_any_form_are_right(answer: Any, capsys: pytest.Cap
     assert said(by_hand.CHAPTER, 1, answer, capsys) == "Exercise 1: right.\n"
 
 
+def test_an_answer_that_changes_its_list_in_place_is_right_every_time(capsys: pytest.CaptureFixture[str]) -> None:
+    def causal(scores: list[list[float]]) -> Any:
+        for row, line in enumerate(scores):
+            line[row + 1 :] = [-np.inf] * (len(line) - row - 1)
+        return softmax(scores)
+
+    for _ in range(2):
+        assert said(by_hand.CHAPTER, 1, causal, capsys) == "Exercise 1: right.\n"
+    # Changed cases would let an answer without a mask pass.
+    assert "not yet" in said(by_hand.CHAPTER, 1, softmax, capsys)
+
+
 @pytest.mark.parametrize("form", [float, np.float64, np.float32, torch.tensor, lambda x: np.asarray([x])[0]])
 def test_an_update_in_any_form_is_right(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(by_hand.CHAPTER, 2, lambda *a: form(step(*a)), capsys) == "Exercise 2: right.\n"
