@@ -14,6 +14,7 @@ import pytest
 from course_lib.chapters import CHAPTERS
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
+SANITIZER = Path(__file__).with_name("sanitize.cfg")
 ALONE = "02_normalize_and_segment"  # builds four products of two chapters in seconds
 
 
@@ -26,7 +27,8 @@ def shared_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_nbval(notebook: Path, workspace: Path) -> None:
     """Runs a notebook in a workspace. Raises AssertionError with nbval's report if an output differs from the stored one."""
-    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(notebook)]
+    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["--nbval-sanitize-with", str(SANITIZER), str(notebook)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["COURSE_WORKSPACE"] = str(workspace)
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)

@@ -43,7 +43,9 @@ def spoil(change: str) -> nbformat.NotebookNode:
             notebook.cells[8:8] = [copy.deepcopy(cell) for _ in range(3)]
         case "ignored":
             for each in code_cells(notebook)[:8]:
-                each.source = "# NBVAL_IGNORE_OUTPUT\n" + each.source
+                each.metadata["tags"] = ["nbval-ignore-output"]
+        case "marker":
+            cell.source = "# NBVAL_IGNORE_OUTPUT\n" + cell.source
         case "functions":
             cell.source = "def a(): ...\ndef b(): ...\ndef c(): ...\ndef d(): ..."
         case "no outputs":
@@ -61,7 +63,7 @@ def spoil(change: str) -> nbformat.NotebookNode:
     [
         ("not executed", "was not executed"), ("error", "ends in an error"), ("too long", "26 lines"), ("shell", "shell escape"),
         ("path", "machine path"), ("widget", "widget state"), ("three in a row", "more than two code cells"),
-        ("ignored", "not compared"), ("functions", "more than 3 functions"), ("no outputs", "no outputs"),
+        ("ignored", "not compared"), ("marker", "test marker"), ("functions", "more than 3 functions"), ("no outputs", "no outputs"),
         ("badge", "not in step"), ("markdown", "fewer markdown cells"),
     ],
 )  # fmt: skip
