@@ -15,6 +15,7 @@ from course_lib.pretrain import text_codec
 
 from tests.generation.test_prefix_cache import prefix
 from tests.prefix import bases
+from tests.pretrain import models
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 PROMPTS = ["早稲田大学で", "", "𠮷野家", "牛丼を", "勉強", "𠮷"]
@@ -51,7 +52,7 @@ def test_without_the_mask_they_break(generator: Generator, monkeypatch: pytest.M
 
 
 def test_the_mask_is_the_table(tmp_path: Path) -> None:
-    codec = text_codec.load(bases.tokenizer(tmp_path))
+    codec = text_codec.load(models.tokenizer(tmp_path))
     table = byte_tokens.of_tokenizer(codec.tokenizer, len(codec) + 3)
     mask = CharacterMask(table, "cpu")
     ids = torch.randint(len(codec), (200, 5))

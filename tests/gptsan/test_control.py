@@ -1,6 +1,7 @@
 """Short trainings with and without the class in the spout."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +33,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = build(words, num_ext_layers=0, spout_init_std=0.5)
     assert SHAPE["num_ext_layers"] == 1
     with torch.no_grad():
-        for parameter in model.model.spout.parameters():
-            parameter.normal_(std=0.7)
+        for name, parameter in model.named_parameters():
+            if name.startswith("model.spout."):
+                parameter.normal_(std=0.7)
     model.save_pretrained(place / "model")
     words.save_pretrained(place / "model")
     rng = np.random.default_rng(0)
@@ -63,7 +65,12 @@ def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
 def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[GPTSanForCausalLM] = []
     staged = control._staged
-    monkeypatch.setattr(control, "_staged", lambda *given: seen.append(staged(*given)) or seen[-1])
+
+    def noted(*given: Any) -> GPTSanForCausalLM:
+        seen.append(staged(*given))
+        return seen[0]
+
+    monkeypatch.setattr(control, "_staged", noted)
     examples = Examples(base / "examples").split(0.25, 0)
     short_run(base / "model", SETTINGS, examples, 0, False, Control(steps=2, samples=4, length=CONTEXT))
     before, after = staged(base / "model", SETTINGS, 0).state_dict(), seen[0].state_dict()
