@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import cos, pi
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib.exercises import Case, Chapter, Exercise, run_cases
 
 
 def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
@@ -41,23 +41,18 @@ def _check_index(answer: Any) -> str | None:
     header = (
         "this file has no sequences: the header of 34 bytes is followed only by the last entry of the document index, 0"
     )
-    body = (
-        "first come 4 bytes of size for each sequence, then 8 bytes of pointer for each, then the document index; "
-        "return the sizes unchanged: the end-of-document token is counted in them"
-    )
+    body = "first come 4 bytes of size for each sequence, then 8 bytes of pointer for each, then the document index"
+    unchanged = "return the sizes unchanged: the end-of-document token is counted in them"
     two = "the second document has two sequences: read the document index instead of counting from 0"
-    cases = [
+    cases: list[Case] = [
         ((_Index(8, 2, []),), (8, [], [0]), header),
-        ((_Index(8, 2, [[3]]),), (8, [3], [0, 1]), body),
+        ((_Index(8, 2, [[3]]),), (8, [3], [0, 1]), body, (((8, [2], [0, 1]), unchanged),)),
         ((_Index(4, 4, [[4], [3, 2]]),), (4, [4, 3, 2], [0, 1, 3]), two),
     ]
-    try:
-        return run_cases(answer, cases)
-    except struct.error as error:
-        return (
-            f"struct reports “{error}”: begin each format with '<' (little-endian without gaps); "
-            "the header has 34 bytes."
-        )
+    problem = run_cases(answer, cases)
+    if problem and "raised error" in problem:
+        return f"{problem.partition('): ')[0]}): begin each format of struct with '<' (little-endian without gaps)."
+    return problem
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
@@ -101,7 +96,12 @@ CHAPTER = Chapter(
         "write a function zero_bytes(parameters, ranks, stage): bytes of weights, gradients and optimizer states "
         "on each GPU",
         (
-            ((1000, 4, 0), 16_000, "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter"),
+            (
+                (1000, 4, 0),
+                16_000,
+                "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter",
+                ((12_000, "the optimizer states are not all: weights and gradients take 2 bytes each"),),
+            ),
             (
                 (1_557_200_000, 2, 1),
                 15_572_000_000,

@@ -32,6 +32,7 @@ CHAPTER = Chapter(
                 (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
                 ["q0", "q1", "k0", "k1", "v0", "v1"],
                 "the Hugging Face order is query, key and value of head 0, then of head 1",
+                ((["k0", "k1", "q0", "q1", "v0", "v1"], "the queries come first, then the keys, then the values"),),
             ),
             (
                 (["q00", "q01", "k00", "k01", "v00", "v01", "q10", "q11", "k10", "k11", "v10", "v11"], 2),
@@ -79,7 +80,12 @@ CHAPTER = Chapter(
         "write a function word_list(words): words to avoid, each a list of ids, "
         "as Triton's bad_words_list of one request",
         (
-            (([[5, 6]],), [[5, 6], [2, -1]], "one word of two tokens ends at 2; the row of ends is padded with -1"),
+            (
+                ([[5, 6]],),
+                [[5, 6], [2, -1]],
+                "one word of two tokens ends at 2; the row of ends is padded with -1",
+                (([[5, 6], [2]], "both rows have the same length: fill the row of ends with -1"),),
+            ),
             (
                 ([[5, 6], [7], [8, 9, 10]],),
                 [[5, 6, 7, 8, 9, 10], [2, 3, 6, -1, -1, -1]],
