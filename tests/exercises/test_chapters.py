@@ -3,7 +3,7 @@
 import re
 import struct
 from collections import Counter
-from math import cos, pi
+from math import ceil, cos, pi
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
-from course_lib.serving.layout import FtConfig, tensors
+from course_lib.serving.layout import FtConfig, uneven
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
 
@@ -113,6 +113,17 @@ def mask(tokens: int, prefix: int, spout: bool, own: int = 1, slot: int = 1) -> 
     """The mask with or without the token itself, with or without a slot for the spout; the prefix counted in tokens."""
     first = slot * spout
     return [[int(j < first + i + own or j < first + prefix) for j in range(first + tokens)] for i in range(tokens)]
+
+
+def fewest(heads: int, inner: int, split: float, shared: float, card: float) -> int | None:
+    """The fewest ranks, written otherwise than in the library."""
+    fits = (n for n in range(1, 65) if not (heads % n or inner % n) and shared * n + split <= card * n)
+    return next(fits, None)
+
+
+def formats(**changes: tuple[float, float]) -> dict[str, tuple[float, float]]:
+    """Size and change of the logits for each number format."""
+    return {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)} | changes
 
 
 # (chapter, exercise) → wrong answers, each with words its message must hold
@@ -276,17 +287,31 @@ WRONG: dict[tuple[str, int], list[tuple[Any, str]]] = {
         (lambda rows, heads: rows, "of head 0, then of head 1"),
         (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
         (lambda rows, heads: rows[::3] + rows[1::3] + rows[2::3], "stay together"),
+        (lambda rows, heads: sorted(rows, key=lambda row: row[1:]), "of head 0, then of head 1"),
+        (lambda rows, heads: serving.reorder(rows, 2), "with one head"),
+        (lambda rows, heads: None, "expected"),
+        (["q0", "q1", "k0", "k1", "v0", "v1"], "expected a function"),
     ],
     ("serving", 2): [
-        (lambda n, ranks, parallel: n * 12 * ranks + 5, "are not split"),
-        (lambda n, ranks, parallel: serving.files(n, ranks, False), "one file more"),
-        (lambda n, ranks, parallel: serving.files(n, ranks, parallel) - 1, "and config.ini"),
-        (lambda n, ranks, parallel: n * (4 + 8 * ranks) + 5, "are not split"),
+        (lambda h, i, split, shared, card: 1, "6 + 8/2"),
+        (lambda h, i, split, shared, card: ceil((split + shared) / card), "neither divides its 22 heads"),
+        (lambda h, i, split, shared, card: fewest(h, h, split, shared, card), "does not divide the inner width"),
+        (lambda h, i, split, shared, card: fewest(i, i, split, shared, card), "neither divides its 22 heads"),
+        (lambda h, i, split, shared, card: fewest(h, i, split + shared, 0, card), "no number of cards helps"),
+        (lambda h, i, split, shared, card: h, "fit on one card"),
+        (lambda h, i, split, shared, card: fewest(h, i, split, shared, card) or 0, "no number of cards helps"),
+        (2, "expected a function"),
     ],
     ("serving", 3): [
-        (lambda words: [serving.word_list(words)[0], [len(w) for w in words] + [-1] * (sum(map(len, words)) - len(words))], "from the start of the list"),
-        (lambda words: [[i for w in words for i in w], [sum(map(len, words[: k + 1])) for k in range(len(words))]], "padded with -1"),
-        (lambda words: [[i for w in words for i in w], [0] * sum(map(len, words))], "ends at 2"),
+        ("fp16", "hand in two things"),
+        (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004)}), "bf16 is missing"),
+        (("bf16", formats()), "8 times as far off"),
+        (("fp32", formats()), "twice the bytes"),
+        (("int8", formats()), "none of fp32, fp16, bf16"),
+        (("fp16", formats(fp16=(100, 0.004))), "1.00 ×"),
+        (("fp16", formats(fp16=(50, 0.0))), "rounds the weights"),
+        (("fp16", formats(fp32=(100, 0.5))), "comes from the comparison"),
+        (("bf16", formats(fp16=(50, 0.032), bf16=(50, 0.004))), "swapped"),
     ],
 }  # fmt: skip
 
@@ -423,8 +448,40 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
         assert prefix.slots(length, tokens, 4, 5) == (mask, places[row, 5 - tokens :].tolist())
 
 
-def test_the_answers_of_chapter_seven_are_those_of_the_library() -> None:
-    for layers, ranks, parallel in ((3, 1, False), (2, 2, True)):
-        config = FtConfig("gptneox", "x", 4, 4, 40, layers, 50, 1, 2, "fp32", ranks, 4, parallel)
-        listed = [name for tensor in tensors(config) for name in tensor.files(ranks)]
-        assert serving.files(layers, ranks, parallel) == len(listed) + 1
+@pytest.mark.parametrize(
+    "answer",
+    [
+        serving.reorder,
+        lambda rows, heads: tuple(serving.reorder(rows, heads)),
+        lambda rows, heads: np.array(rows).reshape(heads, 3, -1).transpose(1, 0, 2).ravel(),
+        lambda rows, heads: [row for part in "qkv" for row in rows if row[0] == part],
+        lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0])),
+    ],
+)
+def test_an_order_in_any_form_is_right(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(serving.CHAPTER, 1, answer, capsys) == "Exercise 1: right.\n"
+
+
+@pytest.mark.parametrize("form", [int, float, np.int64, torch.tensor, lambda n: np.asarray([n])[0]])
+def test_a_number_of_ranks_in_any_form_is_right(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def answer(*arguments: Any) -> Any:
+        found = fewest(*arguments)
+        return None if found is None else form(found)
+
+    assert said(serving.CHAPTER, 2, answer, capsys) == "Exercise 2: right.\n"
+
+
+@pytest.mark.parametrize("form", [tuple, list, np.asarray, torch.tensor, lambda pair: (pair[0], torch.tensor(pair[1]))])
+def test_measurements_in_any_form_are_right(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = {name: form(pair) for name, pair in formats().items()}
+    assert said(serving.CHAPTER, 3, ("fp16", measured), capsys) == "Exercise 3: right.\n"
+    assert said(serving.CHAPTER, 3, ["fp16", measured], capsys) == "Exercise 3: right.\n"
+
+
+def test_the_ranks_of_chapter_seven_are_those_that_the_exporter_accepts() -> None:
+    for heads, inner in ((22, 11264), (12, 100), (4, 512), (6, 10)):
+        for number in range(1, heads + 1):
+            config = FtConfig("gptneox", "x", heads, 4, inner, 1, 50, 1, 2, "fp32", number)
+            # Cards that hold exactly what a model split in `number` needs
+            accepted = serving.ranks(heads, inner, 1.0, 0.0, 1 / number) == number
+            assert accepted == (uneven(config) is None)
