@@ -41,6 +41,11 @@ CHAPTER = Chapter(
                 ("ている", {"て": 5, "てい": 2, "ている": 1, "い": 3, "る": 4}),
                 [1],
                 "pieces have 1, 2 or 3 characters, and the scan continues after the piece that it took",
+                (
+                    ([5, 3, 4], "these are single characters; look up pieces of 2 and 3 characters, too"),
+                    ([2, 4], "ている has 3 characters and the smallest id: look up pieces of 3 characters"),
+                    ([1, 3, 4], "the scan must continue after the piece that it took, here behind ている"),
+                ),
             ),
             (
                 ("が大学", {"大学": 0, "が大": 1, "学": 2, "が": 3}),
@@ -71,6 +76,12 @@ CHAPTER = Chapter(
                 [True, True, True, True, True, False, True, True],
                 "8·1.25/2 = 5 tokens for each expert, first come, first served: "
                 "the sixth token of expert 0 has no room",
+                (
+                    ([True] * 8, "5 of 8 tokens fit into an expert, but 6 chose expert 0: one has no room"),
+                    ([False] + [True] * 7, "the first come are served: count the tokens before, not after"),
+                    ([True] * 4 + [False, False, True, True], "the capacity is the even share of 4 times the factor"),
+                    ([True] * 5 + [False] * 3, "each expert counts its own tokens: expert 1 has room"),
+                ),
             ),
             (
                 ([0, 1, 0, 1, 0, 1, 0, 0, 0], 2, 1.25),
@@ -94,7 +105,16 @@ CHAPTER = Chapter(
     Exercise(
         "write a function sees(tokens, prefix, spout): a row of 0 and 1 for each token, a column for each slot",
         (
-            ((3, 0, False), [[1, 0, 0], [1, 1, 0], [1, 1, 1]], "row i is what token i sees: all tokens up to itself"),
+            (
+                (3, 0, False),
+                [[1, 0, 0], [1, 1, 0], [1, 1, 1]],
+                "row i is what token i sees: all tokens up to itself",
+                (
+                    ([[0, 0, 0], [1, 0, 0], [1, 1, 0]], "a token sees itself, too"),
+                    ([[1, 1, 1], [0, 1, 1], [0, 0, 1]], "rows and columns are exchanged"),
+                    ([[1, 1, 1]] * 3, "a token must not see the tokens after it"),
+                ),
+            ),
             (
                 (3, 2, False),
                 [[1, 1, 0], [1, 1, 0], [1, 1, 1]],

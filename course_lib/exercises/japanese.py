@@ -66,7 +66,12 @@ CHAPTER = Chapter(
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
         (
-            (("早稲田 大学",), "早稲田 大学", "remove only the marks; the words keep their spaces"),
+            (
+                ("早稲田 大学",),
+                "早稲田 大学",
+                "remove only the marks; the words keep their spaces",
+                ((["早稲田", "大学"], "the answer is one text: join the words with spaces"),),
+            ),
             (
                 ("Visual ␣Studio を 使う",),
                 "Visual Studio を 使う",
@@ -74,7 +79,13 @@ CHAPTER = Chapter(
             ),
             (("a ␣␣b",), "a b", "a word can carry several marks"),
             (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
-            (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
+            (
+                ("記号 は ␛s です",),
+                "記号 は ␣ です",
+                "␛s stands for a ␣ that the text itself held: it becomes ␣",
+                (("記号 は です", "strip the marks before ␛s becomes ␣; otherwise the new ␣ is stripped with them"),),
+            ),
+            (("␛es",), "␛s", "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
         ),
         (
             "Work word by word: marked.split(' ').",
@@ -92,6 +103,13 @@ CHAPTER = Chapter(
                 0.4,
                 "the boundaries are after characters 2, 3 and 5 in the first line and after 2 and 4 in the second: "
                 "one is shared, so F1 is 2·1/(3+2)",
+                (
+                    (2 / 7, "that counts shared words; count shared boundaries, which are positions in the text"),
+                    (6 / 7, "a position counts characters, not words: add up the lengths of the words"),
+                    (4 / 7, "every segmentation ends at the end of the line: this boundary does not count"),
+                    (1 / 4, "that is shared / all boundaries; F1 is 2·shared / (gold + guess)"),
+                    (0.0, "F1 is not all or nothing: the boundary after character 2 is right"),
+                ),
             ),
             (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
             (("雨 が", "雨が"), 0.0, "the end of the line is not a boundary"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib.exercises import Chapter, Exercise
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
@@ -13,31 +13,12 @@ def reorder(rows: list[str], heads: int) -> list[str]:
     ]
 
 
-_REORDER = (
-    (
-        (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
-        ["q0", "q1", "k0", "k1", "v0", "v1"],
-        "the Hugging Face order is query, key and value of head 0, then of head 1",
-    ),
-    (
-        (["q00", "q01", "k00", "k01", "v00", "v01", "q10", "q11", "k10", "k11", "v10", "v11"], 2),
-        ["q00", "q01", "q10", "q11", "k00", "k01", "k10", "k11", "v00", "v01", "v10", "v11"],
-        "the rows of one head stay together in their order",
-    ),
-    (
-        (["q0", "q1", "k0", "k1", "v0", "v1"], 1),
-        ["q0", "q1", "k0", "k1", "v0", "v1"],
-        "with one head the order does not change",
-    ),
-)
-
-
-def ranks(heads: int, inner: int, split: float, shared: float, card: float) -> int | None:
-    """Return the fewest ranks for a model, or None if there is no number of ranks whose cards hold it."""
+def ranks(heads: int, inner: int, split: float, shared: float, card: float) -> int:
+    """Return the fewest ranks whose cards hold a model, or 0 if no number of ranks does."""
     for number in range(1, heads + 1):
         if heads % number == 0 and inner % number == 0 and shared + split / number <= card:
             return number
-    return None
+    return 0
 
 
 _RANKS = (
@@ -46,38 +27,40 @@ _RANKS = (
     (
         (22, 11264, 6.85, 0.36, 2.5),
         11,
-        "rinna's 3.6B in fp16: 3 and 4 cards would have room, but neither divides its 22 heads",
+        "this is rinna's 3.6B in fp16; try 1, 2, 3, … and take the first N that is allowed",
+        (
+            (3, "3 cards have room, but 3 does not divide its 22 heads"),
+            (4, "4 divides the inner width 11264, but not the 22 heads"),
+        ),
     ),
-    ((12, 100, 9.0, 1.0, 4.0), 4, "3 cards would have room, but 3 does not divide the inner width 100"),
-    ((8, 64, 8.0, 6.0, 5.0), None, "the shared tensors alone need 6 GB on each card, so no number of cards helps"),
+    ((12, 100, 9.0, 1.0, 4.0), 4, "3 cards have room, but 3 does not divide the inner width 100"),
+    ((8, 64, 8.0, 6.0, 5.0), 0, "the shared tensors alone need 6 GB on each card, so no number of cards helps"),
 )
-
-
 FORMATS = ("fp32", "fp16", "bf16")
 
 
 def _check_format(answer: Any) -> str | None:
-    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[1], dict):
+    if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict):
         return "hand in two things: (your choice, {'fp32': measure('fp32'), …})."
     choice, measured = answer
     if missing := [name for name in FORMATS if name not in measured]:
         return f"measure all three formats before you choose; {missing[0]} is missing."
+    if bad := [name for name in FORMATS if not isinstance(measured[name], list) or len(measured[name]) != 2]:
+        return f"{bad[0]}: a measurement is a pair, bytes and change, as measure gives it."
     sizes = {name: float(measured[name][0]) for name in FORMATS}
     changes = {name: float(measured[name][1]) for name in FORMATS}
     for name in FORMATS[1:]:
         if not 0.49 < sizes[name] / sizes["fp32"] < 0.51:
             return f"{name} takes 2 of fp32's 4 bytes per number, yet you have {sizes[name] / sizes['fp32']:.2f} ×."
         if changes[name] <= 1e-5:
-            return f"{name} rounds the weights, so the logits change; you have {changes[name]:g}. Compare with fp32's."
+            return f"{name} rounds the weights, so logits change; you have {changes[name]:g}. Use fp32's as reference."
     if changes["fp32"] > 1e-4:
         return f"fp32 stores these weights as they are; a change of {changes['fp32']:g} comes from the comparison."
     if changes["bf16"] < 2 * changes["fp16"]:
         return "bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?"
     if choice == "bf16":
         ratio = changes["bf16"] / changes["fp16"]
-        return (
-            f"bf16 has the size of fp16, and its logits are {ratio:.0f} times as far off. Its range is not needed here."
-        )
+        return f"bf16 has the size of fp16, and its logits are {ratio:.0f} times as far off; its range is not needed."
     if choice == "fp32":
         return "fp32 changes nothing, but takes twice the bytes that are allowed."
     return None if choice == "fp16" else f"{choice!r} is none of {', '.join(FORMATS)}."
@@ -86,7 +69,24 @@ def _check_format(answer: Any) -> str | None:
 CHAPTER = Chapter(
     Exercise(
         "write a function reorder(rows, heads): the rows of a GPT-NeoX query_key_value in FasterTransformer's order",
-        lambda answer: run_cases(answer, _REORDER),
+        (
+            (
+                (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
+                ["q0", "q1", "k0", "k1", "v0", "v1"],
+                "the Hugging Face order is query, key and value of head 0, then of head 1",
+                ((["k0", "k1", "q0", "q1", "v0", "v1"], "the queries come first, then the keys, then the values"),),
+            ),
+            (
+                (["q00", "q01", "k00", "k01", "v00", "v01", "q10", "q11", "k10", "k11", "v10", "v11"], 2),
+                ["q00", "q01", "q10", "q11", "k00", "k01", "k10", "k11", "v00", "v01", "v10", "v11"],
+                "the rows of one head stay together in their order",
+            ),
+            (
+                (["q0", "q1", "k0", "k1", "v0", "v1"], 1),
+                ["q0", "q1", "k0", "k1", "v0", "v1"],
+                "with one head the order does not change",
+            ),
+        ),
         (
             "In the Hugging Face order, row (head·3 + part)·size + index is row `index` of a head's query (part 0), "
             "key (1) or value (2).",
@@ -97,26 +97,26 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write a function ranks(heads, inner, split, shared, card): the fewest ranks whose cards hold the model",
-        lambda answer: run_cases(answer, _RANKS),
+        _RANKS,
         (
             "Try 1, 2, 3, … ranks in turn. Which two sizes must N divide, and what does each card hold?",
             "A card holds shared + split / N. N must divide heads and inner. N cannot be larger than heads.",
         ),
         ranks,
         "More cards than needed cost more communication per token. On each card the engine also needs room for the "
-        "key/value cache, which N divides as well.",
+        "key/value cache, which is split as well.",
     ),
     Exercise(
         "choose the number format for serving: at most half of fp32's bytes, and the smallest change in the logits",
         _check_format,
         (
             "Measure all three formats; the sizes leave two of them.",
-            "fp16 and bf16 have the same size. Which of the two has more bits for the digits of a number?",
+            "Which of the two has more bits for the digits of a number?",
         ),
-        ("fp16", {"fp32": (9_500_000, 1e-6), "fp16": (4_750_000, 0.004), "bf16": (4_750_000, 0.03)}),
-        "fp16 has 11 significant bits and reaches 65504; bf16 has 8 and fp32's range. A model whose weights or "
-        "activations exceed 65504 needs bf16 (the export says so), and the FasterTransformer backend for GPT-NeoX "
-        "would run bf16 weights in fp32.",
+        ("fp16", {"fp32": (9_500_000, 0.0), "fp16": (4_750_000, 0.004), "bf16": (4_750_000, 0.03)}),
+        "fp16 has 11 significant bits and reaches 65504; bf16 has 8 and the range of fp32. A model whose weights or "
+        "activations exceed 65504 needs bf16; the export refuses such weights in fp16. The original backend for "
+        "GPT-NeoX would run bf16 weights in fp32.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

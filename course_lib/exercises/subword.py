@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib.exercises import Case, Chapter, Exercise, run_cases
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
@@ -23,25 +23,29 @@ def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]")
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
-def _pairs(text: str) -> list[int]:
+def pairs(text: str) -> list[int]:
     """Encode a text for the check, with one token per two characters."""
     return [0] * ((len(text) + 1) // 2)
 
 
 def _check_ratio(answer: Any) -> str | None:
-    if callable(answer) and answer(["ああああ"], _pairs) == 0.5:
-        return (
-            "For one text of 4 characters in 2 tokens you gave 0.5: that is tokens per character, "
-            "turn the fraction around."
-        )
     once = (
         "add up characters and tokens over all texts, then divide once; "
         "a mean of means gives short texts too much weight"
     )
-    cases = [
-        ((["ああああ"], _pairs), 2.0, "len(text) over len(encode(text))"),
+    cases: list[Case] = [
+        (
+            (["ああああ"], pairs),
+            2.0,
+            "len(text) over len(encode(text))",
+            (
+                (0.5, "that is tokens per character, turn the fraction around"),
+                (4.0, "that is characters per text; divide by the number of tokens"),
+                (6.0, "count characters with len(text), not bytes"),
+            ),
+        ),
         ((["ああああ", "いい"], list), 1.0, once),
-        ((["あ" * 9, "い"], _pairs), 10 / 6, once),
+        ((["あ" * 9, "い"], pairs), 10 / 6, once, ((9 / 5, "that is the first text alone; take all texts"),)),
     ]
     return run_cases(answer, cases)
 
@@ -69,8 +73,8 @@ def _check_lossless(answer: Any) -> str | None:
         "this codec puts spaces between tokens, so 'abc' is decoded as 'a b c'; compare whole texts, "
         "not lengths or letters"
     )
-    cases = [
-        ((good, "abc", str.lower), True, meant),
+    cases: list[Case] = [
+        ((good, "abc", str.lower), True, meant, (("abc", "answer True or False: compare the two texts with =="),)),
         ((good, "ABC", str.lower), True, meant),
         ((spaced, "abc", str.lower), False, apart),
         ((spaced, "a", str.lower), True, apart),
@@ -82,7 +86,17 @@ CHAPTER = Chapter(
     Exercise(
         "write a function apply_merges(word, merges) that gives the word's symbols after all merges, in order",
         (
-            (("大学生", [("大", "学")]), ["大学", "生"], "merge the pair where it occurs, and keep the rest"),
+            (
+                ("大学生", [("大", "学")]),
+                ["大学", "生"],
+                "merge the pair where it occurs, and keep the rest",
+                (
+                    (["大", "学", "生"], "nothing was merged: 大 and 学 become one symbol"),
+                    (["大学生"], "merge only the pair; 生 is in no merge and stays a symbol"),
+                    (["生", "大学"], "the symbols keep the order of the text"),
+                    ("大学生", "the answer is a list of symbols, not a text"),
+                ),
+            ),
             (("雨", []), ["雨"], "without merges the symbols are the characters"),
             (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
             (("abab", [("a", "b"), ("ab", "ab")]), ["abab"], "a merge can join symbols that an earlier merge made"),

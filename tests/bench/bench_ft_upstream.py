@@ -83,7 +83,7 @@ def main() -> None:
                     if tasks:
                         add_prefixes(given.checkout, theirs, ranks, dtype)
                     upstream = Corrections(False, False, False)
-                    ours = export(source, place / "ours", ranks, dtype, tasks, upstream, "x").folder  # type: ignore[arg-type]
+                    ours = export(source, place / "ours", ranks, dtype, tasks, upstream, "x").folder
                     wanted = {path.name: path.read_bytes() for path in theirs.iterdir()}
                     found = {path.name: path.read_bytes() for path in ours.iterdir()}
                     # The prefix function leaves its part of config.ini to its caller; GPT-2's model_name is a path
@@ -94,7 +94,7 @@ def main() -> None:
                     (theirs / "config.ini").write_bytes((ours / "config.ini").read_bytes())
                     divided = Given(biases_divided_by=ranks if family != "gpt2" else None)
                     import_folder(theirs, place / "back", given=divided)
-                    assert same(place / "back", build(family).to(TORCH[dtype]))  # type: ignore[index]
+                    assert same(place / "back", build(family).to(TORCH[dtype]))
                     count, back = count + len(wanted), back + 1
                     print(
                         f"{family}, {ranks} ranks, {dtype}: {len(wanted)} files with the same bytes, and the model back"
