@@ -27,6 +27,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
       "Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."),
     "generate": ("pretrain.cli:generate", "GenerateConfig",
       "Continue a raw Japanese text with a model; normalization, segmentation and its inverse are automatic."),
+    "evaluate": ("evaluate_cli:evaluate", "WindowSettings",
+      "Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs."),
     "push": ("pretrain.cli:push", "",
       "Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."),
     "serve": ("serving.serve_cli:serve", "",
