@@ -20,6 +20,8 @@ from course_lib.japanese.normalize import normalize
 
 # Lines to their words, for texts without spaces.
 Segmenter = Callable[[Sequence[str]], list[list[str]]]
+# Words in both segmentations, in the gold file and in the segmenter's output, [sentences, 3].
+Counts = npt.NDArray[np.int64]
 # Samples for the bootstrap interval, and the seed of its random generator.
 SAMPLES, SEED = 2000, 0
 # Speed is measured over at least this time [s].
@@ -82,32 +84,40 @@ def spans(words: Sequence[str]) -> set[tuple[int, int]]:
     return set(pairwise(accumulate(map(len, words), initial=0)))
 
 
-def score(gold: Sequence[Sequence[str]], segmenter: Segmenter) -> Score:
-    """Compare a segmenter with sentences segmented by hand, and measure its speed on them.
+def count_words(gold: Sequence[Sequence[str]], guesses: Sequence[Sequence[str]]) -> Counts:
+    """Return, for each sentence, the words in both segmentations, in the gold file and in the guess, [sentences, 3]."""
+    pairs = [(spans(right), spans(guess)) for right, guess in zip(gold, guesses, strict=True)]
+    return np.array([(len(right & made), len(right), len(made)) for right, made in pairs])
 
-    The interval is the range of F1 between the 2.5th and the 97.5th percentile over 2,000 samples of the sentences,
+
+def f1_interval(counts: Counts) -> tuple[float, float, float]:
+    """Return F1 and its 95 % bootstrap interval over sentences, for counts as from `count_words`.
+
+    The interval is the range between the 2.5th and the 97.5th percentile of F1 over 2,000 samples of the sentences,
     drawn with replacement. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
     """
+    rows = np.random.default_rng(SEED).integers(len(counts), size=(SAMPLES, len(counts)))
+    low, high = np.percentile(_f1(counts[rows].sum(1)), [2.5, 97.5])
+    return float(_f1(counts.sum(0))), float(low), float(high)
+
+
+def score(gold: Sequence[Sequence[str]], segmenter: Segmenter) -> Score:
+    """Compare a segmenter with sentences segmented by hand, and measure its speed on them."""
     lines = ["".join(words) for words in gold]
     passes, started = 0, perf_counter()
     while passes == 0 or perf_counter() - started < LEAST_SECONDS:
         guesses = segmenter(lines)
         passes += 1
     speed = passes * sum(map(len, lines)) / (perf_counter() - started)
-    pairs = [(spans(right), spans(guess)) for right, guess in zip(gold, guesses, strict=True)]
-    # [sentences, 3]: words in both, in the gold file, in the segmenter's output
-    counts = np.array([(len(right & made), len(right), len(made)) for right, made in pairs])
+    counts = count_words(gold, guesses)
     shared, right, made = counts.sum(0)
-    rows = np.random.default_rng(SEED).integers(len(counts), size=(SAMPLES, len(counts)))
-    low, high = np.percentile(_f1(counts[rows].sum(1)), [2.5, 97.5])
     exact = float(np.mean((counts[:, 0] == counts[:, 1]) & (counts[:, 0] == counts[:, 2])))
-    f1 = float(_f1(counts.sum(0, keepdims=True))[0])
-    return Score(len(gold), shared / made, shared / right, f1, float(low), float(high), exact, speed)
+    return Score(len(gold), shared / made, shared / right, *f1_interval(counts), exact, speed)
 
 
-def _f1(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return F1 for rows of words in both, in the gold file and in the output."""
-    return np.asarray(2 * counts[:, 0] / (counts[:, 1] + counts[:, 2]))
+def _f1(counts: Counts) -> npt.NDArray[np.float64]:
+    """Return F1 for the last axis of words in both, in the gold file and in the output."""
+    return np.asarray(2 * counts[..., 0] / (counts[..., 1] + counts[..., 2]))
 
 
 def table(scores: Mapping[str, Score]) -> str:
