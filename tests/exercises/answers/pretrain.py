@@ -1,26 +1,11 @@
 """Right and wrong answers to the exercises of chapter 4's second half."""
 
-import struct
 from math import cos, pi
 from typing import Any
 
 import numpy as np
-from course_lib.exercises import pretrain
 
 from tests.exercises.answers.forms import NUMBER, in_forms
-
-
-def index(content: bytes, order: str = "<", start: int = 34, skip: int = 12) -> tuple[int, list[int], list[int]]:
-    """Reads an .idx with another byte order, with sizes elsewhere, or with pointers of another width."""
-    _, _, code, sequences, entries = struct.unpack_from(f"{order}9sQBQQ", content)
-    sizes = struct.unpack_from(f"{order}{sequences}i", content, start)
-    return code, list(sizes), list(struct.unpack_from(f"{order}{entries}q", content, start + skip * sequences))
-
-
-def by_numpy(content: bytes) -> Any:
-    sequences, entries = np.frombuffer(content, "<u8", 2, 18)
-    documents = np.frombuffer(content, "<i8", int(entries), 34 + 12 * int(sequences))
-    return np.uint8(content[17]), np.frombuffer(content, "<i4", int(sequences), 34), documents
 
 
 def memory(parameters: int, ranks: int, stage: int) -> float:
@@ -40,21 +25,21 @@ def capped(step: int, warmup: int, decay: int, high: float, low: float) -> float
 
 
 RIGHT: dict[int, list[Any]] = {
-    1: [index, by_numpy, lambda c: list(by_numpy(c)), lambda c: [x.tolist() for x in by_numpy(c)],
-        lambda c: (c[17], tuple(index(c)[1]), tuple(index(c)[2]))],
+    1: [["batch.micro_size=1"], ("batch.micro_size=2", "zero.stage=2"), "batch.micro_size=2", {"batch.micro_size": 2},
+        np.array(["batch.micro_size=2", "zero.overlap_comm=false"]), "zero.stage=1 batch.micro_size=1"],
     2: in_forms(memory, NUMBER),
     3: in_forms(capped, NUMBER),
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda c: index(c, order=">"), "little-endian"),
-        (lambda c: index(c, order=""), "little-endian"),
-        (lambda c: index(c, start=0), "header of 34 bytes"),
-        (lambda c: index(c, skip=8), "8 bytes of pointer"),
-        (lambda c: (c[17], [size - 1 for size in index(c)[1]], index(c)[2]), "is counted in them"),
-        (lambda c: (c[17], index(c)[1], range(len(index(c)[1]) + 1)), "two sequences"),
-        (lambda c: None, "got None"),
-        (pretrain.read_index(pretrain._Index(8, 2, [[3]])), "expected a function"),
+        ([], "largest part is activations"),
+        ("model.recompute=full", "a third more work"),
+        (["zero.stage=3", "batch.micro_size=1"], "stay at stage 2"),
+        (["zero.offload_optimizer=true"], "Leave zero.offload_optimizer=false"),
+        (["batch.global_size=264", "batch.micro_size=1"], "264 samples instead of 528"),
+        (["model.num_layers=24"], "no longer GPT-2 XL"),
+        (["batch.micro=1"], "unknown"),
+        ([1], "a list of strings"),
     ],
     2: [
         (lambda p, n, stage: 16 * p / n, "shards nothing"),
