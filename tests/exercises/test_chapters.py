@@ -15,7 +15,7 @@ from course_lib.japanese import normalize
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows
-from course_lib.serving.layout import FtConfig, tensors
+from course_lib.serving.layout import FtConfig, uneven
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
 
@@ -158,8 +158,10 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
         assert prefix.slots(length, tokens, 4, 5) == (mask, places[row, 5 - tokens :].tolist())
 
 
-def test_the_answers_of_chapter_seven_are_those_of_the_library() -> None:
-    for layers, ranks, parallel in ((3, 1, False), (2, 2, True)):
-        config = FtConfig("gptneox", "x", 4, 4, 40, layers, 50, 1, 2, "fp32", ranks, 4, parallel)
-        listed = [name for tensor in tensors(config) for name in tensor.files(ranks)]
-        assert serving.files(layers, ranks, parallel) == len(listed) + 1
+def test_the_ranks_of_chapter_seven_are_those_that_the_exporter_accepts() -> None:
+    for heads, inner in ((22, 11264), (12, 100), (4, 512), (6, 10)):
+        for number in range(1, heads + 1):
+            config = FtConfig("gptneox", "x", heads, 4, inner, 1, 50, 1, 2, "fp32", number)
+            # cards that hold exactly what a model split in `number` needs
+            accepted = serving.ranks(heads, inner, 1.0, 0.0, 1 / number) == number
+            assert accepted == (uneven(config) is None)
