@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
 
@@ -78,6 +79,7 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
         bar: progress bar that is advanced by each document's characters; None for none.
 
     Raises:
+        CourseError: if the documents have no characters.
         UsageError: if the window is longer than the model's room.
     """
     documents = characters = size = tokens = lost = 0
@@ -92,6 +94,8 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
         lost += sum(
             (Counter(text) - Counter(sequence.text)).total() for text, sequence in zip(part, sequences, strict=True)
         )
+    if not characters:
+        raise CourseError("documents: no text to evaluate")
     return Bits(documents, characters, size, tokens, nats / math.log(2), lost)
 
 
