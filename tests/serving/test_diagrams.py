@@ -1,8 +1,8 @@
 import torch
-
 from course_lib.serving import weight_map
 from course_lib.serving.diagrams import qkv_order
 from course_lib.serving.layout import FtConfig
+
 from tests.drawings import texts
 
 
