@@ -15,6 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 VERBS: dict[str, tuple[str, str, str]] = {
     "segment": ("japanese.cli:segment", "SegmentConfig",
       "Normalize documents, split them into sentences and segment the sentences into words, one sentence per line."),
+    "segment-eval": ("japanese.cli:segment_eval", "",
+      "Compare segmenters with text segmented by hand: precision, recall and F1 over words, and speed."),
     "tokenize": ("pretrain.cli:tokenize", "",
       "Tokenize a corpus into files of token ids in Megatron's indexed format."),
     "tokens": ("pretrain.cli:tokens", "",
