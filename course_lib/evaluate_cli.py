@@ -54,8 +54,8 @@ def evaluate(
 ) -> None:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
 
-    Bits count all tokens of a document and its end token, over all raw characters, those that normalization changes
-    included; `lost` is the share of characters that the model's tokens do not restore.
+    Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
+    normalization changes included; `lost` is the share of characters that the model's tokens do not restore.
     """
     from course_lib.evaluation import report
 

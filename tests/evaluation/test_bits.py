@@ -34,6 +34,12 @@ def test_a_toy_by_hand() -> None:
     assert found.perplexity_per_token == pytest.approx(2 ** (11 / 5))
 
 
+def test_line_breaks_cost_nothing() -> None:
+    text = "春はあけぼの。\nやうやう白くなりゆく。\r\n"
+    broken, joined = bits.bits(Uniform(4), [text]), bits.bits(Uniform(4), ["".join(text.split())])
+    assert broken == joined and broken.characters == 18
+
+
 class Normalizing(Uniform):
     def tokens(self, text: str, end: bool) -> Tokens:
         return super().tokens(normalize(text), end)
