@@ -25,8 +25,9 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 SETUP = """\
 try:
     import course_lib
-except ImportError:  # on Colab: the course without its pins, so that torch and numpy stay as they are
-    %pip install -q "japanese-lm-course[notebook,train,serve] @ git+{address}"
+except ImportError:  # on Colab: without the course's pins, so that torch and numpy stay
+    source = "git+{address}"
+    %pip install -q "japanese-lm-course[notebook,train,serve] @ {{source}}"
     import course_lib
 """
 

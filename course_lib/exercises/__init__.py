@@ -1,22 +1,23 @@
 """The exercises in the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered (`...` or None),
-`check` prints the task and raises no error. This module contains the classes and helpers. The chapter modules contain
-the tasks, checks and solutions.
+`check` prints the task and raises no error. This module contains the classes. The chapter modules contain the tasks,
+checks and solutions, `answers` the comparison of results, and `display` the form in Jupyter.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
+from html import escape
 from textwrap import dedent
 from types import EllipsisType
 from typing import Any
 
 from course_lib.errors import UsageError
+from course_lib.exercises.answers import Case, plain, run_cases
+from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
 
-# call arguments, expected result, and advice for a learner whose result is different
-Case = tuple[tuple[Any, ...], Any, str]
+__all__ = ["Case", "Chapter", "Exercise", "run_cases"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,25 @@ class Exercise:
     """An exercise: its task, check, hints and solution."""
 
     task: str
-    # test cases for a function, or a check that returns None for a right answer and otherwise says what is wrong
+    # test cases for a function, or a check that returns None for a right answer and otherwise says what is wrong;
+    # a check gets values as `plain` returns them, and functions unchanged
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
     solution: Any  # a right answer: a value, or a function whose source is printed
     explanation: str  # printed after the solution
+
+    def problem(self, answer: Any) -> str | None:
+        """Return what is wrong with an answer, or None if it is right. Raises nothing."""
+        try:
+            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check)
+        # The learner's function may raise any exception.
+        except Exception as error:
+            return f"your answer raised {type(error).__name__}: {error}"
+
+    def code(self) -> str:
+        """Return the solution as Python code."""
+        code = inspect.getsource(self.solution) if callable(self.solution) else repr(self.solution)
+        return dedent(code).rstrip()
 
 
 class Chapter:
@@ -44,63 +59,29 @@ class Chapter:
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
-        """Print whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
+        """Show whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
             print(f"Exercise {number} waits for your answer: {exercise.task}")
             return
-        try:
-            problem = exercise.check(answer) if callable(exercise.check) else run_cases(answer, exercise.check)
-        # The learner's function may raise any exception.
-        except Exception as error:
-            problem = f"your answer raised {type(error).__name__}: {error}"
-        print(f"Exercise {number}: " + ("right." if problem is None else f"not yet. {problem}"))
+        problem = exercise.problem(answer)
+        if problem is None:
+            more = folded_solution(exercise.code(), exercise.explanation)
+            show(f"Exercise {number}: right.", f"<p>{badge('✓ right', GREEN)} Exercise {number}</p>{more}")
+            return
+        html = f"<p>{badge('✗ not yet', RED)} Exercise {number}. {escape(problem)}</p>{folded_hints(exercise.hints)}"
+        show(f"Exercise {number}: not yet. {problem}", html)
 
     def hint(self, number: int) -> None:
-        """Print the next hint, or the last one again if there are no more."""
+        """Show the next hint, or the last one again if there are no more."""
         exercise = self._get(number)
         index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
         self._hints_given[number] = index + 1
-        print(f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}")
+        text = f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}"
+        show(text, folded_hints(exercise.hints, index, is_open=True))
 
     def solution(self, number: int) -> None:
-        """Print the solution and its explanation."""
+        """Show the solution and its explanation; in Jupyter they are folded."""
         exercise = self._get(number)
-        shown = dedent(inspect.getsource(exercise.solution)) if callable(exercise.solution) else repr(exercise.solution)
-        print(f"{shown.rstrip()}\n# {exercise.explanation}")
-
-
-def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
-    """Call a learner's function on test cases and describe the first failure; return None if all pass.
-
-    If a float is expected, an error of up to 1e-6 is accepted. Tuples, lists, NumPy arrays and torch tensors with
-    the same content are considered equal.
-    """
-    if not callable(function):
-        return f"expected a function, got {type(function).__name__}: write its name without parentheses."
-    for arguments, wanted, reason in cases:
-        # A learner's function may change a list in place.
-        result = _lists(function(*(deepcopy(each) if isinstance(each, list) else each for each in arguments)))
-        if isinstance(wanted, tuple) and isinstance(result, list):
-            result = tuple(result)
-        if not _same(result, wanted):
-            shown = ", ".join(map(repr, arguments))
-            right = f"{wanted:.3f}" if isinstance(wanted, float) else repr(wanted)
-            return f"For {shown} expected {right}, got {result!r}: {reason}."
-    return None
-
-
-def _same(result: Any, wanted: Any) -> bool:
-    """Return whether a result is the expected one; floats may differ by 1e-6."""
-    if isinstance(wanted, list | tuple):
-        return type(result) is type(wanted) and len(result) == len(wanted) and all(map(_same, result, wanted))
-    if isinstance(wanted, float):
-        return isinstance(result, float | int) and abs(result - wanted) <= 1e-6
-    return bool(result == wanted)
-
-
-def _lists(result: Any) -> Any:
-    """Convert tuples, ranges, NumPy arrays and torch tensors to lists."""
-    if hasattr(result, "tolist"):
-        return result.tolist()
-    return [_lists(each) for each in result] if isinstance(result, list | tuple | range) else result
+        code, explanation = exercise.code(), exercise.explanation
+        show(f"{code}\n# {explanation}", folded_solution(code, explanation))

@@ -1,6 +1,8 @@
-"""Exercises for chapter 1: references in wiki markup, the share of hiragana, and Jaccard similarity."""
+"""Exercises for chapter 1: references in wiki markup, the share of hiragana, and the bands of MinHash."""
 
 import re
+from functools import cache
+from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
 
@@ -16,10 +18,58 @@ def hiragana_share(text: str) -> float:
     return sum("ぁ" <= char <= "ゟ" for char in dense) / len(dense) if dense else 0.0
 
 
-def jaccard(a: str, b: str, n: int = 5) -> float:
-    """Return the Jaccard similarity (0 to 1) of two texts, based on their sets of character n-grams."""
-    grams_a, grams_b = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
-    return len(grams_a & grams_b) / len(grams_a | grams_b) if grams_a | grams_b else 0.0
+HASHES, FOUND, COMPARED = 64, 0.98, 0.05
+
+
+@cache
+def _pairs() -> tuple[Any, Any, Any]:
+    """Return the Jaccard similarity of each altered pair of the web sample, [pairs], and both texts' signatures."""
+    import lzma
+
+    import numpy as np
+
+    from course_lib import workspace
+    from course_lib.corpus.banding import gram_set, jaccard, spliced
+    from course_lib.corpus.config import DedupConfig
+    from course_lib.corpus.dedup import signatures
+
+    settings = DedupConfig(num_perm=HASHES, num_bands=1)
+    sample = lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="replace")
+    pairs = spliced(sample.strip().split("\n\n"), 20)
+    grams = [[gram_set(text, settings.ngram) for text in pair] for pair in pairs]
+    similarity = np.array([jaccard(one, other) for one, other in grams])
+    one, other = zip(*pairs, strict=True)
+    return similarity, signatures(one, settings), signatures(other, settings)
+
+
+def outcome(bands: int, rows: int) -> tuple[float, float]:
+    """Return the share of similar pairs found (Jaccard from 0.5) and of different pairs compared (below 0.2)."""
+    from course_lib.corpus.banding import share_a_band
+
+    similarity, one, other = _pairs()
+    candidates = share_a_band(one, other, bands, rows)
+    return float(candidates[similarity >= 0.5].mean()), float(candidates[similarity < 0.2].mean())
+
+
+def _check_bands(answer: Any) -> str | None:
+    if not isinstance(answer, list) or len(answer) != 2:
+        return "hand in two numbers: (bands, rows)."
+    if not all(isinstance(number, int) and number > 0 for number in answer):
+        return f"bands and rows are whole numbers from 1 on, not {answer[0]!r} and {answer[1]!r}."
+    bands, rows = answer
+    if bands * rows > HASHES:
+        return f"{bands} bands of {rows} rows take {bands * rows} hashes; {HASHES} are allowed."
+    found, compared = outcome(bands, rows)
+    measured = f"{found:.1%} of the similar pairs are found and {compared:.1%} of the different ones compared"
+    if found < FOUND and bands < rows:
+        return f"{measured}: all rows of a band must agree, so few long bands miss most; the order is (bands, rows)."
+    if found < FOUND and bands * rows + rows <= HASHES:
+        return f"{measured}: {FOUND:.0%} must be found, and there are hashes left for more bands."
+    if found < FOUND:
+        return f"{measured}: {FOUND:.0%} must be found. With fewer rows a band agrees more often."
+    if compared > COMPARED:
+        return f"{measured}: at most {COMPARED:.0%} may be compared. With more rows a band agrees less often."
+    return None
 
 
 CHAPTER = Chapter(
@@ -38,7 +88,8 @@ CHAPTER = Chapter(
         ),
         (
             "One re.sub whose pattern has two alternatives is enough.",
-            "`<ref[^<>]*/>` first, then `<ref[^<>]*>.*?</ref>`, with re.DOTALL.",
+            "Try the form that closes itself first; `[^<>]*` keeps a match within one tag. In the other form, "
+            "`.*?` takes as little as possible up to `</ref>`.",
         ),
         without_references,
         "The self-closing form comes first. Otherwise the pattern matches from its `<ref` to the `</ref>` of a later "
@@ -47,8 +98,18 @@ CHAPTER = Chapter(
     Exercise(
         "write a function hiragana_share(text): hiragana among all characters that are not white space",
         (
-            (("ひらがな",), 1.0, "count characters, and divide by all of them"),
-            (("漢字とかな",), 0.6, "count characters, and divide by all of them"),
+            (
+                ("ひらがな",),
+                1.0,
+                "count characters, and divide by all of them",
+                ((4, "that is a count; a share divides it"), (100, "a share is between 0 and 1, not a percentage")),
+            ),
+            (
+                ("漢字とかな",),
+                0.6,
+                "count characters, and divide by all of them",
+                ((1, "kanji count in the denominator, too"),),
+            ),
             (("カタカナ",), 0.0, "katakana are not hiragana: the range is ぁ to ゟ"),
             (("か な\n漢 字",), 0.5, "white space counts neither in the numerator nor in the denominator"),
             (("",), 0.0, "an empty text has no characters; return 0.0 to avoid a division by zero"),
@@ -61,20 +122,16 @@ CHAPTER = Chapter(
         "Prose needs hiragana for its grammar. Keyword lists and menus have kanji and katakana, but few hiragana.",
     ),
     Exercise(
-        "write a function jaccard(a, b, n): shared character n-grams over all n-grams of two texts",
+        f"choose (bands, rows) with at most {HASHES} hashes: find at least {FOUND:.0%} of the pairs from 0.5 on and "
+        f"compare at most {COMPARED:.0%} of those below 0.2",
+        _check_bands,
         (
-            (("あいうえお", "あいうえお", 2), 1.0, "shared n-grams over all n-grams"),
-            (("あいう", "いうえ", 2), 1 / 3, "the n-grams are あい, いう and いう, うえ: one shared of three"),
-            (("ああああ", "ああ", 2), 1.0, "a set holds each n-gram once, however often it occurs"),
-            (("日本語", "英語圏", 2), 0.0, "shared n-grams over all n-grams"),
-            (("あ", "い", 2), 0.0, "texts shorter than n have no n-grams; return 0.0"),
+            "Compute 1 - (1 - s^rows)^bands at s = 0.5 and at s = 0.2 for some choices.",
+            "More rows make the curve start later, more bands make it start earlier. Begin with two rows and as many "
+            "bands as the hashes allow, then add a row.",
         ),
-        (
-            "Make a set of text[i:i+n] for each text.",
-            "The answer is len(A & B) / len(A | B). Texts shorter than n need a case of their own.",
-        ),
-        jaccard,
-        "MinHash estimates this number from a few hashes per text, so that millions of pairs need not be compared.",
+        (21, 3),
+        "The curve is steep near (1/bands)^(1/rows), here 0.36. With 64 hashes only three rows keep both promises.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

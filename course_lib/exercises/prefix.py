@@ -26,6 +26,11 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
     return mask, [prefix + index for index in range(tokens)]
 
 
+_UNSHIFTED = (
+    "these labels are not shifted, as Hugging Face's models take them; here the label at a position is the token that "
+    "the model must predict there, which is the next one"
+)
+
 CHAPTER = Chapter(
     Exercise(
         "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, "
@@ -36,6 +41,12 @@ CHAPTER = Chapter(
                 [202_962, 184_320],
                 "a row has a key and a value for each layer, which are 2·12·768 numbers; the trained parameters are "
                 "an embedding of 10 × 10 and two linear layers with biases",
+                (
+                    ([202_962, 92_160], "a row has a key and a value in each layer, so the deployed numbers double"),
+                    ([184_520, 184_320], "the two linear layers have biases: 10 and 2·12·768 numbers more"),
+                    ([202_862, 184_320], "the embedding is trained, too: 10 × 10 numbers"),
+                    ([184_320, 202_962], "the order is trained, then deployed"),
+                ),
             ),
             (
                 (20, 36, 2816, 64, 64),
@@ -55,14 +66,25 @@ CHAPTER = Chapter(
         "parameters.",
     ),
     Exercise(
-        "write a function example(prompt, target, end): what the model reads, and the labels, "
-        "with -100 where nothing is learned",
+        "write a function example(prompt, target, end): what the model reads, and for each position the token that "
+        "it must predict there, which is the next one (-100 where nothing is learned)",
         (
             (
                 ([5, 6, 7], [8, 9], 2),
                 [[5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]],
                 "at 7 the model predicts the first token of the target, at 9 the end; "
                 "predictions within the prompt are not learned",
+                (
+                    ([[5, 6, 7, 8, 9, 2], [-100, -100, -100, 8, 9, 2]], _UNSHIFTED),
+                    ([[5, 6, 7, 8, 9], [-100, -100, -100, 8, 9]], _UNSHIFTED),
+                    ([[5, 6, 7, 8, 9], [6, 7, 8, 9, 2]], "predictions within the prompt are not learned: -100"),
+                    ([[5, 6, 7, 8, 9], [-100, -100, -100, 9, 2]], "at 7 the model predicts 8, which is learned"),
+                    (
+                        [[5, 6, 7, 8, 9, 2], [-100, -100, 8, 9, 2]],
+                        "the model does not read the end: nothing follows it",
+                    ),
+                    ([[5, 6, 7, 8, 9], [-100, -100, 8, 9]], "each position has a label: at 9 it is the end"),
+                ),
             ),
             (([5], [8], 2), [[5, 8], [8, 2]], "a prompt of one token: at this token the model predicts the target"),
             (
@@ -94,6 +116,14 @@ CHAPTER = Chapter(
                 (2, 3, 4, 5),
                 [[0, 0, 1, 1, 0, 0, 1, 1, 1], [2, 3, 4]],
                 "prefix and text are each padded on the left; padding takes no position",
+                (
+                    (
+                        [[1, 1, 0, 0, 1, 1, 1, 0, 0], [2, 3, 4]],
+                        "padding stands on the left of each part",
+                    ),
+                    ([[0, 0, 0, 0, 1, 1, 1, 1, 1], [2, 3, 4]], "two parts, each with its own padding"),
+                    ([[0, 0, 1, 1, 0, 0, 1, 1, 1], [4, 5, 6]], "padding takes no position: the prefix here has 2"),
+                ),
             ),
             (
                 (0, 2, 3, 4),

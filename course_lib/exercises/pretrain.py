@@ -1,63 +1,47 @@
-"""Exercises for chapter 4: a Megatron index file, memory with ZeRO, and the learning-rate schedule."""
+"""Exercises for the second half of chapter 4: settings that fit, memory with ZeRO, and the learning-rate schedule."""
 
-import struct
-from itertools import accumulate
 from math import cos, pi
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, run_cases
+from course_lib import config
+from course_lib.errors import UsageError
+from course_lib.exercises import Chapter, Exercise
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.training import planner
+
+CARD, GPUS, SAMPLES = 16e9, 8, 528
+
+# the exercise's right answer; batch.micro_size=1 is right too
+CHANGES = ["batch.micro_size=2"]
 
 
-def read_index(content: bytes) -> tuple[int, list[int], list[int]]:
-    """Return the dtype code, the sequence sizes [tokens] and the document index from a Megatron .idx file."""
-    import struct
-
-    _, _, code, sequences, entries = struct.unpack_from("<9sQBQQ", content)
-    sizes = struct.unpack_from(f"<{sequences}i", content, 34)
-    documents = struct.unpack_from(f"<{entries}q", content, 34 + 12 * sequences)
-    return code, list(sizes), list(documents)
-
-
-class _Index(bytes):
-    """The bytes of a small .idx file for the check. Its repr shows the documents."""
-
-    documents: list[list[int]]  # for each document, its sequence sizes [tokens]
-
-    def __new__(cls, code: int, width: int, documents: list[list[int]]) -> "_Index":
-        sizes = [size for document in documents for size in document]
-        ends = list(accumulate((width * size for size in sizes), initial=0))
-        starts = list(accumulate(map(len, documents), initial=0))
-        layout = f"<9sQBQQ{len(sizes)}i{len(sizes)}q{len(starts)}q"
-        header = b"MMIDIDX\0\0", 1, code, len(sizes), len(starts)
-        index = super().__new__(cls, struct.pack(layout, *header, *sizes, *ends[:-1], *starts))
-        index.documents = documents
-        return index
-
-    def __repr__(self) -> str:
-        return f"an index with documents of {self.documents} tokens"
-
-
-def _check_index(answer: Any) -> str | None:
-    header = (
-        "this file has no sequences: the header of 34 bytes is followed only by the last entry of the document index, 0"
-    )
-    body = (
-        "first come 4 bytes of size for each sequence, then 8 bytes of pointer for each, then the document index; "
-        "return the sizes unchanged: the end-of-document token is counted in them"
-    )
-    two = "the second document has two sequences: read the document index instead of counting from 0"
-    cases = [
-        ((_Index(8, 2, []),), (8, [], [0]), header),
-        ((_Index(8, 2, [[3]]),), (8, [3], [0, 1]), body),
-        ((_Index(4, 4, [[4], [3, 2]]),), (4, [4, 3, 2], [0, 1, 3]), two),
-    ]
+def _check_changes(answer: Any) -> str | None:
+    """Plan GPT-2 XL with the learner's overrides and judge the plan. Overrides: list, one string, or dict."""
+    if isinstance(answer, dict):
+        answer = [f"{key}={value}" for key, value in answer.items()]
+    changes = answer.split() if isinstance(answer, str) else list(answer)
+    if not all(isinstance(change, str) for change in changes):
+        return 'hand in settings as for --set: a list of strings such as ["batch.micro_size=3"].'
     try:
-        return run_cases(answer, cases)
-    except struct.error as error:
-        return (
-            f"struct reports “{error}”: begin each format with '<' (little-endian without gaps); "
-            "the header has 34 bytes."
-        )
+        settings = config.load(PretrainConfig, "gpt2-xl.yaml", ["zero.offload_optimizer=false", *changes])
+        if settings.zero.offload_optimizer:
+            return "the optimizer is in host memory: each step would wait for it. Leave zero.offload_optimizer=false."
+        plan, samples = planner.plan(settings, GPUS), settings.batch.resolve(GPUS).total
+    except UsageError as error:
+        return f"the course refuses these settings: {error}."
+    figure = f"The plan is {plan.total / 1e9:.1f} GB per GPU"
+    if (settings.model.hidden_size, settings.model.num_layers, settings.data.seq_length) != (1600, 48, 1024):
+        return "this is no longer GPT-2 XL on 1,024 tokens: change how it is trained, and leave model and data sizes."
+    if samples != SAMPLES:
+        return f"a step has {samples} samples instead of {SAMPLES}, so it would be another training: keep global_size."
+    if settings.model.recompute != "none":
+        return f"{figure}, but recomputing costs up to a third more work: there is a way without it."
+    if settings.zero.stage > 2:
+        return f"{figure}, and stage 3 gathers the weights in each forward and backward pass: stay at stage 2."
+    if plan.total > CARD:
+        most = max(("activations", "logits", "weights", "optimizer"), key=plan.parts.__getitem__)
+        return f"{figure}, more than {CARD / 1e9:.0f}. The largest part is {most}: what makes it smaller?"
+    return None
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
@@ -85,23 +69,27 @@ def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -
 
 CHAPTER = Chapter(
     Exercise(
-        "write a function read_index(content) that gives the dtype code, the sizes and the document index "
-        "of the bytes of an .idx",
-        _check_index,
+        "choose settings that fit GPT-2 XL on 8 GPUs of 16 GB without offload, recomputation or ZeRO-3",
+        _check_changes,
         (
-            "struct.unpack_from('<9sQBQQ', content) reads the header: magic, version, dtype code, S sequences, "
-            "D entries.",
-            "The sizes are f'<{S}i' at byte 34; the document index is f'<{D}q' after 4·S bytes of sizes "
-            "and 8·S bytes of pointers.",
+            "Print plan.parts: which part is the largest, and what is it proportional to?",
+            "Activations and logits grow with the micro-batch; more micro-batches are then accumulated in a step.",
         ),
-        read_index,
-        "The index alone gives the number of tokens and the start of each document, however large the .bin file is.",
+        CHANGES,
+        "A micro-batch of 2 needs 15.8 GB and 33 accumulations a step, one of 1 needs 12.3 GB and 66. The batch of 528 "
+        "samples, and so the training, stays the same. Smaller micro-batches use a GPU less well, so take the largest "
+        "that fits.",
     ),
     Exercise(
         "write a function zero_bytes(parameters, ranks, stage): bytes of weights, gradients and optimizer states "
         "on each GPU",
         (
-            ((1000, 4, 0), 16_000, "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter"),
+            (
+                (1000, 4, 0),
+                16_000,
+                "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter",
+                ((12_000, "the optimizer states are not all: weights and gradients take 2 bytes each"),),
+            ),
             (
                 (1_557_200_000, 2, 1),
                 15_572_000_000,

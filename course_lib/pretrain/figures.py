@@ -19,14 +19,42 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
     for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
-        axis.plot(steps, losses, label=name, color=colour, marker=marker)
+        axis.plot(steps, losses, color=colour, marker=marker)
+        if entries:
+            axis.annotate(f" {name}", (steps[-1], losses[-1]), xytext=(6, 0), textcoords="offset points",
+                          color=colour, va="center")  # fmt: skip
     heights = [(vocab_size and math.log(vocab_size), "guessing: ln V"), (unigram, "unigram distribution")]
     for (height, name), style in zip(heights, (":", "--"), strict=True):
         if height:
-            axis.axhline(height, color=BEFORE, linestyle=style, label=f"{name} = {height:.2f}")
+            axis.axhline(height, color=BEFORE, linestyle=style)
+            # Labels stand on their lines at the right end, where the curves are far below.
+            axis.text(1, height, f"{name} = {height:.2f}", color=BEFORE, ha="right", va="bottom",
+                      transform=axis.get_yaxis_transform())  # fmt: skip
+    axis.set(xlabel="step", ylabel="loss [nats per token]")
+    return figure
+
+
+def resumed_curve(
+    unbroken: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> Any:
+    """Plot the training loss of a run that was killed and resumed over that of the same run without a break.
+
+    Args:
+        unbroken: log entries of the run without a break, with the keys step and loss [nats per token].
+        before: entries of the other run up to its kill.
+        after: entries of the other run after it was resumed.
+    """
+    figure, axis = subplots(height=3.0)
+    axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label="without a break")
+    axis.plot(*_points(before), color=COLOURS[1], marker="o", markersize=4, label="until it was killed")
+    axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label="resumed")
     axis.set(xlabel="step", ylabel="loss [nats per token]")
     axis.legend(frameon=False)
     return figure
+
+
+def _points(log: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[float]]:
+    return [entry["step"] for entry in log], [entry["loss"] for entry in log]
 
 
 def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:

@@ -1,0 +1,169 @@
+"""The `evaluate` command. It has its own module because it covers the models of several chapters."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import options, paths
+from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
+from course_lib.evaluation.trigram import Trigram
+from course_lib.evaluation.windows import WindowSettings
+from course_lib.files import atomic_write, inner_suffix
+
+PAIRS = "minimal_pairs.jsonl"
+TRIGRAM = "character trigram"
+Data = Annotated[
+    list[Path] | None,
+    typer.Option("--data", metavar="FILE", help="raw documents (.jsonl or .txt), or a folder of them; repeatable"),
+]
+
+
+def evaluate(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="GPT-2, GPT-NeoX or GPTSAN folders")],
+    data: Data = None,
+    minimal_pairs: Annotated[
+        bool, typer.Option("--minimal-pairs", help="also judge the course's minimal pairs (data/minimal_pairs.jsonl)")
+    ] = False,
+    pairs: Annotated[
+        Path | None,
+        typer.Option("--pairs", metavar="FILE", help='minimal pairs of your own: JSONL, "phenomenon", "good", "bad"'),
+    ] = None,
+    prefixes: Annotated[
+        list[Path] | None,
+        typer.Option("--prefix", metavar="FILE", help="evaluate the one MODEL also with this prefix; repeatable"),
+    ] = None,
+    spout: Annotated[
+        str | None, typer.Option("--spout", help="GPTSAN: none (default), zeros, or a class number")
+    ] = None,
+    trigram: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--trigram",
+            metavar="FILE",
+            help="also evaluate a character trigram model of these documents; repeatable; with minimal pairs, "
+            "the default is the clean corpus of COURSE_PROFILE",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="also write JSON")] = None,
+    config: options.Config = None,
+    overrides: options.Set = None,
+) -> None:
+    """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
+
+    Bits count all tokens of a document and its end token, over all raw characters, those that normalization changes
+    included; `lost` is the share of characters that the model's tokens do not restore.
+    """
+    from course_lib.evaluation import report
+
+    settings = options.given(WindowSettings, config, overrides)
+    if not data and not minimal_pairs and not pairs:
+        raise UsageError("--data, --minimal-pairs: neither is set; give one of them, or both")
+    if prefixes and len(models) > 1:
+        raise UsageError(f"--prefix: not allowed with {len(models)} models; a prefix belongs to one model")
+    files = [file for path in data or [] for file in _files(path)]
+    inputs = report.Inputs.read(files, pairs or (paths.data(PAIRS) if minimal_pairs else None), settings)
+    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefixes or [], spout)]
+    if trigram or inputs.pairs:
+        results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
+    if output:
+        with atomic_write(output) as file:
+            file.write(json.dumps(report.to_dict(inputs, results), ensure_ascii=False, indent=1).encode() + b"\n")
+    print(report.table(results))
+
+
+def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:
+    """Open a model folder for evaluation, by the family in its config.json.
+
+    Args:
+        folder: Hugging Face folder of a GPT-2, GPT-NeoX or GPTSAN model with its tokenizer.
+        prefix: prefix file or peft folder for a GPT-2 or GPT-NeoX model.
+        spout: spout input for a GPTSAN model; None: no spout.
+
+    Raises:
+        CourseError: if the folder has no such model or no tokenizer, or the prefix belongs to another model.
+    """
+    from course_lib.checkpoints import model_folder
+    from course_lib.gptsan.shape import MODEL_TYPE
+    from course_lib.models.families import BY_MODEL_TYPE
+
+    family = _family(folder)
+    if family == MODEL_TYPE:
+        from course_lib.gptsan.generate import Generator as GptsanGenerator
+        from course_lib.gptsan.score import GptsanScorer
+
+        if prefix:
+            raise UsageError(f"--prefix: not allowed with {folder}, a GPTSAN model; allowed: GPT-2 and GPT-NeoX")
+        return GptsanScorer(GptsanGenerator.open(folder), spout or "none")
+    if spout:
+        raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
+    if family not in BY_MODEL_TYPE:
+        model_folder.read_config(folder)
+        raise CourseError(f"{folder}: a {family} model; allowed: {', '.join([*BY_MODEL_TYPE, MODEL_TYPE])}")
+    from course_lib.evaluation.causal import FolderScorer
+    from course_lib.generation.generator import Generator
+    from course_lib.prefix.files import read
+    from course_lib.pretrain import text_codec
+
+    known = read(prefix) if prefix else None
+    return FolderScorer(Generator(folder, text_codec.load), known)
+
+
+def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
+    """Return a character trigram model of normalized documents.
+
+    Args:
+        files: documents to train on; None: the clean corpus of the current profile, which is built if it is missing.
+
+    Raises:
+        CourseError: if a file cannot be read, or there is no text.
+    """
+    from course_lib.corpus import products
+    from course_lib.evaluation.report import documents
+    from course_lib.japanese import normalize
+
+    corpus = files or [product.path() / products.DOCUMENTS for product in (products.WIKIPEDIA, products.WEBTEXT)]
+    return Trigram(documents(corpus), normalize)
+
+
+def _opened(folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None) -> Iterator[tuple[str, ScoringModel]]:
+    """Yield (name, model) for each folder without a prefix, and then for each prefix; one model is open at a time."""
+    names = _names(folders)
+    for name, folder in zip(names, folders, strict=True):
+        yield name, open_model(folder, None, spout)
+        for prefix in prefixes:
+            yield f"{name} + {prefix.stem}", open_model(folder, prefix, spout)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Return the folders' paths without the first and last parts that all of them have in common."""
+    rows = [list(folder.parts) for folder in folders]
+    for end in (0, -1):
+        while len({row[end] for row in rows}) == 1 and all(len(row) > 1 for row in rows):
+            for row in rows:
+                row.pop(end)
+    return ["/".join(row) for row in rows] if len(folders) > 1 else [str(folders[0])]
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the document files of a folder, sorted by name, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if inner_suffix(file) in (".txt", ".jsonl"))
+    if not files:
+        raise CourseError(f"{path}: no .txt or .jsonl file in it")
+    return files
+
+
+def _family(folder: Path) -> str:
+    """Return the model_type in a folder's config.json. Raises CourseError if there is none."""
+    from course_lib.checkpoints import model_folder
+    from course_lib.files import read_json
+
+    if not (folder / model_folder.CONFIG).is_file():
+        # This raises the error that says what is missing.
+        model_folder.read_config(folder)
+    return str(read_json(folder / model_folder.CONFIG).get("model_type"))

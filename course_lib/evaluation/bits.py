@@ -1,0 +1,113 @@
+"""Bits per character and per byte of raw text, and perplexity per token.
+
+A model's probability of a document, divided over the document's raw characters, can be compared between tokenizers,
+segmenters and models; perplexity per token cannot, because tokens have different lengths (Cotterell et al. 2018,
+https://aclanthology.org/N18-2085; Gao et al. 2020, https://arxiv.org/abs/2101.00027, section 3.1). What is counted:
+
+- Documents are raw. Normalization and segmentation happen inside the model's own tokenizer.
+- A document's bits are those of all its tokens and of the token that ends it.
+- The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes, line breaks included. Characters
+  that normalization or the tokenizer replaces or deletes are counted in the denominators, although a replaced character
+  may have cost fewer bits, and a deleted one none. `lost` is their share: raw characters that the scored tokens do not
+  decode to, as a difference of multisets. Compare models only where `lost` is about equal.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from course_lib.evaluation.scoring import ScoringModel
+from course_lib.evaluation.windows import WindowSettings, score
+
+# Documents that are in memory at a time.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Bits:
+    """What documents cost under one model."""
+
+    documents: int
+    characters: int  # of the raw text
+    bytes: int  # of the raw text in UTF-8
+    tokens: int  # end tokens included
+    bits: float  # end tokens included
+    lost_characters: int  # raw characters that the scored tokens do not decode to
+
+    @property
+    def bits_per_character(self) -> float:
+        """Bits per character of the raw text."""
+        return self.bits / self.characters
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits per UTF-8 byte of the raw text."""
+        return self.bits / self.bytes
+
+    @property
+    def perplexity_per_token(self) -> float:
+        """2 to the power of the bits per token; comparable only between models with the same tokenizer."""
+        return float(2 ** (self.bits / self.tokens))
+
+    @property
+    def characters_per_token(self) -> float:
+        """Characters of the raw text per token."""
+        return self.characters / self.tokens
+
+    @property
+    def lost(self) -> float:
+        """Share of the raw characters that the scored tokens do not decode to."""
+        return self.lost_characters / self.characters
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures, for JSON."""
+        names = ("bits_per_character", "bits_per_byte", "perplexity_per_token", "characters_per_token", "lost")
+        return self.__dict__ | {name: getattr(self, name) for name in names}
+
+
+def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | None = None, bar: Any = None) -> Bits:
+    """Return what documents cost under a model.
+
+    Args:
+        model: model that scores the documents.
+        texts: raw documents; at most AT_ONCE of them are in memory at a time.
+        settings: windows and batches; None uses the defaults.
+        bar: progress bar that is advanced by each document's characters; None for none.
+
+    Raises:
+        UsageError: if the window is longer than the model's room.
+    """
+    documents = characters = size = tokens = lost = 0
+    nats = 0.0
+    for part in _parts(texts):
+        sequences = [model.tokens(text, end=True) for text in part]
+        nats -= math.fsum(scores.total for scores in score(model, sequences, settings, bar, sum(map(len, part))))
+        documents += len(part)
+        characters += sum(map(len, part))
+        size += sum(len(text.encode("utf8", "surrogatepass")) for text in part)
+        tokens += sum(len(sequence.target) for sequence in sequences)
+        lost += sum(
+            (Counter(text) - Counter(sequence.text)).total() for text, sequence in zip(part, sequences, strict=True)
+        )
+    return Bits(documents, characters, size, tokens, nats / math.log(2), lost)
+
+
+def table(rows: Sequence[tuple[str, Bits]]) -> str:
+    """Return (model name, figures) as a text table with one line per model."""
+    width = max(len("model"), *(len(name) for name, _ in rows)) + 2
+    lines = [f"{'model':<{width}}{'bits/char':>10}{'bits/byte':>10}{'ppl/token':>11}{'chars/token':>12}{'lost':>8}"]
+    lines += [
+        f"{name:<{width}}{row.bits_per_character:>10.3f}{row.bits_per_byte:>10.3f}{row.perplexity_per_token:>11.1f}"
+        f"{row.characters_per_token:>12.2f}{row.lost:>8.2%}"
+        for name, row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    while part := list(islice(remaining, AT_ONCE)):
+        yield part

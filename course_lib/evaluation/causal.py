@@ -1,0 +1,125 @@
+"""Scores of texts under a causal language model, such as GPT-2 or GPT-NeoX, with a prefix or without."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.checkpoints.quiet import quiet
+from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator, Prefix
+from course_lib.generation.prefix_cache import Shape, learned_positions, past
+
+
+class CausalScorer:
+    """A Hugging Face model in memory as a `ScoringModel`. Log probabilities are computed in fp32 from its logits."""
+
+    def __init__(
+        self,
+        model: Any,
+        encode: Callable[[str], list[int]],
+        decode: Callable[[list[int]], str],
+        begin: int,
+        end: int,
+        prefix: Tensor | None = None,
+    ) -> None:
+        """Describe the model.
+
+        Args:
+            model: causal language model in eval mode.
+            encode: returns the ids for a raw text.
+            decode: returns the text for ids.
+            begin: id of the token that precedes a text.
+            end: id of the token that ends a document.
+            prefix: keys and values before every text, [P, width]; only for GPT-2 and GPT-NeoX.
+        """
+        self.model, self.encode, self.decode = model, encode, decode
+        self.begin, self.end, self.prefix = begin, end, prefix
+
+    @property
+    def room(self) -> int | None:
+        """The model's positions [tokens], less those that the prefix takes; None if there is no limit."""
+        positions: int | None = getattr(self.model.config, "max_position_embeddings", None)
+        taken = 0 if self.prefix is None or learned_positions(self.model.config) is None else len(self.prefix)
+        return None if positions is None else positions - taken
+
+    def tokens(self, text: str, end: bool) -> Tokens:
+        """Return the tokens for a raw text."""
+        ids = self.encode(text)
+        target = [*ids, self.end] if end else ids
+        return Tokens([self.begin, *target][: len(target)], target, self.decode(ids))
+
+    @torch.inference_mode()
+    def score(self, windows: Sequence[Window]) -> list[Scores]:
+        """Return the scores of each window, for `target[first:]`.
+
+        The batch is padded on the right, where no token of a causal model attends to the padding.
+        """
+        device = self.model.device
+        width = max(len(window.read) for window in windows)
+        ids = torch.tensor([window.read + [self.end] * (width - len(window.read)) for window in windows], device=device)
+        cache = None
+        if self.prefix is not None:
+            shape = Shape.of(self.model.config)
+            cache, _ = past([self.prefix] * len(windows), shape, self.model.dtype, device, grows=False)
+        # transformers warns that a batch without an attention mask may be padded.
+        with quiet():
+            logits = self.model(input_ids=ids, past_key_values=cache, use_cache=False).logits
+        return [target_scores(row, window) for row, window in zip(logits, windows, strict=True)]
+
+
+class FolderScorer(CausalScorer):
+    """The model of a `Generator` as a `GeneratingModel`."""
+
+    def __init__(self, generator: Generator, prefix: Prefix | None = None) -> None:
+        """Take the model and the codec of a generator, and the prefix before every text.
+
+        Raises CourseError if the prefix belongs to another model.
+        """
+        if prefix is not None:
+            prefix.require(generator.shape, "" if generator.any_base or not prefix.base else generator.digest)
+        self.generator, self.own_prefix = generator, prefix
+        codec, values = generator.codec, None if prefix is None else prefix.values
+        super().__init__(
+            generator.model,
+            codec.encode,
+            lambda ids: codec.continuation([], ids),
+            generator.begin,
+            generator.end,
+            values,
+        )
+
+    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
+        """Return a continuation of at most `tokens` tokens for each raw prompt."""
+        most = min(tokens, self.room - 1) if self.room else tokens
+        settings = (
+            GenerateConfig(max_new_tokens=most, min_new_tokens=0, top_k=0, top_p=1.0, temperature=temperature)
+            if temperature
+            else GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
+        )
+        prompts = [self._shortened(prompt, most) for prompt in prompts]
+        answers = self.generator.generate(prompts, settings, [self.own_prefix] * len(prompts))
+        return [generated.continuation for (generated,) in answers]
+
+    def _shortened(self, prompt: str, tokens: int) -> str:
+        """Return the end of a prompt that leaves room for `tokens` tokens."""
+        while self.room and (extra := len(ids := self.encode(prompt)) + tokens - self.room) > 0:
+            kept = self.decode(ids[extra:])
+            # The shorter text can be segmented into more tokens than it had.
+            prompt = kept if len(kept) < len(prompt) else prompt[1:]
+        return prompt
+
+
+def target_scores(logits: Tensor, window: Window) -> Scores:
+    """Return the scores of `window.target[first:]` for one sequence's logits [at least len(target), vocabulary].
+
+    logits[i] is the prediction of target[i].
+    """
+    rows = logits[window.first : len(window.target)].float()
+    target = torch.tensor(window.target[window.first :], device=rows.device)
+    chosen = rows.gather(1, target[:, None])[:, 0]
+    log_probabilities = (chosen - rows.logsumexp(-1)).cpu().numpy().astype(np.float64)
+    return Scores(log_probabilities, (rows.argmax(-1) == target).cpu().numpy())

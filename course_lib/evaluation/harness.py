@@ -1,0 +1,131 @@
+"""A course model as a model of lm-evaluation-harness (https://github.com/EleutherAI/lm-evaluation-harness).
+
+Texts are raw; normalization and segmentation happen inside the model's tokenizer. This module needs the extra
+`evaluate` (lm_eval).
+
+    from course_lib.evaluate_cli import open_model
+    from course_lib.evaluation import harness
+    from lm_eval import simple_evaluate
+
+    harness.register(open_model)
+    simple_evaluate("course", "pretrained=FOLDER", tasks=[...])
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+
+from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens
+from course_lib.evaluation.windows import WindowSettings, score
+from course_lib.progress import progress
+
+# Name for `simple_evaluate` and the longest continuation of a task that names none [tokens].
+NAME = "course"
+MOST_NEW_TOKENS = 256
+
+
+class CourseLM(LM):  # type: ignore[misc]
+    """A course model for lm-evaluation-harness."""
+
+    def __init__(self, model: GeneratingModel, batch_size: int = 8) -> None:
+        super().__init__()
+        self.model = model
+        self.settings = WindowSettings(batch_size=batch_size)
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Return (log probability [nats], whether greedy decoding gives it) of each continuation after its context.
+
+        The log probability is log P(context + continuation) − log P(context), both as the beginning of a document.
+        This holds even if a word or a token spans the boundary; such a token is scored with the continuation.
+        """
+        pairs = [request.args for request in requests]
+        contexts = list(dict.fromkeys(context for context, _ in pairs))
+        texts = [*contexts, *(context + continuation for context, continuation in pairs)]
+        sequences, scores = self._scores(texts, "requests", disable_tqdm)
+        known = dict(zip(contexts, zip(sequences, scores, strict=False), strict=False))
+        answers = []
+        for (context, _), tokens, scored in zip(
+            pairs, sequences[len(contexts) :], scores[len(contexts) :], strict=True
+        ):
+            before, context_scores = known[context]
+            shared = _shared(before.target, tokens.target)
+            value = scored.log_probabilities[shared:].sum() - context_scores.log_probabilities[shared:].sum()
+            greedy = scored.greedy is not None and bool(scored.greedy[shared:].all())
+            answer = (float(value), greedy)
+            answers.append(answer)
+        return answers
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Return the log probability [nats] of each text, without the token that ends a document."""
+        _, scores = self._scores([text for (text,) in (request.args for request in requests)], "texts", disable_tqdm)
+        return [each.total for each in scores]
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Return a continuation of each context, cut before the first of its stop texts.
+
+        Read from the task's arguments: until, max_gen_toks (256), do_sample and temperature. The others are ignored.
+        """
+        answers: dict[int, str] = {}
+        order = sorted(range(len(requests)), key=lambda number: str(_choices(requests[number].args[1])))
+        with progress(len(requests), "text", "generating") as bar:
+            for _, group in groupby(order, key=lambda number: str(_choices(requests[number].args[1]))):
+                numbers = list(group)
+                for at in range(0, len(numbers), self.settings.batch_size):
+                    batch = numbers[at : at + self.settings.batch_size]
+                    tokens, temperature = _choices(requests[batch[0]].args[1])
+                    texts = self.model.complete([requests[number].args[0] for number in batch], tokens, temperature)
+                    for number, text in zip(batch, texts, strict=True):
+                        answers[number] = _before_stop(text, requests[number].args[1].get("until"))
+                    bar.update(len(batch))
+        return [answers[number] for number in range(len(requests))]
+
+    def _scores(self, texts: Sequence[str], unit: str, hidden: bool) -> tuple[list[Tokens], list[Scores]]:
+        sequences = [self.model.tokens(text, end=False) for text in texts]
+        if hidden:
+            return sequences, score(self.model, sequences, self.settings)
+        with progress(len(texts), unit, "scoring") as bar:
+            return sequences, score(self.model, sequences, self.settings, bar, len(texts))
+
+
+def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type[CourseLM]:
+    """Register the class under the name "course" and return it.
+
+    Its arguments are `pretrained`, a model folder, and optionally `prefix`, a prefix file.
+
+    Args:
+        open_model: function that opens a model folder, with a prefix file or None.
+    """
+
+    class OpenedLM(CourseLM):
+        """A course model opened from a folder."""
+
+        def __init__(self, pretrained: str, prefix: str = "", batch_size: int | str = 8, **_: Any) -> None:
+            super().__init__(open_model(Path(pretrained), Path(prefix) if prefix else None), int(batch_size))
+
+    registered: type[CourseLM] = register_model(NAME)(OpenedLM)
+    return registered
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the number of tokens at the beginning that both sequences have."""
+    size = min(len(first), len(second))
+    different = np.flatnonzero(np.asarray(first[:size]) != np.asarray(second[:size]))
+    return int(different[0]) if len(different) else size
+
+
+def _choices(arguments: dict[str, Any]) -> tuple[int, float]:
+    """Return the longest continuation [tokens] and the temperature (0: greedy) that a task's arguments ask for."""
+    temperature = float(arguments.get("temperature") or 0) if arguments.get("do_sample") else 0.0
+    return int(arguments.get("max_gen_toks") or MOST_NEW_TOKENS), temperature
+
+
+def _before_stop(text: str, stops: str | Iterable[str] | None) -> str:
+    for stop in [stops] if isinstance(stops, str) else stops or []:
+        if stop:
+            text = text.partition(stop)[0]
+    return text

@@ -1,0 +1,129 @@
+"""Minimal pairs: two sentences that differ in one point, of which one is grammatical.
+
+A model is right if it gives the grammatical sentence the higher probability: the sum of the log probabilities of all
+tokens of the raw sentence, at the beginning of a document and without the end token. Normalization and segmentation
+happen inside the model's tokenizer. A tie counts one half, so chance is 50 %. The method is that of BLiMP (Warstadt et
+al. 2020, https://arxiv.org/abs/1912.00582) and, for Japanese, JBLiMP (Someya and Oseki 2023,
+https://aclanthology.org/2023.findings-eacl.117).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from course_lib.documents import read_batches
+from course_lib.errors import CourseError
+from course_lib.evaluation.scoring import ScoringModel
+from course_lib.evaluation.windows import WindowSettings, score
+
+# Resamples for an interval, and the share of them that it covers.
+RESAMPLES, COVERED = 10_000, 0.95
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A grammatical and an ungrammatical sentence, and the phenomenon that they differ in."""
+
+    phenomenon: str
+    good: str
+    bad: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of pairs in which a model prefers the grammatical sentence, with a bootstrap interval of 95 %."""
+
+    pairs: int
+    accuracy: float
+    low: float
+    high: float
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Return the pairs of a JSONL file: one object with "phenomenon", "good" and "bad" per line, and any other keys.
+
+    Raises CourseError naming file and line if a line is not such an object, if its sentences are equal, or if there is
+    no pair.
+    """
+    pairs: list[Pair] = []
+    for batch in read_batches(path):
+        pairs += [_pair(path, number, line) for number, line in batch.numbered() if not line.isspace()]
+    if not pairs:
+        raise CourseError(f"{path}: no pair in it")
+    return pairs
+
+
+def _pair(path: Path, number: int, line: bytes) -> Pair:
+    try:
+        content: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise CourseError(f"{path}, line {number}: not readable as JSON: {error}") from None
+    keys = ("phenomenon", "good", "bad")
+    values = [content.get(key) if isinstance(content, dict) else None for key in keys]
+    if not all(isinstance(value, str) and value.strip() for value in values):
+        raise CourseError(f'{path}, line {number}: expected an object with texts "phenomenon", "good" and "bad"')
+    if values[1] == values[2]:
+        raise CourseError(f'{path}, line {number}: "good" and "bad" are the same sentence')
+    return Pair(*map(str, values))
+
+
+def judge(
+    model: ScoringModel, pairs: Sequence[Pair], settings: WindowSettings | None = None, bar: Any = None
+) -> list[float]:
+    """Return 1 for each pair in which the model prefers the grammatical sentence, 0.5 for a tie, and 0 otherwise.
+
+    `bar` is a progress bar that is advanced by one for each pair; None for none.
+    """
+    sequences = [model.tokens(text, end=False) for pair in pairs for text in (pair.good, pair.bad)]
+    totals = [scores.total for scores in score(model, sequences, settings, bar, len(pairs))]
+    # Rounded, because the scores of equal texts can differ in the last digits between batches.
+    margins = [round(good - bad, 6) for good, bad in zip(totals[::2], totals[1::2], strict=True)]
+    return [0.5 + 0.5 * float(np.sign(margin)) for margin in margins]
+
+
+def accuracies(pairs: Sequence[Pair], right: Sequence[float]) -> dict[str, Accuracy]:
+    """Return the accuracy for each phenomenon, in the order of the pairs, and for "all" pairs.
+
+    Args:
+        pairs: the pairs.
+        right: result of `judge` for each pair.
+    """
+    groups: dict[str, list[float]] = {}
+    for pair, value in zip(pairs, right, strict=True):
+        groups.setdefault(pair.phenomenon, []).append(value)
+    return {name: _accuracy(values) for name, values in (groups | {ALL: list(right)}).items()}
+
+
+def _accuracy(values: Sequence[float]) -> Accuracy:
+    rng = np.random.default_rng(0)
+    known = np.asarray(values)
+    means = known[rng.integers(0, len(known), (RESAMPLES, len(known)))].mean(1)
+    low, high = np.quantile(means, [(1 - COVERED) / 2, (1 + COVERED) / 2])
+    return Accuracy(len(known), float(known.mean()), float(low), float(high))
+
+
+def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
+    """Return {model name: {phenomenon: accuracy}} as a text table [%]: a line per phenomenon, a column per model."""
+    phenomena = list(next(iter(results.values())))
+    width = max(len("phenomenon"), *map(len, phenomena)) + 1
+    columns = {name: max(len(name), 16) + 2 for name in results}
+    lines = [f"{'phenomenon':<{width}}{'pairs':>6}" + "".join(f"{name:>{size}}" for name, size in columns.items())]
+    for phenomenon in phenomena:
+        cells = [(_shown(results[name][phenomenon]), size) for name, size in columns.items()]
+        count = next(iter(results.values()))[phenomenon].pairs
+        lines.append(f"{phenomenon:<{width}}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells))
+    return "\n".join([*lines, "accuracy [%], interval of 95 % by bootstrap; chance: 50 %"])
+
+
+def _shown(value: Accuracy) -> str:
+    return f"{value.accuracy:.1%} ({value.low:.0%}–{value.high:.0%})".replace("%", "")
+
+
+def to_dict(results: Mapping[str, Accuracy]) -> dict[str, dict[str, Any]]:
+    """Return {phenomenon: figures}, for JSON."""
+    return {name: asdict(value) for name, value in results.items()}

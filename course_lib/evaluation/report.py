@@ -1,0 +1,96 @@
+"""One evaluation of several models: on documents, on minimal pairs or on both, as a table and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib.documents import read_texts
+from course_lib.errors import CourseError
+from course_lib.evaluation import bits, pairs
+from course_lib.evaluation.bits import Bits
+from course_lib.evaluation.pairs import Accuracy, Pair
+from course_lib.evaluation.scoring import ScoringModel
+from course_lib.evaluation.windows import WindowSettings
+from course_lib.progress import progress
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What every model is evaluated on. Without files, there are no documents; without pairs, no minimal pairs."""
+
+    files: tuple[Path, ...]
+    characters: int  # of all documents, raw
+    pairs: tuple[Pair, ...]
+    settings: WindowSettings
+
+    @classmethod
+    def read(cls, files: Sequence[Path], pairs_file: Path | None, settings: WindowSettings) -> "Inputs":
+        """Read the documents once, so that a bad file is reported before any model is loaded, and read the pairs.
+
+        Raises CourseError if a file cannot be read or has no document.
+        """
+        total = 0
+        for path in files:
+            characters = sum(map(len, documents([path])))
+            if not characters:
+                raise CourseError(f"{path}: no document in it")
+            total += characters
+        return cls(tuple(files), total, tuple(pairs.read_pairs(pairs_file)) if pairs_file else (), settings)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The figures of one model."""
+
+    name: str
+    bits: Bits | None
+    pairs: dict[str, Accuracy] | None
+
+
+def documents(files: Sequence[Path]) -> Iterator[str]:
+    """Yield the raw documents of the files that hold more than white space. Raises CourseError if a file is bad."""
+    return (text for path in files for text in read_texts(path) if text.strip())
+
+
+def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:
+    """Return the figures of a model. Raises CourseError if a file cannot be read."""
+    measured = judged = None
+    if inputs.files:
+        with progress(inputs.characters, "char", name) as bar:
+            measured = bits.bits(model, documents(inputs.files), inputs.settings, bar)
+    if inputs.pairs:
+        with progress(len(inputs.pairs), "pair", name) as bar:
+            judged = pairs.accuracies(inputs.pairs, pairs.judge(model, inputs.pairs, inputs.settings, bar))
+    return Result(name, measured, judged)
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return the figures of all models as text tables."""
+    measured = [(result.name, result.bits) for result in results if result.bits]
+    judged = {result.name: result.pairs for result in results if result.pairs}
+    head = []
+    if measured:
+        first = measured[0][1]
+        head = [f"{first.documents:,} documents, {first.characters:,} raw characters, {first.bytes:,} bytes of UTF-8"]
+    parts = ["\n".join([*head, bits.table(measured)])] if measured else []
+    return "\n\n".join([*parts, pairs.table(judged)] if judged else parts)
+
+
+def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:
+    """Return inputs and figures, for JSON."""
+    models = [
+        {
+            "model": result.name,
+            "bits": result.bits and result.bits.to_dict(),
+            "minimal_pairs": result.pairs and pairs.to_dict(result.pairs),
+        }
+        for result in results
+    ]
+    settings = inputs.settings
+    return {
+        "data": [str(path) for path in inputs.files],
+        "window": settings.window,
+        "stride": settings.stride,
+        "models": models,
+    }

@@ -1,0 +1,70 @@
+"""The interface of a model that can be evaluated, and the token sequences that it scores. This module has no torch.
+
+`CausalScorer` (causal.py), `Trigram` (trigram.py) and `GptsanScorer` (gptsan/score.py) implement the interface.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text as a model reads and predicts it: `target[i]` is predicted from `read[: i + 1]`.
+
+    `read` starts with the token that precedes a text. It can differ from `target` in other places: GPTSAN reads a
+    separator where it predicts a sentence end. `text` is what the targets decode to, without the end token.
+    """
+
+    read: list[int]
+    target: list[int]
+    text: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive tokens of a text, from its token `start`. Only `target[first:]` is scored; the rest is context."""
+
+    read: list[int]
+    target: list[int]
+    start: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of consecutive tokens."""
+
+    log_probabilities: npt.NDArray[np.float64]  # [tokens], natural logarithm
+    greedy: npt.NDArray[np.bool_] | None  # [tokens], whether the token is the most probable one; None: not computed
+
+    @property
+    def total(self) -> float:
+        """Sum of the log probabilities [nats]."""
+        return float(self.log_probabilities.sum())
+
+
+class ScoringModel(Protocol):
+    """A model that gives a probability to every token of a raw text."""
+
+    @property
+    def room(self) -> int | None:
+        """Most tokens in a window; None if there is no limit."""
+
+    def tokens(self, text: str, end: bool) -> Tokens:
+        """Return the tokens for a raw text; with `end`, the last one is the token that ends a document."""
+
+    def score(self, windows: Sequence[Window]) -> list[Scores]:
+        """Return the scores of each window, for `target[first:]`. The windows of a batch do not affect each other."""
+
+
+class GeneratingModel(ScoringModel, Protocol):
+    """A scoring model that also continues texts."""
+
+    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
+        """Return a continuation of at most `tokens` tokens for each raw prompt, which is shortened from its beginning
+        if it leaves no room. Temperature 0 takes the most probable token each time; otherwise, tokens are sampled.
+        """

@@ -1,0 +1,80 @@
+"""Learners' answers: one conversion to plain Python values, one comparison, one loop over test cases."""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from math import isclose
+from numbers import Integral, Real
+from typing import Any
+
+# wrong results that a known mistake gives for these arguments, each with advice of its own
+Mistakes = Sequence[tuple[Any, str]]
+# call arguments, expected result, advice for a learner whose result is different, and advice for known mistakes
+Case = tuple[tuple[Any, ...], Any, str] | tuple[tuple[Any, ...], Any, str, Mistakes]
+
+TOLERANCE = 1e-6
+
+
+def plain(answer: Any) -> Any:
+    """Convert tuples, ranges, NumPy arrays and scalars and torch tensors to lists and numbers, nested ones too.
+
+    Whatever has a `tolist` method is converted by it, so that neither NumPy nor torch is imported.
+    """
+    if isinstance(answer, type):
+        return answer
+    if hasattr(answer, "tolist"):
+        converted = answer.tolist()
+        # np.longdouble has no Python type: its tolist() returns it unchanged.
+        return converted if type(converted) is type(answer) else plain(converted)
+    if isinstance(answer, list | tuple | range):
+        return [plain(each) for each in answer]
+    return {key: plain(value) for key, value in answer.items()} if isinstance(answer, dict) else answer
+
+
+def same(result: Any, expected: Any) -> bool:
+    """Return whether two plain values are equal. Integers must be equal; other numbers may differ by 1e-6.
+
+    The tolerance is relative for numbers above 1, so that results in 32-bit floats are accepted.
+    """
+    if isinstance(expected, list):
+        return isinstance(result, list) and len(result) == len(expected) and all(map(same, result, expected))
+    if isinstance(expected, Real) and isinstance(result, Real):
+        exact = isinstance(expected, Integral) and isinstance(result, Integral)
+        return bool(result == expected if exact else isclose(result, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE))
+    return bool(result == expected)
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: functions by name, floats with at most six decimals."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, float):
+        return repr(round(value, 6))
+    return str(value.__qualname__) if hasattr(value, "__qualname__") else repr(value)
+
+
+def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
+    """Call a learner's function on test cases and describe the first failure; return None if all pass.
+
+    Results are compared as `plain` values by `same`. The description has the arguments, the expected result, the
+    learner's result or exception, and the case's advice.
+    """
+    if not callable(function):
+        return f"expected a function, got {type(function).__name__}: write its name without parentheses."
+    for arguments, expected, advice, *mistakes in cases:
+        expected = plain(expected)
+        call = f"For {', '.join(shown(plain(each)) for each in arguments)} expected {shown(expected)}"
+        try:
+            # A learner's function may change a list in place.
+            result = function(*(deepcopy(each) if isinstance(each, list | dict) else each for each in arguments))
+        # The function may raise any exception.
+        except Exception as error:
+            return f"{call}, but your function raised {type(error).__name__} ({error}): {advice}."
+        if isinstance(result, Iterator):
+            return f"{call}, got a {type(result).__name__}: make a list of it with list(…)."
+        if result is None:
+            return f"{call}, got None: end the function with return and the result."
+        result = plain(result)
+        if not same(result, expected):
+            known = (text for wrong, text in (mistakes[0] if mistakes else ()) if same(result, plain(wrong)))
+            return f"{call}, got {shown(result)}: {next(known, advice)}."
+    return None

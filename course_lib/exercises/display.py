@@ -1,0 +1,45 @@
+"""What an exercise shows: HTML in Jupyter with the same message as plain text, and plain text alone elsewhere.
+
+JupyterLab sanitizes the HTML of a notebook that is not trusted. The tags and styles below pass its sanitizer. A badge
+has a background of its own, so that it is readable in a light and in a dark theme.
+"""
+
+import sys
+from collections.abc import Sequence
+from html import escape
+
+GREEN, RED = "#1a7f37", "#b42318"
+
+
+def show(text: str, html: str) -> None:
+    """Print `text`, or in a Jupyter kernel send both forms as one output, of which the front end shows one."""
+    ipython = sys.modules.get("IPython")
+    if getattr(ipython and ipython.get_ipython(), "kernel", None) is None:
+        print(text)
+        return
+    from IPython.display import display
+
+    display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def badge(text: str, color: str) -> str:
+    """Return white text on a color (hex) as HTML."""
+    return f'<b style="color:#ffffff;background-color:{color}">&nbsp;{escape(text)}&nbsp;</b>'
+
+
+def folded(title: str, html: str, is_open: bool = False) -> str:
+    """Return a section as HTML that opens and closes in place at a click on its title."""
+    return f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>{html}</details>"
+
+
+def folded_hints(hints: Sequence[str], first: int = 0, is_open: bool = False) -> str:
+    """Return the hints from number `first` (from 0) as HTML, each folded inside the one before it."""
+    if first >= len(hints):
+        return ""
+    html = f"<p>{escape(hints[first])}</p>{folded_hints(hints, first + 1)}"
+    return folded(f"Hint {first + 1} of {len(hints)}", html, is_open)
+
+
+def folded_solution(code: str, explanation: str) -> str:
+    """Return a solution and its explanation as HTML, folded."""
+    return folded("Solution", f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>")

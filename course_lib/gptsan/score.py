@@ -1,0 +1,80 @@
+"""Scores of texts under a GPTSAN model, for the evaluation in course_lib/evaluation.
+
+The model reads a text as in `lm` training examples: SOT SEG text newline EOT (layouts.py). It predicts the cleaned text
+token by token with causal attention; the encoder part is empty, so attention is bidirectional in no part of the text.
+Every window of a longer text begins with SOT SEG, like every training example. Each expert has room for all tokens, so
+a text's score does not depend on the other texts in the batch.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from course_lib.config import build
+from course_lib.evaluation.causal import target_scores
+from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
+from course_lib.gptsan.prefix import prefix_types
+
+
+class GptsanScorer:
+    """A GPTSAN generator's model as a `ScoringModel`."""
+
+    def __init__(self, generator: Generator, spout: int | str = "none") -> None:
+        """Take the model of a generator, and the spout input for every text (see SpoutSettings).
+
+        Raises UsageError if the model has no such spout input.
+        """
+        self.generator, self.spout = generator, spout
+        settings = build(SpoutSettings, {"spout": spout})
+        self.vector = generator.spout(settings, 1, generator.rng(settings))
+
+    @property
+    def room(self) -> int:
+        """The model's positions [tokens], less those of SOT, of SEG and of the spout."""
+        return int(self.generator.config.max_position_embeddings) - 2 - (self.vector is not None)
+
+    def tokens(self, text: str, end: bool) -> Tokens:
+        """Return the tokens for a raw text, which is cleaned as in training.
+
+        A sentence end is read as SEP, and a run of three or more equal tokens is one token and BAG. With `end`, the
+        text ends in a newline and EOT.
+        """
+        marks, encoding = self.generator.marks, self.generator.encoding
+        prompt = self.generator.prompt(text)
+        # prompt.read is SOT SEG text.
+        read, target = prompt.read[1:], prompt.written
+        if not end:
+            return Tokens(read[:-1], target, encoding.decode(target))
+        newline = [] if target[-1:] == [marks.newline] else [marks.newline]
+        return Tokens([*read, *newline], [*target, *newline, marks.eot], encoding.decode(target))
+
+    @torch.inference_mode()
+    def score(self, windows: Sequence[Window]) -> list[Scores]:
+        """Return the scores of each window's `target[first:]`. The batch is padded on the right."""
+        marks, device = self.generator.marks, self.generator.device
+        # The first window of a text begins with SEG.
+        heads = [[marks.sot] if window.start == 0 else [marks.sot, marks.seg] for window in windows]
+        rows = [[*head, *window.read] for head, window in zip(heads, windows, strict=True)]
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [marks.nottoken] * (width - len(row)) for row in rows], device=device)
+        spout = None if self.vector is None else self.vector.expand(len(rows), -1)
+        types = prefix_types(torch.ones(len(rows), dtype=torch.long, device=device), width, spout is not None)
+        logits = self.generator.model(ids, token_type_ids=types, spout=spout, use_cache=False).logits
+        return [
+            target_scores(row[len(head) :], window) for row, head, window in zip(logits, heads, windows, strict=True)
+        ]
+
+    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
+        """Return a continuation of at most `tokens` tokens for each raw prompt."""
+        settings = GenerateConfig(
+            spout=self.spout, max_new_tokens=tokens, top_k=0, greedy=not temperature, temperature=temperature or 1.0
+        )
+        answers = []
+        for prompt in prompts:
+            while len(self.generator.prompt(prompt).read) + tokens > self.room and len(prompt) > 1:
+                prompt = prompt[max(len(prompt) // 16, 1) :]
+            (text,) = self.generator.continue_text(prompt, settings)
+            answers.append(text[len(prompt) :])
+        return answers

@@ -1,0 +1,76 @@
+"""Bits per character: a uniform model, a toy computed by hand, and what normalization takes away."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from course_lib.evaluation import bits
+from course_lib.evaluation.scoring import Tokens
+from course_lib.evaluation.windows import WindowSettings
+from course_lib.japanese import normalize
+
+from tests.evaluation.toys import Table, Uniform
+
+
+@pytest.mark.parametrize("entries", [2, 3, 64])
+def test_a_uniform_model_costs_log2_of_its_entries(entries: int) -> None:
+    texts = ["春はあけぼの。", "夏は夜。"]
+    found = bits.bits(Uniform(entries), texts)
+    assert (found.documents, found.characters, found.bytes, found.tokens) == (2, 11, 33, 13)
+    assert found.bits == pytest.approx(13 * math.log2(entries))
+    assert found.bits_per_character == pytest.approx(13 / 11 * math.log2(entries))
+    assert found.bits_per_byte == pytest.approx(found.bits_per_character / 3)
+    assert found.perplexity_per_token == pytest.approx(entries)
+    assert found.lost == 0
+
+
+def test_a_toy_by_hand() -> None:
+    # "ab": 1/2 · 1/4 · 1/8 = 2**-6; "b": 1/4 · 1/8 = 2**-5
+    model = Table({"^a": 1 / 2, "ab": 1 / 4, "b$": 1 / 8, "^b": 1 / 4})
+    found = bits.bits(model, ["ab", "b"])
+    assert found.bits == pytest.approx(11) and found.tokens == 5
+    assert found.bits_per_character == pytest.approx(11 / 3)
+    assert found.perplexity_per_token == pytest.approx(2 ** (11 / 5))
+
+
+class Normalizing(Uniform):
+    def tokens(self, text: str, end: bool) -> Tokens:
+        return super().tokens(normalize(text), end)
+
+
+def test_characters_that_normalization_changes_are_counted_and_reported() -> None:
+    # Ａ is replaced, both spaces and 〜 are deleted: 4 of 8 characters
+    text = "Ａだ  すご〜い"
+    assert normalize(text) == "Aだすごい"
+    found = bits.bits(Normalizing(2), [text])
+    assert found.characters == 8 and found.tokens == 6
+    assert found.lost == pytest.approx(4 / 8)
+    assert found.bits_per_character == pytest.approx(6 / 8)
+
+
+def test_many_documents_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{n}番目の文" for n in range(50)]
+    whole = bits.bits(Uniform(7), texts)
+    monkeypatch.setattr(bits, "AT_ONCE", 7)
+    parts = bits.bits(Uniform(7), iter(texts), WindowSettings(batch_size=3))
+    assert parts.bits == pytest.approx(whole.bits)
+    assert (parts.documents, parts.characters, parts.tokens) == (whole.documents, whole.characters, whole.tokens)
+
+
+def test_the_bar_ends_at_the_number_of_characters() -> None:
+    class Bar:
+        at = 0.0
+
+        def update(self, by: float) -> None:
+            self.at += by
+
+    bar = Bar()
+    texts: Sequence[str] = ["長い文" * 40, "短い文"]
+    bits.bits(Uniform(2, room=16), texts, bar=bar)
+    assert bar.at == pytest.approx(123)
+
+
+def test_the_table_has_a_line_per_model() -> None:
+    found = bits.bits(Uniform(64), ["春はあけぼの。"])
+    lines = bits.table([("a", found), ("longer name", found)]).splitlines()
+    assert len(lines) == 3 and lines[2].startswith("longer name") and "6.857" in lines[1]

@@ -1,0 +1,142 @@
+"""`course evaluate`: every family and a prefix side by side, JSON, and one line for every mistake."""
+
+import json
+import lzma
+import shutil
+from pathlib import Path
+
+import orjson
+import pytest
+import torch
+from course_lib import cli
+from course_lib.evaluate_cli import open_model
+from course_lib.evaluation import bits
+from course_lib.generation.prefix_cache import Shape
+from course_lib.gptsan.swe import SPECIALS
+from course_lib.gptsan.tokenizer import load_tokenizer
+from course_lib.models import frozen_base
+from course_lib.prefix.files import Prefix, write
+
+from tests.gptsan import handmade
+from tests.gptsan.test_generate import LETTERS, build
+from tests.prefix import bases
+from tests.pretrain.models import OTHER, SENTENCE
+
+PAIRS = [
+    {"phenomenon": "particle", "good": "大学で勉強している。", "bad": "大学が勉強している。"},
+    {"phenomenon": "particle", "good": "牛丼を食べた。", "bad": "牛丼が食べた。"},
+    {"phenomenon": "tense", "good": "昨日食べた。", "bad": "昨日食べる。"},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one model of each family, a prefix, documents and pairs."""
+    place = tmp_path_factory.mktemp("models")
+    for family in bases.FAMILIES:
+        (place / family).mkdir()
+        bases.folder(place / family, family)
+    words = load_tokenizer(handmade.write(place / "words", [*LETTERS, *SPECIALS]))
+    build(words).save_pretrained(place / "gptsan" / "tokenizer")
+    words.save_pretrained(place / "gptsan" / "tokenizer")
+    base = place / "gpt_neox" / "tokenizer"
+    shape = Shape.of(frozen_base.read_config(base))
+    values = torch.randn(4, shape.width, generator=torch.Generator().manual_seed(0))
+    write(Prefix(values, "task", shape=shape), place / "task.safetensors", base_folder=base)
+    (place / "texts").mkdir()
+    (place / "texts" / "a.txt").write_text(f"{SENTENCE}\n\n{OTHER}{SENTENCE}\n", encoding="utf8")
+    with lzma.open(place / "texts" / "b.jsonl.xz", "wt", encoding="utf8") as file:
+        file.write(json.dumps({"text": "犬が吠えた。\n外は雨だ！"}) + "\n")
+    (place / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS), encoding="utf8")
+    return place
+
+
+def course(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate", *map(str, arguments)])
+    return int(str(ended.value.code)), *capsys.readouterr()
+
+
+def test_three_families_side_by_side(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = [folder / name / "tokenizer" for name in ("gpt2", "gpt_neox", "gptsan")]
+    texts = folder / "texts"
+    code, out, error = course(
+        capsys, *models, "--data", texts / "a.txt", "--data", texts / "b.jsonl.xz", "--pairs", folder / "pairs.jsonl",
+        "--trigram", texts / "a.txt", "-o", tmp_path / "scores.json", "--set", "batch_size=2",
+    )  # fmt: skip
+    assert code == 0, error
+    assert out.startswith("3 documents, ") and "chance: 50 %" in out
+    names = ["gpt2", "gpt_neox", "gptsan", "character trigram"]
+    assert [line.split("  ")[0] for line in out.splitlines()[2:6]] == names
+    content = orjson.loads((tmp_path / "scores.json").read_bytes())
+    assert [model["model"] for model in content["models"]] == names
+    documents = [f"{SENTENCE}", f"{OTHER}{SENTENCE}", "犬が吠えた。\n外は雨だ！"]
+    for model, stored in zip(models, content["models"], strict=False):
+        found = bits.bits(open_model(model), documents)
+        assert stored["bits"]["bits_per_character"] == pytest.approx(found.bits_per_character, rel=1e-6)
+        assert stored["bits"]["characters"] == sum(map(len, documents))
+        assert stored["minimal_pairs"]["all"]["pairs"] == 3 and stored["minimal_pairs"]["particle"]["pairs"] == 2
+
+
+def test_a_folder_of_documents_and_a_prefix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = folder / "gpt_neox" / "tokenizer"
+    code, out, error = course(capsys, model, "--data", folder / "texts", "--prefix", folder / "task.safetensors")
+    assert code == 0, error
+    without, prefixed = out.splitlines()[2:]
+    assert without.startswith(f"{model} ") and prefixed.startswith(f"{model} + task ")
+    assert without.split()[-5:] != prefixed.split()[-5:]
+
+
+def test_the_spout_of_gptsan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = folder / "gptsan" / "tokenizer"
+    tables = [course(capsys, model, "--data", folder / "texts", "--spout", spout)[1] for spout in ("none", "1")]
+    assert tables[0] != tables[1] and all("gptsan" in table for table in tables)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["gpt2/tokenizer"], 2, "--data, --minimal-pairs: neither is set"),
+        (["gpt2/tokenizer", "gpt_neox/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 2, "--prefix: not allowed with 2 models"),
+        (["gpt2/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 1, "prefix task: "),
+        (["gptsan/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 2, "a GPTSAN model; allowed: GPT-2 and GPT-NeoX"),
+        (["gptsan/tokenizer", "--data", "texts", "--spout", "9"], 2, "class 9 is not allowed"),
+        (["gpt2/tokenizer", "--data", "texts", "--spout", "1"], 2, "--spout: not allowed with"),
+        (["gpt2/tokenizer", "--data", "texts", "--set", "window=1000"], 2, "window: 1000 is not allowed: the model has room for 48"),
+        (["gpt2/tokenizer", "--data", "texts", "--set", "windows=10"], 2, "windows"),
+        (["gpt2/tokenizer", "--data", "none.txt"], 1, "none.txt: no such file"),
+        (["gpt2/tokenizer", "--data", "bert"], 1, "bert: no .txt or .jsonl file in it"),
+        (["gpt2/tokenizer", "--data", "empty.txt"], 1, "empty.txt: "),
+        (["gpt2/tokenizer", "--data", "white.jsonl"], 1, "white.jsonl: no document in it"),
+        (["gpt2/tokenizer", "--data", "bytes.txt"], 1, "bytes.txt, line 2: not UTF-8 at byte 3"),
+        (["gpt2/tokenizer", "--pairs", "texts/a.txt"], 1, "a.txt, line 1: not readable as JSON"),
+        (["no-tokenizer", "--data", "texts"], 1, "no-tokenizer: holds no tokenizer"),
+        (["texts", "--data", "texts"], 1, "texts: not a model folder"),
+        (["nothing", "--data", "texts"], 1, "nothing: no such folder"),
+        (["bert", "--data", "texts"], 1, "bert: a bert model; allowed: gpt2, gpt_neox, gptsan-japanese"),
+        (["unknown", "--data", "texts"], 1, "model_type 'eliza': not a model family"),
+    ],
+)  # fmt: skip
+def test_one_line_for_every_mistake(
+    folder: Path,
+    arguments: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "white.jsonl").write_text('{"text": " "}\n')
+    (tmp_path / "bytes.txt").write_bytes("雨\n雨".encode() + b"\xff\n")
+    shutil.copytree(folder / "gpt2" / "tokenizer", tmp_path / "no-tokenizer", ignore=lambda *_: ["tokenizer.json"])
+    for name, family in ("bert", "bert"), ("unknown", "eliza"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": family}))
+    monkeypatch.chdir(tmp_path)
+    found, out, error = course(capsys, *arguments, "-o", "scores.json")
+    assert (found, out) == (code, "") and message in error
+    assert len([line for line in error.splitlines() if not line.startswith("settings: ")]) == 1
+    assert not (tmp_path / "scores.json").exists()

@@ -1,0 +1,70 @@
+"""Right and wrong answers to the exercises of chapter 5."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.exercises.answers.forms import LIST, in_forms
+
+
+def room(choices: list[int], experts: int, factor: float, least: int = 4, cut: Any = int) -> list[bool]:
+    """Capacity with another minimum or another rounding."""
+    return [choices[:i].count(e) < max(least, cut(len(choices) * factor / experts)) for i, e in enumerate(choices)]
+
+
+def mask(tokens: int, prefix: int, spout: bool, own: int = 1, slot: int = 1) -> list[list[int]]:
+    """The mask with or without the token itself, with or without a slot for the spout; the prefix counted in tokens."""
+    first = slot * spout
+    return [[int(j < first + i + own or j < first + prefix) for j in range(first + tokens)] for i in range(tokens)]
+
+
+def in_slots(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
+    return mask(tokens, max(0, prefix - spout), spout)
+
+
+DROPPED = {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}
+RIGHT: dict[int, list[Any]] = {
+    1: [*in_forms(room, LIST), lambda c, e, f: [int(kept) for kept in room(c, e, f)]],
+    2: [
+        (1.5, DROPPED),
+        [np.float32(1.5), {key: np.float64(share) for key, share in DROPPED.items()}],
+        (torch.tensor(1.5), {key: torch.tensor(share) for key, share in DROPPED.items()}),
+        (1.5, list(DROPPED.items())),
+        (2, {2: 0, 1: 0.1, 1.5: 0.03}),
+        (1.25, {1.0: 0.0201, 1.25: 0.02, 1.5: 0.02}),
+    ],
+    3: [*in_forms(in_slots, LIST), lambda n, p, s: [[cell == 1 for cell in row] for row in in_slots(n, p, s)]],
+}
+WRONG: dict[int, list[tuple[Any, str]]] = {
+    1: [
+        (lambda c, e, f: [True] * len(c), "but 6 chose expert 0"),
+        (lambda c, e, f: room(c[::-1], e, f)[::-1], "the first come are served"),
+        (lambda c, e, f: room(c, e, 1.0), "times the factor"),
+        (lambda c, e, f: [i < int(len(c) * f / e) for i in range(len(c))], "counts its own tokens"),
+        (lambda c, e, f: room(c, e, f, cut=round), "int(5.625)"),
+        (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
+    ],
+    2: [
+        (1.5, "hand in two things"),
+        ((1.5, 0.01), "hand in two things"),
+        ((1.5, {"low": "much", "high": "little"}), "maps numbers to numbers"),
+        ((1.5, {1.0: 11.0, 1.25: 4.0, 1.5: 1.0}), "nor percent"),
+        ((2.0, DROPPED), "measured only 1, 1.25, 1.5"),
+        ((1.5, {1.25: 0.04, 1.5: 0.01}), "at least three factors"),
+        ((1.5, {1.0: 0.89, 1.25: 0.96, 1.5: 0.99}), "1 minus that"),
+        ((1.25, DROPPED), "go higher"),
+        ((1.5, {1.5: 0.01, 2.0: 0.0, 2.5: 0.0}), "Measure a factor below it"),
+        ((2.0, DROPPED | {2.0: 0.0}), "more than needed: with 1.5"),
+    ],
+    3: [
+        (lambda n, p, s: mask(n, p, s, own=0), "a token sees itself"),
+        (lambda n, p, s: [list(row) for row in zip(*mask(n, p, s), strict=True)], "exchanged"),
+        (lambda n, p, s: [[1] * (n + s)] * n, "must not see the tokens after it"),
+        (lambda n, p, s: mask(n, 0, s), "every token sees them"),
+        (lambda n, p, s: mask(n, p, s, slot=0), "a column, but no row"),
+        (lambda n, p, s: mask(n + s, p, False), "a column, but no row"),
+        (mask, "counted in slots"),
+        ([[1]], "expected a function"),
+    ],
+}

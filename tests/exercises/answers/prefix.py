@@ -1,0 +1,48 @@
+"""Right and wrong answers to the exercises of chapter 6."""
+
+from typing import Any
+
+from course_lib.exercises import prefix
+
+from tests.exercises.answers.forms import LIST, PARTS, in_forms
+
+
+def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
+    text = prompt + target + [end]
+    return text[:-1], [-100 if at < len(prompt) else text[at] for at in range(1, len(text))]
+
+
+def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int], list[int]]:
+    mask = [int(at >= widest - own) for at in range(widest)] + [int(at >= longest - tokens) for at in range(longest)]
+    return mask, list(range(own, own + tokens))
+
+
+RIGHT: dict[int, list[Any]] = {
+    1: [*in_forms(prefix.parameters, LIST), lambda p, n, h, i, d: (p * i + (i + 1) * d + (d + 1) * 2 * n * h, p * n * 2 * h)],
+    2: in_forms(labels, PARTS),
+    3: in_forms(layout, PARTS),
+}  # fmt: skip
+WRONG: dict[int, list[tuple[Any, str]]] = {
+    1: [
+        (lambda p, n, h, i, d: (prefix.parameters(p, n, h, i, d)[0], p * n * h), "deployed numbers double"),
+        (lambda p, n, h, i, d: (p * i + i * d + d * 2 * n * h, 2 * p * n * h), "numbers more"),
+        (lambda p, n, h, i, d: prefix.parameters(p, n, h, i, d)[::-1], "trained, then deployed"),
+        (lambda p, n, h, i, d: (prefix.parameters(0, n, h, i, d)[0], 2 * p * n * h), "the embedding is trained"),
+        (lambda p, n, h, i, d: None, "end the function with return"),
+    ],
+    2: [
+        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "are not learned: -100"),
+        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t[1:] + [e]), "which is learned"),
+        (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "nothing follows it"),
+        (lambda p, t, e: ([*p, *t], ([-100] * (len(p) - 1) + t)[: len(p) + len(t)]), "each position has a label"),
+        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "not shifted"),
+        (lambda p, t, e: ([*p, *t, e], [-100] * len(p) + [*t, e]), "not shifted"),
+    ],
+    3: [
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
+        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "on the left of each part"),
+        (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "its own padding"),
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "the prefix here has 2"),
+        (lambda p, t, mp, mt: None, "end the function with return"),
+    ],
+}  # fmt: skip

@@ -1,0 +1,101 @@
+"""Scores of GPTSAN: the loss of the same text in training's layout, windows, batches, the spout."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib.errors import UsageError
+from course_lib.evaluation import bits
+from course_lib.evaluation.windows import WindowSettings, score
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.layouts import Marks, pack
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.score import GptsanScorer
+from course_lib.gptsan.swe import SPECIALS
+from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+
+from tests.gptsan import handmade
+from tests.gptsan.test_generate import CAT, DOG, LETTERS, build
+
+TEXTS = ["犬", DOG, CAT, "外は雨だ！", DOG + "\n" + CAT]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> GPTSanTokenizer:
+    return load_tokenizer(handmade.write(tmp_path_factory.mktemp("words") / "tokenizer", [*LETTERS, *SPECIALS]))
+
+
+@pytest.fixture(scope="module")
+def generator(words: GPTSanTokenizer) -> Generator:
+    return Generator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
+
+
+@pytest.mark.parametrize("spout", ["none", "zeros", "2"])
+def test_a_document_costs_what_its_training_example_costs(
+    generator: Generator, words: GPTSanTokenizer, spout: str
+) -> None:
+    text = "犬が吠えた。外は雨だ！\nわんわんわん、あああ。"
+    settings = EncodeConfig(mode="lm", num_context=64)
+    (example,), left_out = pack(
+        text.splitlines(), words.swe, Marks.of(words.swe), settings, np.random.default_rng(0), str
+    )
+    assert left_out == 0 and example.num_input == 1
+    scorer = GptsanScorer(generator, spout)
+    length = max(at for at, label in enumerate(example.y) if label >= 0) + 1
+    ids = torch.tensor([example.x[:length]])
+    types = prefix_types(torch.tensor([example.num_input]), length, spout != "none")
+    with torch.no_grad():
+        logits = generator.model(ids, token_type_ids=types, spout=scorer.vector).logits[0].log_softmax(-1)
+    nats = -sum(logits[at, label].item() for at, label in enumerate(example.y[:length]) if label >= 0)
+    found = bits.bits(scorer, [text])
+    assert found.tokens == sum(label >= 0 for label in example.y) <= scorer.room
+    assert found.bits == pytest.approx(nats / math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("spout", ["none", "1"])
+def test_batches_padding_and_neighbours_change_nothing(generator: Generator, spout: str) -> None:
+    scorer = GptsanScorer(generator, spout)
+    sequences = [scorer.tokens(text, end=True) for text in TEXTS]
+    alone = score(scorer, sequences, WindowSettings(batch_size=1))
+    for size in (2, 64):
+        for one, batched in zip(alone, score(scorer, sequences, WindowSettings(batch_size=size)), strict=True):
+            assert np.abs(one.log_probabilities - batched.log_probabilities).max() < 1e-5
+
+
+def test_later_windows_begin_like_a_training_example(generator: Generator) -> None:
+    scorer = GptsanScorer(generator)
+    tokens = scorer.tokens(DOG + "\n" + CAT, end=True)
+    assert len(tokens.target) > scorer.room
+    (found,) = score(scorer, [tokens], WindowSettings(window=16, stride=8))
+    # the second window: tokens 8 to 23, of which 16 to 23 are scored
+    ids = torch.tensor([[scorer.generator.marks.sot, scorer.generator.marks.seg, *tokens.read[8:24]]])
+    types = prefix_types(torch.tensor([1]), ids.shape[1], False)
+    with torch.no_grad():
+        rows = generator.model(ids, token_type_ids=types).logits[0, 2:].log_softmax(-1)
+    expected = [rows[at - 8, tokens.target[at]].item() for at in range(16, 24)]
+    assert found.log_probabilities[16:24] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_spout_changes_the_scores(generator: Generator) -> None:
+    tokens = GptsanScorer(generator).tokens(CAT, end=True)
+    totals = {spout: score(GptsanScorer(generator, spout), [tokens])[0].total for spout in ("none", "0", "1")}
+    assert len({round(total, 3) for total in totals.values()}) == 3
+
+
+def test_sentence_ends_and_runs_are_read_as_in_training(generator: Generator, words: GPTSanTokenizer) -> None:
+    tokens = GptsanScorer(generator).tokens("あああ。雨", end=True)
+    marks = generator.marks
+    a, stop, rain = (words.swe.encode_text(character)[0] for character in "あ。雨")
+    assert tokens.target == [a, marks.bag, stop, rain, marks.newline, marks.eot]
+    assert tokens.read == [marks.seg, a, marks.bag, marks.sep, rain, marks.newline]
+    assert tokens.text == "あああ。雨"
+    assert GptsanScorer(generator).tokens("雨", end=False).target == [rain]
+
+
+@pytest.mark.parametrize(("spout", "message"), [("9", "classes 0 to 3"), ("x", "spout")])
+def test_a_spout_that_the_model_has_not(generator: Generator, spout: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        GptsanScorer(generator, spout)
