@@ -62,6 +62,19 @@ class Runs:
         """Size of what a forward pass keeps for the backward pass [bytes]."""
         return self.runs[0].activations
 
+    def summary(self) -> str:
+        """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
+        loss, matches = self.held_out, self.matches
+        return (
+            f"held-out loss {loss.mean:.3f} nats ± {loss.deviation:.3f} nats, "
+            f"{matches.mean:.0%} ± {matches.deviation:.0%} exact"
+        )
+
+    def costs(self) -> str:
+        """Return trained parameters, memory and time as one line."""
+        states, kept = self.states / 1e6, self.activations / 1e6
+        return f"trained {self.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {self.seconds.mean:.1f} s"
+
 
 def over_seeds(
     settings: PrefixConfig,

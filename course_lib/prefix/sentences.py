@@ -1,6 +1,6 @@
 """Generator of short polite sentences with their plain forms, from a word list and three sentence patterns.
 
-A base of two million parameters cannot rewrite free text. It can learn to rewrite sentences built from about 200 words,
+A base of two million parameters cannot rewrite free text. It can learn to rewrite sentences built from about 120 words,
 if its training text shows how a sentence is repeated, made plain, or turned into a question. `documents` writes such
 text for the base, and `pairs` the sentences of the task `plain`. No sentence is in both.
 """
