@@ -1,6 +1,6 @@
 """Generator of short polite sentences with their plain forms, from a word list and three sentence patterns.
 
-A base of two million parameters cannot rewrite free text. It can learn to rewrite sentences built from about 120 words,
+A base of two million parameters cannot rewrite free text. It can learn to rewrite sentences built from about 90 words,
 if its training text shows how a sentence is repeated, made plain, or turned into a question. `documents` writes such
 text for the base, and `pairs` the sentences of the task `plain`. No sentence is in both.
 """
@@ -10,33 +10,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-PEOPLE = "私 彼 彼女 母 父 兄 姉 弟 妹 祖母 祖父 先生 学生 友人 子供 店員 社長 記者 画家 選手 客 医者 大工 歌手"
-JOBS = "教師 作家 兵士 職員 農民 船長 俳優 力士 市長 役人 警官 漁師"
-PLACES = "家 学校 駅 町 庭 部屋 公園 店"
+PEOPLE = "私 彼 彼女 母 父 兄 姉 弟 妹 祖母 祖父 先生 学生 友人 子供 医者"
+JOBS = "教師 作家 兵士 職員 農民 船長 俳優 市長"
+PLACES = "家 学校 駅 庭 部屋 公園"
 # A verb as (stem before ます, present, past, stem before ない), and its objects.
 VERBS = {
-    ("読み", "読む", "読んだ", "読ま"): "本 新聞 手紙 雑誌 小説",
-    ("食べ", "食べる", "食べた", "食べ"): "魚 肉 果物 野菜 米",
-    ("飲み", "飲む", "飲んだ", "飲ま"): "水 酒 薬 牛乳",
-    ("買い", "買う", "買った", "買わ"): "靴 野菜 花 本 服",
-    ("書き", "書く", "書いた", "書か"): "手紙 日記 小説 詩",
-    ("作り", "作る", "作った", "作ら"): "料理 人形 椅子 服",
-    ("見", "見る", "見た", "見"): "映画 空 星 地図 写真",
-    ("聞き", "聞く", "聞いた", "聞か"): "音楽 歌 話 音",
-    ("洗い", "洗う", "洗った", "洗わ"): "皿 手 車 服",
-    ("待ち", "待つ", "待った", "待た"): "電車 返事 手紙 春",
-    ("使い", "使う", "使った", "使わ"): "辞書 機械 鍋 道具",
+    ("読み", "読む", "読んだ", "読ま"): "本 新聞 手紙",
+    ("食べ", "食べる", "食べた", "食べ"): "魚 肉 果物",
+    ("飲み", "飲む", "飲んだ", "飲ま"): "水 酒 薬",
+    ("買い", "買う", "買った", "買わ"): "靴 野菜 花",
+    ("書き", "書く", "書いた", "書か"): "手紙 日記 小説",
+    ("作り", "作る", "作った", "作ら"): "料理 人形 椅子",
+    ("見", "見る", "見た", "見"): "映画 空 星",
+    ("聞き", "聞く", "聞いた", "聞か"): "音楽 歌 話",
+    ("洗い", "洗う", "洗った", "洗わ"): "皿 手 車",
+    ("待ち", "待つ", "待った", "待た"): "電車 返事 手紙",
+    ("使い", "使う", "使った", "使わ"): "辞書 機械 鍋",
     ("持ち", "持つ", "持った", "持た"): "傘 荷物 地図",
     ("開け", "開ける", "開けた", "開け"): "窓 箱 扉",
-    ("運び", "運ぶ", "運んだ", "運ば"): "荷物 机 石 米",
+    ("運び", "運ぶ", "運んだ", "運ば"): "荷物 机 石",
     ("描き", "描く", "描いた", "描か"): "絵 山 花",
     ("借り", "借りる", "借りた", "借り"): "本 傘 車",
-    ("直し", "直す", "直した", "直さ"): "時計 車 屋根",
-    ("育て", "育てる", "育てた", "育て"): "花 野菜 犬",
-    ("探し", "探す", "探した", "探さ"): "鍵 店 財布",
-    ("拾い", "拾う", "拾った", "拾わ"): "石 葉 財布",
-    ("習い", "習う", "習った", "習わ"): "英語 料理 歌",
-    ("教え", "教える", "教えた", "教え"): "英語 数学 歌",
 }
 POLITE_VERB = ("ます", "ました", "ません", "ませんでした")
 NOUN_FORMS = (
