@@ -31,7 +31,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for seed in chosen.seeds:
             engine = replace(
-                settings.engine, seed=seed, output_dir=Path(folder) / str(seed), save_steps=settings.engine.max_steps
+                settings.engine,
+                seed=seed,
+                output_dir=Path(folder) / str(seed),
+                save_steps=settings.engine.max_steps or 500,
             )
             run = train(Gpt2(replace(settings, engine=engine)), say=lambda line: None)
             losses.append([entry["loss"] for entry in run.log if entry["kind"] == "eval"][-1])

@@ -37,8 +37,10 @@ def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
         yield f"longest code cell has {lengths[-1]} lines, allowed: 25"
     if sum(length >= 15 for length in lengths) > len(lengths) / 10:
         yield "more than one code cell in ten has 15 lines or more"
-    if sum(cell.cell_type == "markdown" for cell in notebook.cells) < len(code):
-        yield "has fewer markdown cells than code cells"
+    if widest := max((line for cell in code for line in cell.source.split("\n")), key=len)[100:]:
+        yield f"has a code line wider than 100 characters, by {widest!r}"
+    if sum(cell.cell_type == "markdown" for cell in notebook.cells) < 1.4 * len(code):
+        yield "has fewer than 1.4 markdown cells for a code cell"
     for kind, run in groupby(cell.cell_type for cell in notebook.cells):
         if kind == "code" and len(list(run)) > 2:
             yield "has more than two code cells in a row"
@@ -64,12 +66,23 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
         yield "was not executed from top to bottom"
     if not any(cell.outputs for cell in code):
         yield "holds no outputs"
+    texts = [text for cell in code for output in cell.outputs for text in _texts(output)]
+    if (booleans := sum(len(re.findall(r"\b(?:True|False)\b", text)) for text in texts)) > 3:
+        yield f"prints True or False {booleans} times, allowed: 3; print the numbers"
+    if any("\ufffd" in text for text in texts):
+        yield "prints a replacement character: a text with broken bytes"
     stored = json.dumps(notebook, ensure_ascii=False)
     if "widgets" in notebook.metadata or "widget-view" in stored or "widget-state" in stored:
         yield "holds widget state"
     without_images = re.sub(r'"image/png": "[^"]*"', "", stored)
     if path := MACHINE_PATH.search(without_images):
         yield f"holds a machine path: …{without_images[path.start() : path.end() + 30]}…"
+
+
+def _texts(output: nbformat.NotebookNode) -> Iterator[str]:
+    """The text of an output: what is printed, and a value without its image."""
+    yield output.get("text", "")
+    yield output.get("data", {}).get("text/plain", "")
 
 
 def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
@@ -79,8 +92,14 @@ def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
         if found != [text]:
             yield f"its {tag} cell is not in step; run `course notebooks`"
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    for part in ("| minutes |", "After this chapter you can", "## Exercises", "## Summary", "**Next:**"):
+    parts = ("| minutes |", "After this chapter you can", "(core)", "(optional)", "**Predict", "## Exercises", "## Summary", "**Sources.**", "**Next:**")
+    for part in parts:
         if part not in text:
             yield f"lacks {part!r}"
+    first = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), 0)
+    if not any("After this chapter you can" in cell.source for cell in notebook.cells[:first]):
+        yield "states its goals after the first code cell"
+    if not any("road(" in cell.source for cell in code_cells(notebook)):
+        yield "does not show the road of the course"
     if sum("exercises.check(" in cell.source for cell in code_cells(notebook)) < 3:
         yield "has fewer than three exercises"

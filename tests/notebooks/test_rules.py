@@ -46,6 +46,22 @@ def spoil(change: str) -> nbformat.NotebookNode:
                 each.metadata["tags"] = ["nbval-ignore-output"]
         case "marker":
             cell.source = "# NBVAL_IGNORE_OUTPUT\n" + cell.source
+        case "wide":
+            cell.source = f"x = '{'あ' * 100}'"
+        case "booleans":
+            cell.outputs.append(nbformat.v4.new_output("stream", text="True False True\nsame: True\n"))
+        case "broken bytes":
+            cell.outputs.append(nbformat.v4.new_output("stream", text="江戸�\n"))
+        case "goals":
+            goals = next(c for c in notebook.cells if "After this chapter" in c.source)
+            notebook.cells.remove(goals)
+            notebook.cells.append(goals)
+        case "sources":
+            for each in notebook.cells:
+                each.source = each.source.replace("**Sources.**", "")
+        case "road":
+            for each in code_cells(notebook):
+                each.source = each.source.replace("road(", "")
         case "functions":
             cell.source = "def a(): ...\ndef b(): ...\ndef c(): ...\ndef d(): ..."
         case "no outputs":
@@ -64,7 +80,8 @@ def spoil(change: str) -> nbformat.NotebookNode:
         ("not executed", "was not executed"), ("error", "ends in an error"), ("too long", "26 lines"), ("shell", "shell escape"),
         ("path", "machine path"), ("widget", "widget state"), ("three in a row", "more than two code cells"),
         ("ignored", "not compared"), ("marker", "test marker"), ("functions", "more than 3 functions"), ("no outputs", "no outputs"),
-        ("badge", "not in step"), ("markdown", "fewer markdown cells"),
+        ("badge", "not in step"), ("markdown", "1.4 markdown cells"), ("wide", "wider than 100"), ("booleans", "True or False 4 times"),
+        ("broken bytes", "replacement character"), ("goals", "goals after"), ("sources", "lacks '**Sources.**'"), ("road", "the road"),
     ],
 )  # fmt: skip
 def test_the_rules_see_what_breaks_them(change: str, message: str) -> None:
