@@ -76,13 +76,20 @@ def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
     return figure
 
 
-def methods(cases: Mapping[str, Runs]) -> Any:
-    """Plot exact matches against trained parameters, and the memory of a training step by part, for each method."""
+def methods(cases: Mapping[str, Runs], without: float) -> Any:
+    """Plot the held-out loss against trained parameters, and the memory of a training step by part, for each method.
+
+    Args:
+        cases: the runs by method.
+        without: held-out loss of the base without training [nats per token].
+    """
     figure, axes = subplots(2, height=3.0, width=9.0)
     for (name, runs), colour in zip(cases.items(), COLOURS, strict=False):
-        matches = runs.matches
-        axes[0].errorbar(runs.trained, matches.mean, matches.deviation, color=colour, marker="o", capsize=4, label=name)
-    axes[0].set(xscale="log", xlabel="trained parameters", ylabel="exact matches", ylim=(-0.03, 1.03))
+        loss = runs.held_out
+        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, marker="o", capsize=4, label=name)
+    axes[0].axhline(without, color=BEFORE, linestyle="--", label="no training")
+    axes[0].set(xscale="log", xlabel="trained parameters", ylabel="held-out loss [nats per token]")
+    axes[0].set_ylim(bottom=0)
     axes[0].legend(frameon=False, fontsize=8)
     rows = range(len(cases))
     states = [runs.states / 1e6 for runs in cases.values()]

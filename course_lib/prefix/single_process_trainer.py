@@ -21,6 +21,7 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import parameter_groups
 from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 
 Build = Callable[[PrefixConfig], PrefixModel]
@@ -109,11 +110,14 @@ def sweep(
         builders: functions that return the model to train, for cases that train something else than model.method says.
     """
     results = {}
-    for name, overrides in cases.items():
-        chosen = config.build(PrefixConfig, config.to_dict(settings), overrides)
-        result = train(chosen, (builders or {}).get(name, build))
-        # Keep the measurements, not the model.
-        results[name] = Case(**{each.name: getattr(result, each.name) for each in fields(Case)})
+    with progress(len(cases), "run", "training") as bar:
+        for name, overrides in cases.items():
+            bar.set_postfix_str(name)
+            chosen = config.build(PrefixConfig, config.to_dict(settings), overrides)
+            result = train(chosen, (builders or {}).get(name, build))
+            # Keep the measurements, not the model.
+            results[name] = Case(**{each.name: getattr(result, each.name) for each in fields(Case)})
+            bar.update()
     return results
 
 
