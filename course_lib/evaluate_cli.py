@@ -54,8 +54,8 @@ def evaluate(
 ) -> None:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
 
-    Bits count all tokens of a document and its end token, over all raw characters, those that normalization changes
-    included; `lost` is the share of characters that the model's tokens do not restore.
+    Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
+    normalization changes included; `lost` is the share of characters that the model's tokens do not restore.
     """
     from course_lib.evaluation import report
 
@@ -131,11 +131,12 @@ def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
 
 def _opened(folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None) -> Iterator[tuple[str, ScoringModel]]:
     """Yield (name, model) for each folder without a prefix, and then for each prefix; one model is open at a time."""
-    names = _names(folders)
-    for name, folder in zip(names, folders, strict=True):
+    stems = [prefix.stem for prefix in prefixes]
+    tasks = stems if len(set(stems)) == len(stems) else list(map(str, prefixes))
+    for name, folder in zip(_names(folders), folders, strict=True):
         yield name, open_model(folder, None, spout)
-        for prefix in prefixes:
-            yield f"{name} + {prefix.stem}", open_model(folder, prefix, spout)
+        for task, prefix in zip(tasks, prefixes, strict=True):
+            yield f"{name} + {task}", open_model(folder, prefix, spout)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -68,14 +68,19 @@ def execute(source: Path, target: Path) -> int:
 def tidy(notebook: nbformat.NotebookNode) -> None:
     """Remove metadata that changes between runs and is of no use to readers.
 
-    This includes timings, the Python version, and the state and output of widgets.
+    This includes timings, the Python version, and the state and output of widgets, such as progress bars.
     """
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [output for output in cell.outputs if not _is_widget(output)]
+
+
+def _is_widget(output: nbformat.NotebookNode) -> bool:
+    """Return whether an output is a widget, or the empty output that a closed progress bar leaves."""
+    return "data" in output and (not output.data or WIDGET in output.data)
 
 
 def address() -> str:

@@ -4,6 +4,7 @@ It shows speed and remaining time, and disappears when the work is done.
 """
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -13,11 +14,14 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     `total` is None if it is unknown. Large counts are shown with k, M or G. The displayed rate does not include the
     first `start` units, which were done earlier.
     """
-    from tqdm.auto import tqdm
+    from tqdm import tqdm
 
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    hidden = not (sys.stderr.isatty() or hasattr(shell, "kernel"))
+    kind: Any = tqdm
+    if hasattr(shell, "kernel") and find_spec("ipywidgets"):
+        from course_lib.notebook_bar import NotebookBar as kind
+    hidden = kind is tqdm and not sys.stderr.isatty()
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
     style = {"unit": unit, "unit_scale": True, "leave": False, "mininterval": 0.2}
-    return tqdm(desc=label, total=total, initial=start, disable=hidden, **style)
+    return kind(desc=label, total=total, initial=start, disable=hidden, **style)

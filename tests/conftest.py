@@ -14,6 +14,8 @@ NOTEBOOKS = "tests/notebooks/test_nbval.py"
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
 SLOW = (
     NOTEBOOKS,
+    "tests/notebooks/test_jupyterlab.py",
+    "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
     "tests/prefix/test_training.py",

@@ -5,8 +5,11 @@ segmenters and models; perplexity per token cannot, because tokens have differen
 https://aclanthology.org/N18-2085; Gao et al. 2020, https://arxiv.org/abs/2101.00027, section 3.1). What is counted:
 
 - Documents are raw. Normalization and segmentation happen inside the model's own tokenizer.
+- Line breaks are removed first and not counted. `course segment` writes a sentence per line and drops the breaks of the
+  text, so the course's models have not learned where a paragraph ends: the breaks alone would cost the tiny GPT-2 model
+  a twentieth of its bits, and a trigram model next to nothing.
 - A document's bits are those of all its tokens and of the token that ends it.
-- The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes, line breaks included. Characters
+- The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes. Characters
   that normalization or the tokenizer replaces or deletes are counted in the denominators, although a replaced character
   may have cost fewer bits, and a deleted one none. `lost` is their share: raw characters that the scored tokens do not
   decode to, as a difference of multisets. Compare models only where `lost` is about equal.
@@ -19,7 +22,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from course_lib.evaluation.scoring import ScoringModel
+from course_lib.errors import CourseError
+from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings, score
 
 # Documents that are in memory at a time.
@@ -78,6 +82,7 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
         bar: progress bar that is advanced by each document's characters; None for none.
 
     Raises:
+        CourseError: if the documents have no characters.
         UsageError: if the window is longer than the model's room.
     """
     documents = characters = size = tokens = lost = 0
@@ -92,6 +97,8 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
         lost += sum(
             (Counter(text) - Counter(sequence.text)).total() for text, sequence in zip(part, sequences, strict=True)
         )
+    if not characters:
+        raise CourseError("documents: no text to evaluate")
     return Bits(documents, characters, size, tokens, nats / math.log(2), lost)
 
 
@@ -108,6 +115,6 @@ def table(rows: Sequence[tuple[str, Bits]]) -> str:
 
 
 def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
-    remaining = iter(texts)
+    remaining = map(one_line, texts)
     while part := list(islice(remaining, AT_ONCE)):
         yield part

@@ -20,7 +20,7 @@ import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens
+from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens, one_line
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.progress import progress
 
@@ -61,8 +61,9 @@ class CourseLM(LM):  # type: ignore[misc]
         return answers
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Return the log probability [nats] of each text, without the token that ends a document."""
-        _, scores = self._scores([text for (text,) in (request.args for request in requests)], "texts", disable_tqdm)
+        """Return the log probability [nats] of each text without its line breaks and the token that ends a document."""
+        texts = [one_line(text) for (text,) in (request.args for request in requests)]
+        _, scores = self._scores(texts, "texts", disable_tqdm)
         return [each.total for each in scores]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ from course_lib.errors import CourseError
 from course_lib.evaluation import bits, pairs
 from course_lib.evaluation.bits import Bits
 from course_lib.evaluation.pairs import Accuracy, Pair
-from course_lib.evaluation.scoring import ScoringModel
+from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.progress import progress
 
@@ -49,8 +49,11 @@ class Result:
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
-    """Yield the raw documents of the files that hold more than white space. Raises CourseError if a file is bad."""
-    return (text for path in files for text in read_texts(path) if text.strip())
+    """Yield the raw documents of the files, without line breaks, if they hold more than white space.
+
+    Raises CourseError if a file is bad.
+    """
+    return (one_line(text) for path in files for text in read_texts(path) if text.strip())
 
 
 def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:

@@ -68,3 +68,8 @@ class GeneratingModel(ScoringModel, Protocol):
         """Return a continuation of at most `tokens` tokens for each raw prompt, which is shortened from its beginning
         if it leaves no room. Temperature 0 takes the most probable token each time; otherwise, tokens are sampled.
         """
+
+
+def one_line(text: str) -> str:
+    """Return a text without its line breaks."""
+    return "".join(text.splitlines())

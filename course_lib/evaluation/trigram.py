@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from course_lib.errors import CourseError
-from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.evaluation.scoring import Scores, Tokens, Window, one_line
 
 # Number of Unicode code points. BEGIN precedes a document (twice), END is predicted after it: noncharacters.
 CODES = 0x110000
@@ -46,7 +46,7 @@ class Trigram:
         self.characters = 0
         self.counts: list[Counter[str]] = [Counter(), Counter(), Counter()]
         for text in texts:
-            line = f"{BEGIN}{BEGIN}{normalize(text)}{END}"
+            line = f"{BEGIN}{BEGIN}{normalize(one_line(text))}{END}"
             self.characters += len(line) - 3
             for order, counts in enumerate(self.counts):
                 # The context of the first character is BEGIN BEGIN; BEGIN itself is never predicted.

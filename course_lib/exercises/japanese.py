@@ -72,7 +72,7 @@ def _check_size(answer: Any) -> str | None:
 
 CHAPTER = Chapter(
     Exercise(
-        f"what does normalize({TYPED!r}) give? Answer with a text",
+        f"what does normalize give for “{TYPED}”? Answer with a text in quotes",
         _check_normal,
         (
             "Go through the text character by character: letters, the space, 〜, ー, the next space, ①.",

@@ -38,6 +38,12 @@ class Gptsan(Task):
         return folder
 
     @override
+    def title(self) -> str:
+        shape = self.shape()
+        extra = f" + {shape.num_ext_layers} extra" if shape.num_ext_layers else ""
+        return f"GPTSAN, {shape.num_switch_layers}{extra} layers"
+
+    @override
     def copy_tokenizer(self, folder: Path) -> None:
         copy_present(self.tokenizer, folder, (*NAMES, *swe.FILES))
 

@@ -70,6 +70,11 @@ class PrefixTask(Task):
         return rows(self.data.train, *kind), rows(self.data.held_out, *kind)
 
     @override
+    def title(self) -> str:
+        method = "the whole base" if self.settings.model.method == "full" else "prefix"
+        return f"{method} {self.settings.task_name!r}"
+
+    @override
     def copy_tokenizer(self, folder: Path) -> None:
         for name in NAMES:
             if (self.base / name).is_file():

@@ -33,8 +33,7 @@ def gpt2_block(
     2.3 (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), and
     `GPT2Block` in https://github.com/huggingface/transformers, src/transformers/models/gpt2/modeling_gpt2.py.
     """
-    sizes = isinstance(hidden, int) and isinstance(heads, int)
-    size = hidden // heads if sizes else f"{hidden}/{heads}"
+    size = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) else f"{hidden}/{heads}"
     states = f"[{batch}, {tokens}, {hidden}]"
     canvas = Canvas(860, 560)
     attention = (

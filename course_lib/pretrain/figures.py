@@ -23,7 +23,7 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
         if entries:
             axis.annotate(f" {name}", (steps[-1], losses[-1]), xytext=(6, 0), textcoords="offset points",
                           color=colour, va="center")  # fmt: skip
-    heights = [(vocab_size and math.log(vocab_size), "guessing: ln V"), (unigram, "unigram distribution")]
+    heights = [(vocab_size and math.log(vocab_size), "guessing: ln V"), (unigram, "unigram model")]
     for (height, name), style in zip(heights, (":", "--"), strict=True):
         if height:
             axis.axhline(height, color=BEFORE, linestyle=style)
@@ -46,7 +46,14 @@ def resumed_curve(
     """
     figure, axis = subplots(height=3.0)
     axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label="without a break")
-    axis.plot(*_points(before), color=COLOURS[1], marker="o", markersize=4, label="until it was killed")
+    axis.plot(
+        *_points(before),
+        color=COLOURS[1],
+        marker="o",
+        markersize=9,
+        markerfacecolor="none",
+        label="until it was killed",
+    )
     axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label="resumed")
     axis.set(xlabel="step", ylabel="loss [nats per token]")
     axis.legend(frameon=False)
@@ -91,12 +98,12 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 
 
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
-    """Draw what each rank holds under ZeRO, with one panel per stage.
+    """Draw what each rank holds under ZeRO, with one panel per stage, and the bytes per parameter in 16-bit training.
 
     `rows` lists the sharded parts for each stage. Every rank holds a full copy of the other parts.
     """
-    figure, axes = subplots(len(rows), height=2.4, width=9.0)
-    kinds = ("parameters", "gradients", "optimizer states")
+    figure, axes = subplots(len(rows), height=2.6, width=10.0)
+    kinds = ("weights", "gradients", "optimizer states")
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
@@ -105,7 +112,8 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
                 axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
         axis.set_title(stage)
         axis.set_xticks([rank + 0.45 for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
-        axis.set_yticks(range(len(kinds)), kinds if axis is axes[0] else [""] * len(kinds))
+        labels = [f"{kind}\n{size} bytes" for kind, size in zip(kinds, (2, 2, 12), strict=True)]
+        axis.set_yticks(range(len(kinds)), labels if axis is axes[0] else [""] * len(kinds))
         axis.invert_yaxis()
     return figure
 
@@ -120,5 +128,6 @@ def attention(weights: Any, tokens: Sequence[str]) -> Any:
         axis.set_xticks(places, tokens, fontsize=7)
         axis.set_yticks(places, tokens if head == 1 else [""] * len(tokens), fontsize=8)
     axes[0].set_ylabel("token that reads")
+    axes[0].set_xlabel("token that is read")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
     return figure

@@ -27,6 +27,12 @@ class Gpt2(Task):
     settings: PretrainConfig
 
     @override
+    def title(self) -> str:
+        model = self.settings.model
+        name = {"gpt2": "GPT-2", "gpt-neox": "GPT-NeoX"}[model.architecture]
+        return f"{name}, {model.num_layers} layers"
+
+    @override
     def copy_tokenizer(self, folder: Path) -> None:
         assert self.settings.data.tokenizer
         for path in self.settings.data.tokenizer.iterdir():

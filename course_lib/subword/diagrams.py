@@ -106,8 +106,8 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
     for (start, end), row in zip(spans, rows, strict=True):
         piece, width = text[start:end], COLUMN * (end - start) - 4
         color = ORANGE if (start, end) in best else PLAIN
-        score = with_minus(f"{scores[piece]:.2f}")
-        canvas.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, score, color=color)
+        shown = with_minus(f"{scores[piece]:.2f}")
+        canvas.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, shown, color=color)
     canvas.text(16, bottom, "Unigram's segmentations, sum of log probabilities", SMALL, MUTED, "start")
     for number, (score, path) in enumerate(ranked[:LISTED]):
         line = f"{number + 1}.  {' | '.join(path)}   {with_minus(f'{score:.2f}')}"

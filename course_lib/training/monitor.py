@@ -16,7 +16,7 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.progress import progress
-from course_lib.training import checkpoint, cpu_extension, events, log
+from course_lib.training import checkpoint, events, log
 from course_lib.training.task import Task
 
 Say = Callable[[str], None]
@@ -38,7 +38,9 @@ class Monitor:
         self.folder: Path = task.settings.engine.output_dir
         # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
-        self.reached, self.bar = 0, progress(steps, "step", f"training {self.folder.name}")
+        self.reached = 0
+        starting = f"starting {ranks} rank{'s' * (ranks > 1)} for {task.title()}"
+        self.bar = progress(steps, "step", starting)
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
         """Run the launcher until it exits. Raises CourseError unless every rank finishes."""
@@ -47,8 +49,6 @@ class Monitor:
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=environment, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
-            if environment.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled():
-                self.bar.set_postfix_str("compiling DeepSpeed's extension, once, about a minute")
             assert process.stdout
             try:
                 for raw in process.stdout:
@@ -74,8 +74,11 @@ class Monitor:
         kind = event["kind"]
         if kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
+        elif kind == "stage":
+            self.bar.set_postfix_str(event["what"])
         elif kind == "training":
             self.bar.reset(total=event["steps"])
+            self.bar.set_description_str(f"training {self.task.title()}", refresh=False)
             self.bar.set_postfix_str("", refresh=False)
             self._move(event["step"])
         elif kind == "step":

@@ -41,6 +41,10 @@ class Task(ABC):
         return f"{cls.__module__}:{cls.__qualname__}"
 
     @abstractmethod
+    def title(self) -> str:
+        """Return what is trained in a few words, for the progress bar, such as "GPT-2, 8 layers"."""
+
+    @abstractmethod
     def copy_tokenizer(self, folder: Path) -> None:
         """Copy the tokenizer files into `folder`."""
 

@@ -54,19 +54,28 @@ def main(task: str, run: Path, resume: bool) -> None:
 def _train(task: str, run: Path, resume: bool) -> None:
     # Imported modules are never freed, so garbage collection during the imports would only take time.
     gc.disable()
+    _stage("loading PyTorch, transformers and DeepSpeed")
     from transformers.utils import logging
 
-    from course_lib.training import checkpoint, run_dir
+    from course_lib.training import checkpoint, cpu_extension, run_dir
 
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
     loaded: Task = getattr(import_module(module), name).read(run)
     resolved = run_dir.resolved(run)
+    compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
+    _stage("compiling DeepSpeed's extension, once, about a minute" if compiles else "building model and optimizer")
     trainer = loaded.trainer(resolved.batch, resolved.steps)
     gc.freeze()
     gc.enable()
     latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
     trainer.run_to_end(latest[0] if latest else None)
+
+
+def _stage(what: str) -> None:
+    """Report what this process group does before the first step; rank 0 speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        emit("stage", what=what)
 
 
 def _why(error: BaseException) -> str:

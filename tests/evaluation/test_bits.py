@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
+from course_lib.errors import CourseError
 from course_lib.evaluation import bits
 from course_lib.evaluation.scoring import Tokens
 from course_lib.evaluation.windows import WindowSettings
@@ -31,6 +32,12 @@ def test_a_toy_by_hand() -> None:
     assert found.bits == pytest.approx(11) and found.tokens == 5
     assert found.bits_per_character == pytest.approx(11 / 3)
     assert found.perplexity_per_token == pytest.approx(2 ** (11 / 5))
+
+
+def test_line_breaks_cost_nothing() -> None:
+    text = "春はあけぼの。\nやうやう白くなりゆく。\r\n"
+    broken, joined = bits.bits(Uniform(4), [text]), bits.bits(Uniform(4), ["".join(text.split())])
+    assert broken == joined and broken.characters == 18
 
 
 class Normalizing(Uniform):
@@ -68,6 +75,11 @@ def test_the_bar_ends_at_the_number_of_characters() -> None:
     texts: Sequence[str] = ["長い文" * 40, "短い文"]
     bits.bits(Uniform(2, room=16), texts, bar=bar)
     assert bar.at == pytest.approx(123)
+
+
+def test_no_text() -> None:
+    with pytest.raises(CourseError, match="no text to evaluate"):
+        bits.bits(Uniform(2), ["", ""])
 
 
 def test_the_table_has_a_line_per_model() -> None:

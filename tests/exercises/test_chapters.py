@@ -45,8 +45,9 @@ FORMS, MISTAKES = 5, 5
 
 
 def said(chapter: Chapter, number: int, answer: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    """The verdict, which is one line and the last one: an answer, or the building of a product, may print lines before it."""
     chapter.check(number, answer)
-    return capsys.readouterr().out
+    return capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("name", "number"), EXERCISES)
@@ -55,7 +56,7 @@ def test_right_answers_in_any_form_are_accepted(name: str, number: int, capsys: 
     right = written.RIGHT[number]
     assert len(right) >= FORMS
     for answer in (chapter.exercises[number - 1].solution, *right, *right):
-        assert said(chapter, number, answer, capsys) == f"Exercise {number}: right.\n"
+        assert said(chapter, number, answer, capsys) == f"Exercise {number}: right."
     assert "waits for your answer" in said(chapter, number, ..., capsys)
 
 
@@ -66,8 +67,7 @@ def test_each_mistake_has_a_message_of_its_own(name: str, number: int, capsys: p
     kinds = {words for _, words in wrong}
     assert len(kinds) >= MISTAKES
     for answer, words in wrong:
-        # An answer may print something itself; the message is one line and the last one.
-        message = said(chapter, number, answer, capsys).splitlines()[-1]
+        message = said(chapter, number, answer, capsys)
         assert message.startswith(f"Exercise {number}: not yet.")
         assert [kind for kind in sorted(kinds) if kind in message] == [words], message
         assert not re.search(r"0x[0-9a-f]{6}", message), message
@@ -94,7 +94,7 @@ def test_the_printed_solution_runs_in_the_notebook(name: str, number: int, capsy
         answer = names[printed[4 : printed.index("(")]]
     else:
         answer = eval(printed)
-    assert said(chapter, number, answer, capsys) == f"Exercise {number}: right.\n"
+    assert said(chapter, number, answer, capsys) == f"Exercise {number}: right."
 
 
 def test_a_case_that_an_answer_changed_does_not_let_another_pass(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,19 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from course_lib.chapters import CHAPTERS
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
 SANITIZER = Path(__file__).with_name("sanitize.cfg")
 ALONE = "02_normalize_and_segment"  # builds four products of two chapters in seconds
-
-
-@pytest.fixture(scope="session")
-def shared_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all notebooks, also where pytest-xdist gives each worker a folder of its own below the session's."""
-    folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "shared-workspace"
 
 
 def run_nbval(notebook: Path, workspace: Path) -> None:

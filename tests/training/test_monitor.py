@@ -57,6 +57,18 @@ def test_the_first_cause_is_named(tmp_path):
     )  # an exit code of 0 is no proof
 
 
+def test_the_bar_says_what_happens(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    stages = [{"kind": "stage", "what": "building model and optimizer"}, {"kind": "training", "step": 0, "steps": 10}]
+    assert end_of(tmp_path, *stages, {"kind": "step", "step": 10}, *FINISHED, code=0) == "well"
+    shown = capsys.readouterr().err
+    begins = [
+        shown.index(text)
+        for text in ("starting 2 ranks for GPT-2, 12 layers", "building model and optimizer", "training GPT-2")
+    ]
+    assert begins == sorted(begins)
+
+
 def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     hosts = tmp_path / "hosts"

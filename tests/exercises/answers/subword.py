@@ -79,7 +79,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((True, 1500), "word boundary"),
         ((False, 500), "Keep more"),
         ((False, 2500), "Keep fewer"),
-        ((False, 4000), "does not fit"),
+        ((True, 4000), "Keep fewer"),
         ((1500, False), "the order is"),
         ((False, 0), "a whole number"),
         ((False, True), "a whole number"),

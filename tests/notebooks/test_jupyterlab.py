@@ -1,0 +1,141 @@
+"""The notebooks in a real JupyterLab with headless Chromium: run by its menu, with progress bars, exercises and drawings.
+
+Screenshots of each notebook are written to output/jupyterlab/NOTEBOOK/, which git ignores. By default, the notebooks
+that run within a minute are opened; COURSE_JUPYTERLAB=all opens all eight, whose products the session's workspace shares
+with test_nbval.py. Without a Chromium on PATH, all tests here are skipped.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from course_lib.chapters import CHAPTERS
+from course_lib.paths import REPOSITORY
+from course_lib.pretrain.diagrams import zero2_step
+
+from tests.exercises.answers import japanese as answers
+from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, browser_path, running_lab
+
+pytest.importorskip("playwright", reason="playwright is not installed: pip install -e .[dev]")
+NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
+QUICK = ("01_corpus_prep", "03_tokenizers", "04_gpt2_by_hand")
+# Runs in an empty workspace, so that its products are built while a test looks at the progress bars.
+EMPTY = "02_normalize_and_segment"
+OPENED = [name for name in NOTEBOOKS if name != EMPTY] if os.environ.get("COURSE_JUPYTERLAB") == "all" else list(QUICK)
+SCREENSHOTS = REPOSITORY / "output/jupyterlab"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory, shared_workspace: Path) -> Iterator[str]:
+    """A JupyterLab on copies of all notebooks, with the session's workspace."""
+    folder = tmp_path_factory.mktemp("lab") / "notebooks"
+    shutil.copytree(REPOSITORY / "notebooks", folder)
+    with running_lab(folder, shared_workspace) as address:
+        yield address
+
+
+@pytest.mark.parametrize("name", OPENED)
+@pytest.mark.timeout(1500)
+def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
+    notebook = Notebook(page, lab, name)
+    notebook.run_all(1200)
+    notebook.screenshots(SCREENSHOTS / name)
+    assert notebook.state()["bars"] == 0
+    broken = page.evaluate(
+        "() => [...document.querySelectorAll('.jp-OutputArea img')].filter(i => !i.naturalWidth).length"
+    )
+    assert broken == 0
+    notebook.close()
+
+
+@pytest.mark.timeout(600)
+def test_empty_workspace_shows_what_is_built_and_exercises_are_judged(browser: Any, page: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    shutil.copy(NOTEBOOKS[EMPTY], folder)
+    with running_lab(folder, tmp_path / "workspace") as address:
+        notebook = Notebook(page, address, EMPTY)
+        notebook.run_all(300)
+        notebook.screenshots(SCREENSHOTS / EMPTY)
+        assert notebook.state()["bars"] == 0
+        shares = [re.match(r"(\w+) .*?: +(\d+)%", text) for text in notebook.bar_texts()]
+        seen = {
+            label: {share[2] for share in shares if share and share[1] == label}
+            for label in ("extracting", "segmenting")
+        }
+        assert all(len(percentages) >= 2 for percentages in seen.values()), notebook.bar_texts()
+        _answer_first_exercise(notebook)
+        page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+        saved = (folder / NOTEBOOKS[EMPTY].name).read_text(encoding="utf8")
+        assert "0%|" not in saved and "widget-view" not in saved
+        notebook.close()
+
+
+def _answer_first_exercise(notebook: Notebook) -> None:
+    number = notebook.cell_number("exercises.check(1")
+    start = "from course_lib.exercises import japanese as exercises\n"
+    for answer, mark, color in (
+        (answers.WRONG[1][0][0], "✗", "rgb(180, 35, 24)"),
+        (answers.RIGHT[1][1], "✓", "rgb(26, 127, 55)"),
+    ):
+        output = notebook.run_cell(number, f"{start}exercises.check(1, {answer!r})")
+        badge = output.locator("b").first
+        assert mark in badge.inner_text()
+        assert badge.evaluate("element => getComputedStyle(element).backgroundColor") == color
+        notebook.page.screenshot(path=SCREENSHOTS / EMPTY / f"exercise-{'right' if mark == '✓' else 'wrong'}.png")
+        if mark == "✗":
+            hint = output.locator("details").first
+            assert not hint.locator("p").first.is_visible()
+            hint.locator("summary").first.click()
+            assert hint.locator("p").first.is_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_drawing_is_shown_in_an_untrusted_notebook(dark: bool, browser: Any, page: Any, tmp_path: Path) -> None:
+    drawing = zero2_step()
+    bundles = [drawing._repr_mimebundle_(), {"image/svg+xml": drawing.svg, "text/plain": "as text"}]
+    cells = [nbformat.v4.new_markdown_cell("# Drawings")]
+    for number, bundle in enumerate(bundles, 1):
+        output = nbformat.v4.new_output("execute_result", data=bundle, execution_count=number)
+        cells.append(nbformat.v4.new_code_cell("drawing", outputs=[output], execution_count=number))
+    notebooks = tmp_path / "notebooks"
+    notebooks.mkdir()
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), notebooks / "drawings.ipynb")
+    with running_lab(notebooks, tmp_path / "workspace", dark) as address:
+        notebook = Notebook(page, address, "drawings")
+        trusted = (
+            "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].map(cell => cell.trusted === true)"
+        )
+        assert page.evaluate(trusted)[1:] == [False, False]
+        image = page.locator(".jp-OutputArea img")
+        assert image.count() == 1 and image.get_attribute("alt") == drawing.alt
+        assert image.evaluate("element => element.naturalWidth") == drawing.width
+        # The control: the same drawing as image/svg+xml is not shown.
+        assert "as text" in page.locator(".jp-OutputArea-output").nth(1).inner_text()
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"drawing-{'dark' if dark else 'light'}.png")
+        notebook.close()
