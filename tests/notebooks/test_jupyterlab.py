@@ -71,6 +71,7 @@ def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
     notebook.run_all(1200)
     notebook.screenshots(SCREENSHOTS / name)
     assert unfinished(notebook.state()["bars"]) == []
+    assert notebook.too_wide() == []
     broken = page.evaluate(
         "() => [...document.querySelectorAll('.jp-OutputArea img')].filter(i => !i.naturalWidth).length"
     )
