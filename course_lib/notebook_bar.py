@@ -17,7 +17,7 @@ class NotebookBar(tqdm_notebook):  # type: ignore[misc]
         super().__init__(*arguments, display=False, **options)
         bundle = self.container._repr_mimebundle_()
         del bundle["text/plain"]
-        self._output = display(bundle, raw=True, display_id=True)
+        self._output = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Remove the bar. An error is shown by its exception."""

@@ -27,6 +27,8 @@ QUICK = ("01_corpus_prep", "03_tokenizers", "04_gpt2_by_hand")
 # Runs in an empty workspace, so that its products are built while a test looks at the progress bars.
 EMPTY = "02_normalize_and_segment"
 OPENED = [name for name in NOTEBOOKS if name != EMPTY] if os.environ.get("COURSE_JUPYTERLAB") == "all" else list(QUICK)
+# Starts ranks in its cells.
+RANKS = "04_gpt2_zero2_pretraining"
 SCREENSHOTS = REPOSITORY / "output/jupyterlab"
 
 
@@ -67,6 +69,13 @@ def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
         "() => [...document.querySelectorAll('.jp-OutputArea img')].filter(i => !i.naturalWidth).length"
     )
     assert broken == 0
+    if name == RANKS:
+        said = [text.split(":")[0] for text in notebook.bar_texts()]
+        order = [
+            next((at for at, text in enumerate(said) if text.startswith(start)), -1)
+            for start in ("starting 2 ranks for GPT-2", "training GPT-2")
+        ]
+        assert 0 <= order[0] < order[1], said
     notebook.close()
 
 
