@@ -49,7 +49,7 @@ class Result:
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
-    """Yield the raw documents of the files that hold more than white space. Raises CourseError if a file is bad."""
+    """Yield the raw documents of the files that hold more than whitespace. Raises CourseError if a file is bad."""
     return (text for path in files for text in read_texts(path) if text.strip())
 
 

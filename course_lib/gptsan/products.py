@@ -51,7 +51,7 @@ def VOCABULARY() -> Definition:
 
 @product("gptsan/corpus")
 def CORPUS() -> Definition:
-    """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names an existing base model."""
+    """Examples without class labels. Raises UsageError if gptsan.recipe.checkpoint names an existing base model."""
     if ready := _recipe().checkpoint:
         raise UsageError(
             f"product 'gptsan/corpus' does not exist in profile {config.profile()}, whose base is ready: {ready}"
@@ -71,7 +71,7 @@ def BASE() -> Definition:
 
 @product("gptsan/classes")
 def CLASSES() -> Definition:
-    """Examples with classes."""
+    """Examples with class labels."""
     from course_lib.gptsan.inputs import list_documents
 
     settings = config.section("gptsan.classes", EncodeConfig)
@@ -82,14 +82,14 @@ def CLASSES() -> Definition:
 
 @product("gptsan/extra")
 def EXTRA() -> Definition:
-    """Base model with extra layers."""
+    """Base model with extra layers that have not been trained."""
     layers = _recipe().extra_layers
     return Definition(partial(_extra, layers), {"layers": layers}, (BASE,), ("gptsan/extra_stage.py",))
 
 
 @product("gptsan/tuned")
 def TUNED() -> Definition:
-    """Base model with extra layers, trained on the examples with classes."""
+    """Base model with extra layers, fine-tuned on the examples with class labels."""
     settings = tuned_settings()
     return Definition(partial(_tuned, settings), settings, (EXTRA, CLASSES))
 
