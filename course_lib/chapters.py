@@ -89,7 +89,10 @@ def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Def
     code = (
         chapter.package,
         f"{chapter.package}/figures.py",
+        f"{chapter.package}/diagrams.py",
         "figures.py",
+        "drawing.py",
+        "road.py",
         f"exercises/{chapter.notebooks[notebook.stem]}.py",
     )
     return Definition(partial(_run_notebook, notebook), {}, (notebook, *own), code)

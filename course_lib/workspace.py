@@ -30,6 +30,8 @@ LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
     "deepspeed",
 )  # fmt: skip
+# Modules of a package that play no part in building products.
+NO_PRODUCT = ("figures.py", "diagrams.py", "cli.py")
 Manifest = dict[str, Any]
 
 
@@ -234,11 +236,11 @@ def _settings(definition: Definition) -> Any:
 def _digest(code: str) -> str:
     """Return the SHA-256 digest of the code in a module or package.
 
-    In a package, figures.py and cli.py are left out because they play no part in building products.
+    In a package, the modules in NO_PRODUCT are left out.
     """
     path = Path(__file__).parent / code
     modules = [path] if path.is_file() else sorted(path.glob("*.py"))
-    contents = (m.read_bytes() for m in modules if m == path or m.name not in ("figures.py", "cli.py"))
+    contents = (m.read_bytes() for m in modules if m == path or m.name not in NO_PRODUCT)
     return sha256(b"\0".join(contents)).hexdigest()
 
 

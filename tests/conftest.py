@@ -29,6 +29,7 @@ SLOW = (
     "tests/evaluation/test_causal.py",
     "tests/evaluation/test_harness.py",
     "tests/evaluation/test_command.py",
+    "tests/subword/test_small_model.py",
     "tests/checkpoints/",
     "tests/exercises/",
     "tests/corpus/test_download.py",

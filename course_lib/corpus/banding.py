@@ -4,7 +4,8 @@
 Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, chapter 3, http://www.mmds.org.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,14 @@ def share_a_band(one: npt.ArrayLike, other: npt.ArrayLike, bands: int, rows: int
     return np.asarray(whole.any(1))
 
 
-def jaccard(one: str, other: str, ngram: int) -> float:
-    """Return the Jaccard similarity (0 to 1) of two texts' sets of character n-grams, folded as in deduplication."""
-    grams, others = (np.unique(gram_hashes(folded(text), ngram)) for text in (one, other))
-    shared = len(np.intersect1d(grams, others, assume_unique=True))
-    return shared / (len(grams) + len(others) - shared)
+def gram_set(text: str, ngram: int) -> set[int]:
+    """Return the hashes of a text's character n-grams, folded as in deduplication."""
+    return set(gram_hashes(folded(text), ngram).tolist())
+
+
+def jaccard(one: Set[Any], other: Set[Any]) -> float:
+    """Return the Jaccard similarity (0 to 1) of two sets that are not both empty."""
+    return len(one & other) / len(one | other)
 
 
 def spliced(texts: Sequence[str], copies: int, least: int = 150) -> list[tuple[str, str]]:

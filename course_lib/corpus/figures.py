@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from course_lib.corpus.report import Report
+from course_lib.corpus.banding import probability
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
 
@@ -40,17 +41,6 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
     return figure
 
 
-def removed_documents(report: Report) -> Any:
-    """Draw a bar chart of the removed documents by reason."""
-    removed = {reason: taken.count for reason, taken in report.removed.items() if taken.count}
-    names = sorted(removed, key=lambda name: removed[name])
-    figure, axis = subplots()
-    bars = axis.barh(names, [removed[name] for name in names], color=COLOURS[3])
-    axis.bar_label(bars, padding=3)
-    axis.set(xlabel="documents", title=f"Removed: {sum(removed.values())} of {report.documents_in} web documents")
-    return figure
-
-
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
     """Draw a stacked histogram of the measure called `name`, with the filter's limit as a dashed line.
 
@@ -62,4 +52,36 @@ def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name:
     axis.axvline(limit, color="black", linestyle="--", label=f"limit {limit}")
     axis.set(xlabel=name, ylabel="documents")
     axis.legend(frameon=False)
+    return figure
+
+
+def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: int, rows: int, limit: float) -> Any:
+    """Draw the share of pairs that become candidates over their similarity, computed and measured.
+
+    `similarity` has the Jaccard similarity of each pair, [pairs], and `candidates` whether the pair shares a band,
+    [pairs]. Points are shares of the pairs in intervals of 0.05, with two standard errors. Two other ways to cut the
+    same number of hashes are drawn in gray. The dashed line is the similarity from which documents count as repeats.
+    """
+    pairs, shared = np.asarray(similarity), np.asarray(candidates)
+    figure, axis = subplots()
+    x = np.linspace(0, 1, 201)
+    hashes = bands * rows
+    for other in (1, 12):
+        axis.plot(x, probability(x, hashes // other, other), color=COLOURS[5], linewidth=1)
+        at = 0.06 if other == 1 else 0.93
+        axis.annotate(f"{hashes // other} × {other}", (at, 0.5), color=COLOURS[5], ha="left" if other == 1 else "right")
+    axis.plot(x, probability(x, bands, rows), color=COLOURS[0], label=f"{bands} bands of {rows} rows, computed")
+    edges = np.linspace(0, 1, 21)
+    group = np.clip(np.digitize(pairs, edges) - 1, 0, 19)
+    counts = np.bincount(group, minlength=20)
+    shares = np.bincount(group, shared, minlength=20) / np.maximum(counts, 1)
+    errors = 2 * np.sqrt(shares * (1 - shares) / np.maximum(counts, 1))
+    kept = counts > 0
+    middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
+    style = {"fmt": "o", "color": COLOURS[1], "markersize": 4, "label": f"measured on {len(pairs):,} pairs"}
+    axis.errorbar(middles[kept], shares[kept], errors[kept], **style)
+    axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=f"repeats from {limit}")
+    axis.set(xlabel="Jaccard similarity of the pair", ylabel="share of pairs compared", xlim=(0, 1))
+    # Between the curves, so that it covers none of them.
+    axis.legend(frameon=False, loc="center", bbox_to_anchor=(0.56, 0.4))
     return figure

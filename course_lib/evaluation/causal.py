@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checkpoints.quiet import quiet
 from course_lib.evaluation.scoring import Scores, Tokens, Window
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator, Prefix
@@ -64,7 +65,9 @@ class CausalScorer:
         if self.prefix is not None:
             shape = Shape.of(self.model.config)
             cache, _ = past([self.prefix] * len(windows), shape, self.model.dtype, device, grows=False)
-        logits = self.model(input_ids=ids, past_key_values=cache, use_cache=False).logits
+        # transformers warns that a batch without an attention mask may be padded.
+        with quiet():
+            logits = self.model(input_ids=ids, past_key_values=cache, use_cache=False).logits
         return [target_scores(row, window) for row, window in zip(logits, windows, strict=True)]
 
 

@@ -29,14 +29,15 @@ def _pairs() -> tuple[Any, Any, Any]:
     import numpy as np
 
     from course_lib import workspace
-    from course_lib.corpus.banding import jaccard, spliced
+    from course_lib.corpus.banding import gram_set, jaccard, spliced
     from course_lib.corpus.config import DedupConfig
     from course_lib.corpus.dedup import signatures
 
     settings = DedupConfig(num_perm=HASHES, num_bands=1)
     sample = lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="replace")
     pairs = spliced(sample.strip().split("\n\n"), 20)
-    similarity = np.array([jaccard(one, other, settings.ngram) for one, other in pairs])
+    grams = [[gram_set(text, settings.ngram) for text in pair] for pair in pairs]
+    similarity = np.array([jaccard(one, other) for one, other in grams])
     one, other = zip(*pairs, strict=True)
     return similarity, signatures(one, settings), signatures(other, settings)
 

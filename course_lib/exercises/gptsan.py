@@ -1,17 +1,8 @@
-"""Exercises for chapter 5: subword encoding, expert capacity, and the prefix-LM mask."""
+"""Exercises for chapter 5: expert capacity, a capacity factor to choose, and the prefix-LM mask."""
+
+from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-
-
-def encode(text: str, ids: dict[str, int]) -> list[int]:
-    """Encode a text. At each position, the smallest id wins; a character without a matching entry becomes -1."""
-    result = []
-    while text:
-        pieces = [text[:length] for length in (1, 2, 3) if text[:length] in ids]
-        best = min(pieces, key=ids.__getitem__, default=text[0])
-        result.append(ids.get(best, -1))
-        text = text[len(best) :]
-    return result
 
 
 def kept(choices: list[int], experts: int, factor: float) -> list[bool]:
@@ -27,47 +18,40 @@ def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
     return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]
 
 
+# Largest share of tokens without room that the experiment allows.
+ALLOWED = 0.02
+
+
+def _check_factor(answer: Any) -> str | None:
+    two = "hand in two things: (factor, dropped); dropped maps each factor to the share of the tokens without room."
+    if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict | list):
+        return two
+    try:
+        factor, dropped = float(answer[0]), {float(key): float(value) for key, value in dict(answer[1]).items()}
+    except (TypeError, ValueError):
+        return "dropped maps numbers to numbers: {1.0: share, 1.25: share, …}."
+    if any(not 0 <= share <= 1 for share in dropped.values()):
+        return "a share is between 0 and 1: tokens without room ÷ all tokens, neither a count nor percent."
+    if factor not in dropped:
+        return f"you chose {factor:g}, but measured only {', '.join(f'{key:g}' for key in sorted(dropped))}."
+    shares = [dropped[key] for key in sorted(dropped)]
+    if len(shares) < 3:
+        return f"measure at least three factors, from 1.0 up; you measured {len(shares)}."
+    if shares != sorted(shares, reverse=True):
+        return "the shares rise with the factor: are they the tokens that have room? Here it is 1 minus that."
+    if dropped[factor] > ALLOWED:
+        return (
+            f"with {factor:g}, {dropped[factor]:.1%} of the tokens have no room, {ALLOWED:.0%} are allowed: go higher."
+        )
+    smaller = [key for key in sorted(dropped) if key < factor]
+    if not smaller:
+        return f"{factor:g} is enough; would less be enough, too? Measure a factor below it: capacity costs time."
+    if enough := [key for key in smaller if dropped[key] <= ALLOWED]:
+        return f"{factor:g} is more than needed: with {enough[0]:g}, only {dropped[enough[0]]:.1%} have no room."
+    return None
+
+
 CHAPTER = Chapter(
-    Exercise(
-        "write a function encode(text, ids) that gives the ids of a text where the smallest id wins, "
-        "-1 for what is in no entry",
-        (
-            (
-                ("学生", {"学": 0, "学生": 1, "生": 2}),
-                [0, 2],
-                "the smallest id wins, not the longest piece: 学 is 0, 学生 is 1",
-            ),
-            (
-                ("ている", {"て": 5, "てい": 2, "ている": 1, "い": 3, "る": 4}),
-                [1],
-                "pieces have 1, 2 or 3 characters, and the scan continues after the piece that it took",
-                (
-                    ([5, 3, 4], "these are single characters; look up pieces of 2 and 3 characters, too"),
-                    ([2, 4], "ている has 3 characters and the smallest id: look up pieces of 3 characters"),
-                    ([1, 3, 4], "the scan must continue after the piece that it took, here behind ている"),
-                ),
-            ),
-            (
-                ("が大学", {"大学": 0, "が大": 1, "学": 2, "が": 3}),
-                [1, 2],
-                "the scan goes from left to right: が大 uses up 大 before the scan reaches 大学",
-            ),
-            (
-                ("で犬です", {"で": 0, "です": 1}),
-                [0, -1, 0, -1],
-                "no entry begins with 犬: return -1 for it and continue with the next character",
-            ),
-        ),
-        (
-            "At each position, look up the pieces of 1, 2 and 3 characters. Of the pieces that are in `ids`, "
-            "take the one with the smallest id.",
-            "min(pieces, key=ids.get) finds the piece; continue after it. If there is none, append -1 and continue "
-            "with the next character.",
-        ),
-        encode,
-        "Ids are ranks: a more frequent piece wins over a longer one. The library looks up the winner in a table "
-        "that it builds once.",
-    ),
     Exercise(
         "write a function kept(choices, experts, factor): for each token whether the expert it chose has room for it",
         (
@@ -101,6 +85,18 @@ CHAPTER = Chapter(
         ),
         kept,
         "Tokens without room get no output from an expert; only the residual stream and the soft bypass carry them on.",
+    ),
+    Exercise(
+        f"find the smallest capacity factor with which at most {ALLOWED:.0%} of the tokens have no room, "
+        "and hand in (factor, dropped)",
+        _check_factor,
+        (
+            "Measure 1.0, 1.25, 1.5 and 2.0 first; the share falls with the factor.",
+            "Then measure between the last factor that drops too many and the first that does not.",
+        ),
+        (1.5, {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}),
+        "Your numbers differ: they depend on how even the router is. With equal shares, 1.0 would drop nothing. Every "
+        "expert computes its whole capacity, used or not, so a factor of 2 doubles that cost.",
     ),
     Exercise(
         "write a function sees(tokens, prefix, spout): a row of 0 and 1 for each token, a column for each slot",

@@ -1,5 +1,6 @@
-"""Exercises for chapter 2: normalization, segmented lines, and the F1 score for word boundaries."""
+"""Exercises for chapter 2: normalization, segmented lines, and the size of a test set."""
 
+from functools import cache
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
@@ -37,18 +38,36 @@ def to_plain(marked: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def boundary_f1(gold: str, guess: str) -> float:
-    """Return the F1 score (0 to 1) for the word boundaries inside two segmentations of the same text."""
+WIDTH, SLACK = 0.1, 1.25
 
-    def boundaries(line: str) -> set[int]:
-        positions, length = set(), 0
-        for word in line.split(" ")[:-1]:
-            length += len(word)
-            positions.add(length)
-        return positions
 
-    right, made = boundaries(gold), boundaries(guess)
-    return 2 * len(right & made) / (len(right) + len(made)) if right or made else 1.0
+@cache
+def widths() -> list[float]:
+    """Return the width of the 95 % interval of the baseline's F1 on the first 2, 3, … sentences of the gold file."""
+    from course_lib import workspace
+    from course_lib.japanese.gold import count_words, f1_interval, read_gold
+
+    gold = read_gold(workspace.data("segmentation-gold.txt"))
+    counts = count_words(gold, [list("".join(words)) for words in gold])
+    intervals = (f1_interval(counts[:number]) for number in range(2, len(gold) + 1))
+    return [high - low for _, low, high in intervals]
+
+
+def _check_size(answer: Any) -> str | None:
+    if not isinstance(answer, int | float) or answer != int(answer):
+        return f"the answer is a number of sentences, a whole number; {answer!r} is none."
+    number, largest = int(answer), len(widths()) + 1
+    if number < 2:
+        return "an interval over sentences needs at least 2 of them."
+    if number > largest:
+        return f"the file has only {largest} sentences."
+    width = widths()[number - 2]
+    if width > WIDTH:
+        return f"with {number} sentences the interval is {width:.3f} wide, more than {WIDTH}: too few."
+    enough = next(size for size in range(2, largest + 1) if max(widths()[size - 2 :]) <= WIDTH)
+    if number > SLACK * enough:
+        return f"with {number} sentences the interval is {width:.3f} wide: more work than needed for {WIDTH}."
+    return None
 
 
 CHAPTER = Chapter(
@@ -95,32 +114,16 @@ CHAPTER = Chapter(
         "The order matters: strip the marks first, otherwise the ␣ from ␛s would be stripped too.",
     ),
     Exercise(
-        "write a function boundary_f1(gold, guess) of two segmented lines of the same text",
+        f"how many sentences of the gold file give a 95 % interval of at most {WIDTH} for the baseline's F1? Answer "
+        "with a number that is at most a quarter above the smallest one",
+        _check_size,
         (
-            (("外国 人 参政 権", "外国 人 参政 権"), 1.0, "identical lines share every boundary"),
-            (
-                ("外国 人 参政 権", "外国 人参 政権"),
-                0.4,
-                "the boundaries are after characters 2, 3 and 5 in the first line and after 2 and 4 in the second: "
-                "one is shared, so F1 is 2·1/(3+2)",
-                (
-                    (2 / 7, "that counts shared words; count shared boundaries, which are positions in the text"),
-                    (6 / 7, "a position counts characters, not words: add up the lengths of the words"),
-                    (4 / 7, "every segmentation ends at the end of the line: this boundary does not count"),
-                    (1 / 4, "that is shared / all boundaries; F1 is 2·shared / (gold + guess)"),
-                    (0.0, "F1 is not all or nothing: the boundary after character 2 is right"),
-                ),
-            ),
-            (("東 京都", "東京 都"), 0.0, "compare positions in the text, not numbers of words"),
-            (("雨 が", "雨が"), 0.0, "the end of the line is not a boundary"),
-            (("雨", "雨"), 1.0, "two segmentations without a boundary agree: 1.0"),
+            "Measure the width, high - low, for the whole file and for half of it. How do they differ?",
+            "The width shrinks with the square root of the number of sentences: half the width takes four times as "
+            "many. Compute the number, then check its neighbors with score(gold[:n], …).",
         ),
-        (
-            "A boundary is a position in the text without spaces.",
-            "Add up the lengths of the words, without the last word; F1 is 2·shared / (gold + guess).",
-        ),
-        boundary_f1,
-        "This number is used to compare segmenters: 0.97 against text segmented by hand is good.",
+        30,
+        "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -1,4 +1,6 @@
-"""Exercises for chapter 7: weight order and files in FasterTransformer, and Triton's bad_words_list."""
+"""Exercises for chapter 7: FasterTransformer's weight order, the number of ranks, and the number format."""
+
+from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
 
@@ -11,17 +13,57 @@ def reorder(rows: list[str], heads: int) -> list[str]:
     ]
 
 
-def files(layers: int, ranks: int, parallel_residual: bool) -> int:
-    """Return the number of files in a FasterTransformer folder for a GPT-NeoX model, including config.ini."""
-    layer = 6 + 6 * ranks + parallel_residual
-    return layers * layer + 4 + 1
+def ranks(heads: int, inner: int, split: float, shared: float, card: float) -> int:
+    """Return the fewest ranks whose cards hold a model, or 0 if no number of ranks does."""
+    for number in range(1, heads + 1):
+        if heads % number == 0 and inner % number == 0 and shared + split / number <= card:
+            return number
+    return 0
 
 
-def word_list(words: list[list[int]]) -> list[list[int]]:
-    """Convert words to avoid to Triton's bad_words_list: one row with all ids, and one with the end of each word."""
-    ids = [number for word in words for number in word]
-    ends = [sum(map(len, words[: index + 1])) for index in range(len(words))]
-    return [ids, ends + [-1] * (len(ids) - len(ends))]
+_RANKS = (
+    ((4, 512, 8.0, 6.0, 20.0), 1, "8 + 6 GB fit on one card of 20 GB"),
+    ((4, 512, 8.0, 6.0, 10.0), 2, "each card holds the shared tensors wholly: 6 + 8/2 = 10 GB"),
+    (
+        (22, 11264, 6.85, 0.36, 2.5),
+        11,
+        "this is rinna's 3.6B in fp16; try 1, 2, 3, … and take the first N that is allowed",
+        (
+            (3, "3 cards have room, but 3 does not divide its 22 heads"),
+            (4, "4 divides the inner width 11264, but not the 22 heads"),
+        ),
+    ),
+    ((12, 100, 9.0, 1.0, 4.0), 4, "3 cards have room, but 3 does not divide the inner width 100"),
+    ((8, 64, 8.0, 6.0, 5.0), 0, "the shared tensors alone need 6 GB on each card, so no number of cards helps"),
+)
+FORMATS = ("fp32", "fp16", "bf16")
+
+
+def _check_format(answer: Any) -> str | None:
+    if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict):
+        return "hand in two things: (your choice, {'fp32': measure('fp32'), …})."
+    choice, measured = answer
+    if missing := [name for name in FORMATS if name not in measured]:
+        return f"measure all three formats before you choose; {missing[0]} is missing."
+    if bad := [name for name in FORMATS if not isinstance(measured[name], list) or len(measured[name]) != 2]:
+        return f"{bad[0]}: a measurement is a pair, bytes and change, as measure gives it."
+    sizes = {name: float(measured[name][0]) for name in FORMATS}
+    changes = {name: float(measured[name][1]) for name in FORMATS}
+    for name in FORMATS[1:]:
+        if not 0.49 < sizes[name] / sizes["fp32"] < 0.51:
+            return f"{name} takes 2 of fp32's 4 bytes per number, yet you have {sizes[name] / sizes['fp32']:.2f} ×."
+        if changes[name] <= 1e-5:
+            return f"{name} rounds the weights, so logits change; you have {changes[name]:g}. Use fp32's as reference."
+    if changes["fp32"] > 1e-4:
+        return f"fp32 stores these weights as they are; a change of {changes['fp32']:g} comes from the comparison."
+    if changes["bf16"] < 2 * changes["fp16"]:
+        return "bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?"
+    if choice == "bf16":
+        ratio = changes["bf16"] / changes["fp16"]
+        return f"bf16 has the size of fp16, and its logits are {ratio:.0f} times as far off; its range is not needed."
+    if choice == "fp32":
+        return "fp32 changes nothing, but takes twice the bytes that are allowed."
+    return None if choice == "fp16" else f"{choice!r} is none of {', '.join(FORMATS)}."
 
 
 CHAPTER = Chapter(
@@ -54,52 +96,27 @@ CHAPTER = Chapter(
         "The library views the tensor as [heads, 3, size, …] and swaps the first two axes.",
     ),
     Exercise(
-        "write a function files(layers, ranks, parallel_residual): how many files a GPT-NeoX folder holds, "
-        "config.ini included",
+        "write a function ranks(heads, inner, split, shared, card): the fewest ranks whose cards hold the model",
+        _RANKS,
         (
-            ((12, 1, False), 149, "12 files per layer, 4 for the whole model, and config.ini"),
-            (
-                (12, 2, False),
-                221,
-                "of a layer's 12 tensors the norms (4) and the biases of the two row-parallel matrices (2) are not "
-                "split; the other 6 are split into one file for each rank",
-            ),
-            ((1, 4, True), 36, "with parallel residual a layer has one file more: the sum of two biases"),
+            "Try 1, 2, 3, … ranks in turn. Which two sizes must N divide, and what does each card hold?",
+            "A card holds shared + split / N. N must divide heads and inner. N cannot be larger than heads.",
         ),
-        (
-            "A layer has 12 tensors: 6 that are not split (four of the norms, two biases) and 6 that are split into "
-            "one file per rank. Parallel residual adds one file.",
-            "Four more files belong to the whole model (embedding, head, and two of the last norm), "
-            "and config.ini is one more.",
-        ),
-        files,
-        "If a file is missing, the engine only warns and continues with whatever was in its buffer. So count the "
-        "files, or run `course ft inspect`.",
+        ranks,
+        "More cards than needed cost more communication per token. On each card the engine also needs room for the "
+        "key/value cache, which is split as well.",
     ),
     Exercise(
-        "write a function word_list(words): words to avoid, each a list of ids, "
-        "as Triton's bad_words_list of one request",
+        "choose the number format for serving: at most half of fp32's bytes, and the smallest change in the logits",
+        _check_format,
         (
-            (
-                ([[5, 6]],),
-                [[5, 6], [2, -1]],
-                "one word of two tokens ends at 2; the row of ends is padded with -1",
-                (([[5, 6], [2]], "both rows have the same length: fill the row of ends with -1"),),
-            ),
-            (
-                ([[5, 6], [7], [8, 9, 10]],),
-                [[5, 6, 7, 8, 9, 10], [2, 3, 6, -1, -1, -1]],
-                "ends are counted from the start of the list: 2, 2 + 1, 2 + 1 + 3",
-            ),
-            (([[5], [6]],), [[5, 6], [1, 2]], "with words of one token, neither row needs padding"),
+            "Measure all three formats; the sizes leave two of them.",
+            "Which of the two has more bits for the digits of a number?",
         ),
-        (
-            "The first row has the ids of all words one after the other. The second row has, for each word, its end in "
-            "the first row.",
-            "The second row is padded with -1 to the length of the first.",
-        ),
-        word_list,
-        "stop_words_list has the same format. Both are int32 and begin with a batch axis: [batch, 2, length].",
+        ("fp16", {"fp32": (9_500_000, 0.0), "fp16": (4_750_000, 0.004), "bf16": (4_750_000, 0.03)}),
+        "fp16 has 11 significant bits and reaches 65504; bf16 has 8 and the range of fp32. A model whose weights or "
+        "activations exceed 65504 needs bf16; the export refuses such weights in fp16. The original backend for "
+        "GPT-NeoX would run bf16 weights in fp32.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -1,8 +1,10 @@
-"""Exercises for chapter 3: BPE merges, characters per token, and lossless tokenizers."""
+"""Exercises for chapter 3: BPE merges, characters per token, and the size of the alphabet."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from course_lib.errors import CourseError
 from course_lib.exercises import Case, Chapter, Exercise, run_cases
 
 
@@ -50,36 +52,56 @@ def _check_ratio(answer: Any) -> str | None:
     return run_cases(answer, cases)
 
 
-def is_lossless(codec: "Any", text: str, normalize: "Callable[[str], str]") -> bool:
-    """Return whether encoding and decoding a text restores its normalized version."""
-    return bool(codec.decode(codec.encode(text)) == normalize(text))
+ENTRIES, GOAL = 3000, 1.20
 
 
-class _Toy:
-    """A codec for the check. Its tokens are lowercase letters, which decoding joins with `between`."""
+@cache
+def _texts() -> tuple[list[str], list[str]]:
+    """Return the documents to train on, and documents that no tokenizer of the chapter has seen."""
+    from course_lib.corpus import products
+    from course_lib.documents import read_texts
+    from course_lib.subword.unseen import unseen_texts
 
-    def __init__(self, between: str) -> None:
-        self.encode = lambda text: list(text.lower())
-        self.decode = between.join
-
-    def __repr__(self) -> str:
-        return "codec"
+    corpora = (products.WIKIPEDIA, products.WEBTEXT)
+    return [text for each in corpora for text in read_texts(each.path() / products.DOCUMENTS)], unseen_texts()
 
 
-def _check_lossless(answer: Any) -> str | None:
-    good, spaced = _Toy(""), _Toy(" ")
-    meant = "compare with normalize(text): a change that normalization makes on purpose is not a loss of the tokenizer"
-    apart = (
-        "this codec puts spaces between tokens, so 'abc' is decoded as 'a b c'; compare whole texts, "
-        "not lengths or letters"
-    )
-    cases: list[Case] = [
-        ((good, "abc", str.lower), True, meant, (("abc", "answer True or False: compare the two texts with =="),)),
-        ((good, "ABC", str.lower), True, meant),
-        ((spaced, "abc", str.lower), False, apart),
-        ((spaced, "a", str.lower), True, apart),
-    ]
-    return run_cases(answer, cases)
+@cache
+def outcome(segmented: bool, limit_alphabet: int) -> float:
+    """Return the characters per token of a BPE tokenizer of 3,000 entries on unseen documents.
+
+    Raises CourseError if the alphabet does not fit into 3,000 entries.
+    """
+    from course_lib.subword.config import BpeConfig
+    from course_lib.subword.sweep import train_on
+
+    texts, unseen = _texts()
+    codec = train_on(texts, BpeConfig(vocab_size=ENTRIES, limit_alphabet=limit_alphabet), segmented)
+    return characters_per_token(unseen, codec.encode)
+
+
+def _check_alphabet(answer: Any) -> str | None:
+    if not isinstance(answer, list) or len(answer) != 2:
+        return "hand in two values: (segmented, limit_alphabet)."
+    segmented, size = answer
+    if segmented not in (True, False):
+        return f"segmented is True or False, not {segmented!r}; the order is (segmented, limit_alphabet)."
+    if isinstance(size, bool) or size != int(size) or size < 1:
+        return f"limit_alphabet is a whole number of characters from 1 on, not {size!r}."
+    try:
+        found = outcome(bool(segmented), int(size))
+    except CourseError:
+        return (
+            f"an alphabet of {size} does not fit: 3 special tokens, 256 byte tokens and {size} characters are too many."
+        )
+    measured = f"{found:.3f} characters per token on unseen text, {GOAL:.2f} are wanted"
+    if found >= GOAL:
+        return None
+    if size < 1200:
+        return f"{measured}: with {size} characters, many others cost up to four byte tokens each. Keep more."
+    if size > 1900:
+        return f"{measured}: {size} of {ENTRIES} entries are single characters, so few are left for pairs. Keep fewer."
+    return f"{measured}: the alphabet has a good size, but no token may cross a word boundary. Change that."
 
 
 CHAPTER = Chapter(
@@ -124,14 +146,17 @@ CHAPTER = Chapter(
         "would weigh as much as a page.",
     ),
     Exercise(
-        "write a function is_lossless(codec, text, normalize): does the codec give the normalized text back?",
-        _check_lossless,
+        f"find (segmented, limit_alphabet) with which BPE of {ENTRIES} entries reaches {GOAL:.2f} characters per token "
+        "on unseen text",
+        _check_alphabet,
         (
-            "codec.decode(codec.encode(text)) is the text that the codec restores.",
-            "The restored text should equal normalize(text), not text.",
+            "Of the entries that are not fixed, which are worth most: more single characters, or more pairs?",
+            "Try alphabets of 500, 1000, 1500, 2000 and 2500 and draw the curve: it has a maximum.",
+            "At the best alphabet, compare segmented with raw text.",
         ),
-        is_lossless,
-        "Normalization is meant to change a text; the tokenizer after it must not change anything.",
+        (False, 1500),
+        "Too few characters, and common kanji cost three byte tokens each; too many, and characters that occur once "
+        "take the entries of words. The best alphabet depends on the size of the vocabulary.",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -18,6 +18,8 @@ from transformers import GenerationConfig
 from course_lib.checkpoints import model_folder
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation import byte_tokens
+from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import Shape, learned_positions, past, positions
@@ -88,6 +90,12 @@ class Generator:
         return getattr(self.model.config, "max_position_embeddings", None)
 
     @cached_property
+    def characters(self) -> CharacterMask | None:
+        """The mask that keeps characters whole, or None if no token is a part of a character."""
+        table = byte_tokens.of_tokenizer(self.codec.tokenizer, self.model.config.vocab_size)
+        return CharacterMask(table, self.device) if table.has_bytes else None
+
+    @cached_property
     def shape(self) -> Shape:
         """The shape of the model's prefixes. Raises CourseError if the model does not support prefixes."""
         return Shape.of(frozen_base.read_config(self.folder))
@@ -104,6 +112,8 @@ class Generator:
         prefixes: Sequence[Prefix | None] | None = None,
     ) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each prompt; beam search returns the best one first.
+
+        Byte tokens always form whole characters (byte_tokens.py).
 
         In greedy and beam search, the other prompts do not affect a prompt's text. In sampling they do, because all
         prompts in a batch share one random generator.
@@ -163,6 +173,7 @@ class Generator:
         outputs = self.model.generate(
             inputs,
             generation_config=self._arguments(settings, rows[0].room),
+            logits_processor=[WholeCharacters(self.characters, width + rows[0].room)] if self.characters else [],
             **self._after_prefixes([row.prefix for row in rows], mask, max(settings.beams, count)),
         )
         new = outputs[:, width:].unflatten(0, (-1, count)).tolist()

@@ -32,7 +32,8 @@ def vocabulary(
     from course_lib.gptsan.vocabulary import build_vocabulary
 
     settings = options.settings(VocabularyConfig, "gptsan.vocabulary", config, overrides)
-    counts = build_vocabulary((text for path in sources for text in read_texts(path)), settings.size, output)
+    texts = (text for path in sources for text in read_texts(path))
+    counts = build_vocabulary(texts, settings.size, output, settings.character_coverage)
     print(
         f"{counts.entries:,} entries ({counts.substrings:,} substrings, {counts.single:,} characters) "
         f"from {counts.texts:,} documents → {output}"

@@ -47,7 +47,7 @@ class DataConfig:
         "example length for the memory planner [tokens]; unset: that of the examples, else the number of positions",
         ge=1,
     )
-    held_out: float = setting(0.05, "held-out share of each class's examples, for evaluation", ge=0, lt=1)
+    held_out: float = setting(0.05, "held-out share of each class's documents, for evaluation", ge=0, lt=1)
     reader_workers: int = setting(0, "processes per rank that read batches ahead; 0 = the rank itself", ge=0, le=64)
 
 
@@ -125,6 +125,12 @@ class VocabularyConfig:
     """Settings for the vocabulary of a base model that is trained from scratch."""
 
     size: int = setting(4000, "number of entries, of which 388 are special tokens, bytes and ASCII", ge=1, le=1_000_000)
+    character_coverage: float = setting(
+        0.9995,
+        "share of the corpus's characters, counted with repetitions, that get entries before any substring does",
+        ge=0,
+        le=1,
+    )
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -2,7 +2,8 @@
 
 Output files:
 
-    x.npy, y.npy, i.npy, num_input.npy    arrays for training (examples.py)
+    x.npy, y.npy, i.npy, num_input.npy,
+    document.npy                          arrays for training (examples.py)
     <mode>_<shard:04d>.tfrecord           for the tanreinama/GPTSAN tools; example k is in shard k mod shards
     encoding.json                         settings, counts, classes, checksums of the tokenizer files
 
@@ -23,7 +24,7 @@ import numpy as np
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, sha256
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.examples import ARRAYS, REPORT, Array, ExampleWriter
+from course_lib.gptsan.examples import FEATURES, REPORT, Array, ExampleWriter
 from course_lib.gptsan.inputs import Document, Piece, list_documents, read_pieces
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
@@ -64,7 +65,7 @@ def encode(
 ) -> EncodeReport:
     """Encode documents and write them to `folder`. If encoding fails, existing output there is left unchanged.
 
-    `inputs` is the path to a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
+    `inputs` is the path to a CSV list with class labels, a file pattern, or a list of paths (see `list_documents`).
 
     Raises CourseError if the CSV list is invalid or `encode_documents` fails, and UsageError if no file matches the
     pattern, or if the output folder contains other files or an input file.
@@ -131,7 +132,8 @@ def _write_arrays(
             for part in group:
                 count, label = len(part.x), documents[part.document].label
                 numbers = np.arange(writer.rows, writer.rows + count) if label is None else np.full(count, label)
-                writer.append(x=part.x, y=part.y, i=numbers, num_input=part.num_input)
+                source = np.full(count, part.document)
+                writer.append(x=part.x, y=part.y, i=numbers, num_input=part.num_input, document=source)
                 if count:
                     served.add(part.document)
                     if label is not None:
@@ -191,7 +193,7 @@ def _another_line(texts: Sequence[Sequence[str]], own: int, rng: np.random.Gener
 
 def _write_shard(folder: Path, mode: str, shards: int, shard: int) -> int:
     """Write one TFRecord file from the .npy files and return its number of examples."""
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in FEATURES}
     rows = range(shard, len(arrays["i"]), shards)
     features = ({name: np.atleast_1d(array[row]) for name, array in arrays.items()} for row in rows)
     with open(folder / f"{mode}_{shard:04d}.tfrecord", "wb") as file:

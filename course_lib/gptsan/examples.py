@@ -1,8 +1,9 @@
-"""Encoded examples on disk: a folder with four .npy files and encoding.json.
+"""Encoded examples on disk: a folder with five .npy files and encoding.json.
 
 x, y        int32 [examples, num_context]    input tokens and target tokens; -1 in y: no target at this position
 i           int32 [examples]                 class for the spout, or index of the example
 num_input   int32 [examples]                 number of prefix positions, which attend to each other in both directions
+document    int32 [examples]                 index of the document that the example comes from
 """
 
 import json
@@ -17,7 +18,9 @@ import numpy.typing as npt
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import require_file
 
-ARRAYS = ("x", "y", "i", "num_input")
+# Arrays that a training sample contains.
+FEATURES = ("x", "y", "i", "num_input")
+ARRAYS = (*FEATURES, "document")
 REPORT = "encoding.json"
 DTYPE = np.dtype("<i4")
 
@@ -42,7 +45,7 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
         self._headers()
 
     def append(self, **columns: Array) -> None:
-        """Append examples, given as arrays x, y, i and num_input of equal length."""
+        """Append examples, given as arrays x, y, i, num_input and document of equal length."""
         for name, file in self._files.items():
             file.write(np.ascontiguousarray(columns[name], DTYPE).data)
         self.rows += len(columns["x"])
@@ -82,7 +85,7 @@ class Examples:
 
     def __getitem__(self, index: int) -> dict[str, npt.NDArray[np.int64]]:
         row = self.rows[index]
-        return {name: np.array(array[row], np.int64) for name, array in self.arrays.items()}
+        return {name: np.array(self.arrays[name][row], np.int64) for name in FEATURES}
 
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
         return map(self.__getitem__, range(len(self)))
@@ -96,7 +99,7 @@ class Examples:
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
         """Check that a model can be trained on the examples. If `d_spout` is None (no spout), any class is allowed.
 
-        Examples without classes may have any value in `i`, because it is taken modulo the spout width.
+        Examples without class labels may have any value in `i`, because it is taken modulo the spout width.
 
         Raises UsageError if a token id is outside the vocabulary or a class is not below `d_spout`.
         """
@@ -112,11 +115,14 @@ class Examples:
             )
 
     def split(self, held_out: float, seed: int) -> tuple["Examples", "Examples"]:
-        """Split the examples into a training set and a held-out set, each in folder order.
+        """Split the documents into a training set and a held-out set; their examples stay in folder order.
+
+        No document has examples in both sets, because the rest of a document is easier to predict for a model that
+        was trained on its beginning. Only if a class has a single document are its examples split instead.
 
         Args:
-            held_out: Fraction of each class to hold out, from 0 to below 1. Unless it is 0, a class with two or more
-                examples has at least one example in each set.
+            held_out: Fraction of each class's documents to hold out, from 0 to below 1. Unless it is 0, each set has
+                at least one document of a class that has two or more.
             seed: Random seed.
 
         Raises:
@@ -125,11 +131,16 @@ class Examples:
         if not 0 <= held_out < 1:
             raise UsageError(f"held-out share: {held_out} is not allowed: from 0 to below 1")
         labels = self.arrays["i"][self.rows] if self.classes else np.zeros(len(self), DTYPE)
+        documents = self.arrays["document"][self.rows]
         rng, held = np.random.default_rng(seed), np.zeros(len(self), bool)
         for label in np.unique(labels) if held_out else ():
-            members = rng.permutation(np.flatnonzero(labels == label))
-            count = min(max(round(held_out * len(members)), 1), len(members) - 1)
-            held[members[:count]] = True
+            members = np.flatnonzero(labels == label)
+            groups = documents[members]
+            if len(np.unique(groups)) == 1:
+                groups = members
+            units = rng.permutation(np.unique(groups))
+            count = min(max(round(held_out * len(units)), 1), len(units) - 1)
+            held[members] = np.isin(groups, units[:count])
         return Examples(self.folder, self.rows[~held]), Examples(self.folder, self.rows[held])
 
 

@@ -1,4 +1,4 @@
-"""Plots for chapter 5: routing, attention masks, spout vectors, memory and losses. Each function returns a figure."""
+"""Plots for chapter 5: routing, attention masks, memory, losses and the control. Each function returns a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,31 +53,71 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
     A filled cell means that the token in its row attends to the slot in its column. Slots after the token itself and
     the spout slot have their own colors.
     """
+    from matplotlib.patches import Patch
+
+    kinds = {
+        "the token itself and those before it": AFTER,
+        "tokens after it, visible in the prefix": COLOURS[1],
+        "the spout": COLOURS[2],
+    }
+    before, after, spout = kinds.values()
     columns = [np.shape(mask)[1] for mask in masks.values()]
-    height, width = 0.9 + 0.28 * len(tokens), 0.8 * len(masks) + 0.28 * sum(columns)
-    figure, axes = _panels(len(masks), height, width, width_ratios=columns)
+    figure, axes = _panels(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * sum(columns), width_ratios=columns)
     for axis, (name, mask) in zip(axes, masks.items(), strict=True):
         seen = np.asarray(mask, dtype=bool)
         names = slots[len(slots) - seen.shape[1] :]
         ahead = np.triu(np.ones_like(seen), k=seen.shape[1] - len(tokens) + 1)
         for row, column in np.argwhere(seen):
-            colour = COLOURS[1] if ahead[row, column] else COLOURS[2] if names[column] == "spout" else AFTER
+            colour = after if ahead[row, column] else spout if names[column] == "spout" else before
             axis.add_patch(_box(column, row, colour, fill=True))
         axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=name, aspect="equal")
-        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-        axis.set_yticks(range(len(tokens)), tokens, fontsize=8)
+        axis.set_xticks(range(len(names)), names, fontsize=9)
+        axis.set_yticks(range(len(tokens)), tokens if axis is axes[0] else [], fontsize=9)
+    axes[0].set_ylabel("token that reads")
+    keys = [Patch(color=colour, label=name) for name, colour in kinds.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
-def spout_vectors(vectors: Mapping[str, Sequence[float]]) -> Any:
-    """Plot the spout input vectors as bars, one panel per mode. An empty vector means that there is no spout."""
-    figure, axes = _panels(len(vectors), height=2.0, width=9.0, sharey=True)
-    for axis, (name, vector) in zip(axes, vectors.items(), strict=True):
-        axis.bar(range(len(vector)), vector, color=AFTER)
-        axis.set(title=name, ylim=(0, 1.05), xlabel="place in the vector")
-        if not len(vector):
-            axis.text(0.5, 0.5, "no slot", color=BEFORE, ha="center", transform=axis.transAxes)
-            axis.set(xticks=[])
+def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
+    """Plot held-out loss and agreement for several seeds of each kind of training.
+
+    `outcomes` maps a name to its control.Outcome objects, one per seed. A dashed line marks the agreement by chance.
+    """
+    figure, axes = _panels(2, height=2.6)
+    for axis, name in zip(axes, ("loss", "agreement"), strict=True):
+        for row, seeds in enumerate(outcomes.values()):
+            values = [getattr(outcome, name) for outcome in seeds]
+            axis.plot(values, [row] * len(values), "o", color=COLOURS[row], alpha=0.7, markersize=8)
+            axis.plot([np.mean(values)] * 2, [row - 0.25, row + 0.25], color=COLOURS[row], linewidth=2)
+            label = f"{np.mean(values):.2f} nats" if name == "loss" else f"{np.mean(values):.0%}"
+            axis.text(np.mean(values), row - 0.3, label, color=COLOURS[row], ha="center", va="bottom")
+        axis.set_yticks(range(len(outcomes)), list(outcomes) if axis is axes[0] else [""] * len(outcomes))
+        axis.set(ylim=(len(outcomes) - 0.5, -0.8))
+    axes[0].margins(x=0.25)
+    axes[0].set(title="held-out loss", xlabel="nats per token")
+    axes[1].axvline(1 / classes, color=BEFORE, linestyle="--", linewidth=1)
+    axes[1].text(1 / classes, len(outcomes) - 0.55, " chance", color=BEFORE, fontsize=8)
+    axes[1].set(title="texts most probable under their class", xlabel="share of the held-out texts", xlim=(0, 1.05))
+    return figure
+
+
+def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
+    """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share.
+
+    A dashed line in the last panel marks the share by chance.
+    """
+    cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
+    figure, axes = _panels(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
+    for axis, (name, bars) in zip(axes, panels.items(), strict=True):
+        for case, share in bars.items():
+            axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
+            axis.text(share + 0.02, cases.index(case), f"{share:.0%}", va="center")
+        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.5), xticks=[0, 0.5, 1])
+        axis.set_yticks(range(len(cases)), cases if axis is axes[0] else [""] * len(cases))
+    if chance is not None:
+        axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
+        axes[-1].text(chance, len(cases) - 0.55, " chance", color=BEFORE, fontsize=8)
     return figure
 
 
@@ -100,8 +140,9 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         axis.invert_yaxis()
     if card:
         axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(card / unit, len(bars) - 0.6, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
-    axis.legend(frameon=False, fontsize=8, loc="lower right")
+        axis.text(card / unit, -0.55, f" card of {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return figure
 
 

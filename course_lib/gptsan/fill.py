@@ -2,7 +2,8 @@
 
 The whole text is the prefix, so all positions attend to each other. As in the examples from layouts.py, a masked token
 is predicted at the position before its own. With `no_offset`, it is predicted at its own position. Each mask stands for
-one token. The masks are filled independently of each other.
+one token. The masks are filled independently of each other, so byte tokens that are a part of a character are no
+candidates.
 """
 
 from dataclasses import dataclass
@@ -50,9 +51,11 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     types = prefix_types(torch.tensor([len(ids)], device=generator.device), len(ids), spout is not None)
     logits = generator.model(inputs, token_type_ids=types, spout=spout, use_cache=False).logits[0].float()
     rows = [position if settings.no_offset else position - 1 for position in masked]
+    # A mask stands between whole characters, and one token is left to fill it.
+    blocked = generator.characters.blocked(inputs[:, :0], 1)[:, : generator.marks.sot]
     # [masks, entries]. Named special tokens, whose ids start at SOT, are never candidates.
-    shares = logits[rows, : generator.marks.sot].softmax(-1)
-    best = shares.topk(min(settings.choices, shares.shape[1]))
+    shares = logits[rows, : generator.marks.sot].masked_fill(blocked, -torch.inf).softmax(-1)
+    best = shares.topk(min(settings.choices, int((~blocked).sum())))
     for position, choice in zip(masked, best.indices[:, 0].tolist(), strict=True):
         ids[position] = choice
     names = generator.encoding.names

@@ -8,6 +8,8 @@ Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 - As in training (layouts.py), the model reads SEP (separator) in place of each sentence end in the context or the
   continuation. It reads a run of three or more equal tokens in the context as one such token followed by BAG (bag of
   tokens). With `original_prompt`, it reads both unchanged.
+- Byte tokens always form whole characters (generation/byte_tokens.py). If a chosen token would break a character, it is
+  chosen again among the allowed ones. This choice has its own random generator, so that the other texts do not change.
 - Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
 
 generation/generator.py is not used, because `generate` in transformers samples from the whole vocabulary with the
@@ -23,12 +25,15 @@ from transformers import DynamicCache
 
 from course_lib.checkpoints import model_folder
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.byte_tokens import RECENT, ByteTokens
+from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
 from course_lib.gptsan.extra_stage import read_config
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
 from course_lib.progress import progress
 
@@ -63,6 +68,7 @@ class Generator:
         # For each generated token: the token that the model reads instead.
         self.read_as = rows.clone()
         self.read_as[list(marks.ends)] = marks.sep
+        self.characters = CharacterMask(byte_table(self.encoding, self.config.vocab_size), self.device)
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "Generator":
@@ -130,6 +136,7 @@ class Generator:
         Callers must ignore the tokens after the first end of text in each sequence.
         """
         rng = self.rng(settings)
+        again = torch.Generator(self.device).manual_seed(rng.initial_seed())
         spout = self.spout(settings, settings.num_generate, rng)
         room = self._room(len(prompt.read) + (spout is not None))
         read_as = torch.arange(self.config.vocab_size, device=self.device) if settings.original_prompt else self.read_as
@@ -138,17 +145,25 @@ class Generator:
         if len(logits) < settings.num_generate:
             cache.batch_repeat_interleave(settings.num_generate)
             logits = logits.expand(settings.num_generate, -1)
+        recent = torch.tensor([prompt.written[-RECENT:]], device=self.device, dtype=torch.long)
+        recent = recent.expand(settings.num_generate, -1)
         rows: list[Tensor] = []
         ended = torch.zeros(settings.num_generate, dtype=torch.bool, device=self.device)
         length = min(settings.max_new_tokens, room)
         with progress(length, "token", "generating") as bar:
             while True:
-                rows.append(self._choose(logits, settings, rng))
+                chosen, left = self._choose(logits, settings, rng), length - len(rows)
+                wrong = self.characters.wrong(recent, left, chosen) & ~ended
+                if wrong.any():
+                    allowed = logits.masked_fill(self.characters.blocked(recent, left), -torch.inf)
+                    chosen[wrong] = self._choose(allowed[wrong], settings, again)
+                rows.append(chosen)
+                recent = torch.cat([recent, chosen[:, None]], 1)[:, -RECENT:]
                 bar.update()
-                ended |= rows[-1] == self.marks.eot
-                if len(rows) == length or ended.all():
+                ended |= chosen == self.marks.eot
+                if left == 1 or ended.all():
                     return torch.stack(rows, 1)
-                output = self.model(read_as[rows[-1]][:, None], past_key_values=cache, use_cache=True)
+                output = self.model(read_as[chosen][:, None], past_key_values=cache, use_cache=True)
                 logits = output.logits[:, -1]
 
     def rng(self, settings: SpoutSettings) -> torch.Generator:
@@ -216,3 +231,11 @@ class Generator:
             return first
         drawn = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
         return torch.where(first == self.marks.eot, first, best.indices.gather(1, drawn)[:, 0])
+
+
+def byte_table(encoding: SubwordEncoding, rows: int) -> ByteTokens:
+    """Return the table of allowed tokens for a vocabulary; `rows` is the model's vocabulary size."""
+    pieces: list[bytes | None] = [name.encode("utf8", "surrogatepass") for name in encoding.names]
+    for value, token in enumerate(BYTES):
+        pieces[encoding.ids[token]] = bytes([value])
+    return ByteTokens(pieces + [None] * (rows - len(pieces)), repeat=encoding.bag)

@@ -5,7 +5,9 @@ The score of a candidate entry is the number of tokens that it saves in the give
 - a substring of 2 or 3 letters: occurrences × (length − 1);
 - a single character: occurrences × (UTF-8 bytes − 1), because without an entry it is encoded as bytes.
 
-The vocabulary contains the candidates with the highest scores, followed by the block of special entries. Ids are
+The vocabulary contains the most frequent characters, as many as cover the given share of the texts, then the candidates
+with the highest scores, and the block of special entries. A character without an entry costs a model up to four byte
+tokens, none of which means anything alone; sentencepiece has the same setting, `character_coverage`. Ids are
 assigned in this order: substrings by score, single characters by frequency, special entries. If several entries match,
 the encoder takes the one with the smallest id. The id of a character must therefore be larger than that of every
 substring that begins with it.
@@ -63,10 +65,17 @@ class Counts:
     single: int  # entries of one character
 
 
-def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
+def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: float) -> Counts:
     """Build a vocabulary of `size` entries and write it to a folder that GPTSanTokenizer can load.
 
     The same texts always produce the same files.
+
+    Args:
+        texts: raw texts.
+        size: number of entries.
+        folder: folder to write.
+        coverage: share of the texts' characters, counted with repetitions, whose entries come before any substring's.
+            With 0, characters and substrings compete by their scores.
 
     Raises UsageError if `size` is too small for the special block or larger than these texts can fill, and CourseError
     if the texts are empty.
@@ -82,7 +91,8 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path) -> Counts:
         scores = _worth(characters, substrings)
         if size - least > len(scores):
             raise UsageError(f"size: {size} is more than these texts fill; allowed: up to {least + len(scores)}")
-        chosen = sorted(scores, key=lambda entry: (-scores[entry], entry))[: size - least]
+        first = _covering(characters, coverage) & scores.keys()
+        chosen = sorted(scores, key=lambda entry: (entry not in first, -scores[entry], entry))[: size - least]
         long = [entry for entry in chosen if len(entry) > 1]
         single = sorted({*ALWAYS, *(entry for entry in chosen if len(entry) == 1)}, key=lambda c: (-characters[c], c))
         lines = [*(",".join(_spellings(entry)) for entry in [*long, *single]), *SPECIALS]
@@ -119,6 +129,18 @@ def _worth(characters: Counter[str], substrings: Counter[str]) -> dict[str, int]
     scores = {c: n * (len(c.encode()) - 1) for c, n in characters.items() if n >= LEAST and c not in ALWAYS}
     long = {entry: n * (len(entry) - 1) for entry, n in substrings.items() if n >= LEAST}
     return scores | {entry: n for entry, n in long.items() if len(entry) == 2 or n > long.get(entry[:-1], 0)}
+
+
+def _covering(characters: Counter[str], coverage: float) -> set[str]:
+    """Return the most frequent characters that make up a share of all occurrences."""
+    missing = coverage * characters.total()
+    chosen = set()
+    for character in sorted(characters, key=lambda c: (-characters[c], c)):
+        if missing <= 0:
+            break
+        chosen.add(character)
+        missing -= characters[character]
+    return chosen
 
 
 def _spellings(entry: str) -> list[str]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.generation.codec import Codec, Generated, decode
+from course_lib.generation import byte_tokens
+from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
@@ -119,16 +120,18 @@ def ask(
 ) -> list[list[Generated]]:
     """Return the served model's texts for each raw prompt: one text, or beam_width texts, best first.
 
-    All prompts are sent in one request. Continuations end before the tokenizer's end token. `task` is the index of the
-    prefix to use, or None to use no prefix. Raises the same errors as `Client.infer`.
+    All prompts are sent in one request. Continuations end before the tokenizer's end token. Byte tokens that form no
+    character are dropped: the server, which does not know the tokenizer, can choose them (byte_tokens.py). `task` is
+    the index of the prefix to use, or None to use no prefix. Raises the same errors as `Client.infer`.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
+    end, table = codec.tokenizer.eos_token_id, byte_tokens.of_tokenizer(codec.tokenizer)
     answers = []
     texts = zip(prompts, rows, response["output_ids"], response["sequence_length"], strict=True)
     for prompt, row, beams, lengths in texts:
-        new = [ids[len(row) : length].tolist() for ids, length in zip(beams, lengths, strict=True)]
-        answers.append(decode(codec, prompt, row, new, codec.tokenizer.eos_token_id))
+        new = [before_end(ids[len(row) : length].tolist(), end) for ids, length in zip(beams, lengths, strict=True)]
+        answers.append(decode(codec, prompt, row, list(map(table.whole, new)), end))
     return answers
 
 

@@ -1,6 +1,11 @@
 """Text generation from a folder written by ct2.py: raw Japanese in, raw Japanese out.
 
 With float32 weights, greedy decoding produces the same texts as `course generate` does from the Hugging Face folder.
+
+CTranslate2 accepts no mask on the logits, but byte tokens must form whole characters (generation/byte_tokens.py).
+Therefore, a text is kept up to its first token that breaks a character. This token is chosen again among the allowed
+ones, from the logits of one CTranslate2 step, and CTranslate2 goes on from there. Each such token costs one more pass
+over the text so far.
 """
 
 import json
@@ -11,9 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
+import numpy as np
+from numpy.random import Generator as Rng
 
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json, require_file
+from course_lib.generation import byte_tokens
+from course_lib.generation.byte_tokens import MISSING, ROOM
 from course_lib.generation.codec import Generated, decode
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain import text_codec
@@ -43,6 +52,7 @@ class Ct2Generator:
             raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
         self.folder = folder
         self.codec = text_codec.load(folder)
+        self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
         self.positions = int(self.codec.tokenizer.model_max_length)
         self.options = {"device": device, "compute_type": compute, "intra_threads": threads}
         self._engine = self._open()
@@ -71,25 +81,82 @@ class Ct2Generator:
         """Return `num_return_sequences` lists of new ids for each input sequence, without the end-of-text token."""
         settings = settings or GenerateConfig()
         _require_possible(settings)
-        # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
-        key = [(settings.room(len(row), self.positions), len(row) == 1) for row in rows]
-        continuations: list[list[list[int]]] = [[]] * len(rows)
+        rooms = [settings.room(len(row), self.positions) for row in rows]
         with self._seeded(settings):
-            for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
-                numbers = list(batch)
-                for number, texts in zip(numbers, self._batch([rows[n] for n in numbers], room, settings), strict=True):
-                    continuations[number] = texts
-        return continuations
+            rng = np.random.default_rng(settings.seed)
+            continuations = self._generate([*map(list, rows)], rooms, settings, settings.num_return_sequences)
+            return [
+                [self._whole(list(row), text, room, settings, rng) for text in texts]
+                for row, room, texts in zip(rows, rooms, continuations, strict=True)
+            ]
 
-    def _batch(self, rows: Sequence[Sequence[int]], room: int, settings: GenerateConfig) -> list[list[list[int]]]:
-        options: dict[str, Any] = {"max_length": room, "min_length": settings.min_new_tokens}
+    def _generate(
+        self, rows: list[list[int]], rooms: list[int], settings: GenerateConfig, count: int, least: int | None = None
+    ) -> list[list[list[int]]]:
+        """Return `count` continuations for each row, as CTranslate2 chooses them, without the end-of-text token.
+
+        Args:
+            rows: input sequences.
+            rooms: maximum length of each row's continuation [tokens].
+            settings: generation settings.
+            count: continuations per row.
+            least: minimum length of a continuation [tokens]; None uses the one in the settings.
+        """
+        options: dict[str, Any] = {"min_length": settings.min_new_tokens if least is None else least}
         if settings.strategy == "sampling":
             options |= {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p}
             options["sampling_temperature"] = settings.temperature
-            options["num_hypotheses"] = settings.num_return_sequences
-        prompts = [[self.tokens[number] for number in row] for row in rows]
-        results = self._engine.generate_batch(prompts, include_prompt_in_result=False, **options)
-        return [result.sequences_ids for result in results]
+            options["num_hypotheses"] = count
+        # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
+        key = [(room, len(row) == 1) for row, room in zip(rows, rooms, strict=True)]
+        continuations: list[list[list[int]]] = [[]] * len(rows)
+        for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
+            numbers = list(batch)
+            prompts = [[self.tokens[token] for token in rows[number]] for number in numbers]
+            results = self._engine.generate_batch(prompts, include_prompt_in_result=False, max_length=room, **options)
+            for number, result in zip(numbers, results, strict=True):
+                continuations[number] = result.sequences_ids
+        return continuations
+
+    def _whole(self, row: list[int], text: list[int], room: int, settings: GenerateConfig, rng: Rng) -> list[int]:
+        """Return a continuation of `row` in which the tokens that break a character are replaced, and what follows."""
+        while True:
+            # A text shorter than its room has ended, and the end-of-text token must not break a character either.
+            wrong = self.table.first_wrong(row, [*text, self.end] if len(text) < room else text, room)
+            if wrong is None:
+                return text
+            text = text[:wrong]
+            inside = True
+            while inside:
+                text.append(
+                    self._choose(row + text, room - len(text), len(text) < settings.min_new_tokens, settings, rng)
+                )
+                inside = MISSING[self.table.state(row + text, room - len(text))] > 0
+            if text[-1] == self.end:
+                return text[:-1]
+            if left := room - len(text):
+                least = max(settings.min_new_tokens - len(text), 0)
+                text += self._generate([row + text], [left], settings, 1, least)[0][0]
+
+    def _choose(self, ids: list[int], room: int, goes_on: bool, settings: GenerateConfig, rng: Rng) -> int:
+        """Return the token after `ids`, chosen among those that may follow; not the end of the text if it `goes_on`."""
+        (result,) = self._engine.generate_batch(
+            [[self.tokens[token] for token in ids]],
+            include_prompt_in_result=False,
+            max_length=1,
+            return_logits_vocab=True,
+        )
+        logits = np.array(result.logits[0][0], np.float64).ravel()
+        logits[self.table.blocked[min(room, ROOM) - 1, self.table.state(ids, room)]] = -np.inf
+        if goes_on:
+            logits[self.end] = -np.inf
+        if settings.strategy == "greedy":
+            return int(logits.argmax())
+        best = np.argsort(-logits)[: settings.top_k or None]
+        shares = np.exp((logits[best] - logits[best[0]]) / settings.temperature)
+        # The most likely tokens whose shares reach top_p
+        kept = int(np.searchsorted(shares.cumsum() / shares.sum(), settings.top_p)) + 1
+        return int(rng.choice(best[:kept], p=shares[:kept] / shares[:kept].sum()))
 
     @contextmanager
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:

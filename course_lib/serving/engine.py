@@ -3,6 +3,10 @@
 A batch can mix sequences with different lengths, tasks and sampling settings. Every sequence is checked before any of
 them runs, and the error message for an invalid sequence is one line. The prefixes come from the folder. This module
 uses neither files nor Triton.
+
+Unlike the course's other generators, the engine does not keep the bytes of a character together
+(generation/byte_tokens.py). An exported folder holds no tokenizer, and the engine chooses the same tokens as
+FasterTransformer. client.py drops the bytes that form no character when it decodes the answer.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,25 +1,29 @@
 """Figures for chapter 7."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from course_lib.figures import COLOURS, subplots
-from course_lib.serving.latency import Speed
+from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
 
-def latency(speeds: Sequence[Speed]) -> Any:
-    """Plot each engine's tokens per second and its speed relative to the first engine, with a panel per batch size."""
-    batches = list(dict.fromkeys(speed.batch for speed in speeds))
-    names = list(dict.fromkeys(speed.engine for speed in speeds))
-    figure, axes = subplots(len(batches), 1.1 + 0.4 * len(names), 9.5, sharey=True)
-    axes = list(axes) if len(batches) > 1 else [axes]
-    for axis, batch in zip(axes, batches, strict=True):
-        rows = [speed for speed in speeds if speed.batch == batch]
-        rates = [row.tokens_per_second for row in rows]
-        bars = axis.barh([row.engine for row in rows], rates, color=COLOURS[: len(rows)])
-        axis.bar_label(bars, [f"{rate:,.0f}   {rate / rates[0]:.1f} ×" for rate in rates], padding=3, fontsize=8)
-        axis.margins(x=0.35)
-        axis.locator_params(axis="x", nbins=4)
-        axis.set(title=f"batch {batch}", xlabel="tokens per second")
-    axes[0].invert_yaxis()
+def rank_memory(models: Mapping[str, FtConfig]) -> Any:
+    """Plot the weights on each rank against the number of ranks, with a panel per model.
+
+    Only numbers of ranks that the model can be split into appear. A bar has two parts: tensors that all ranks share,
+    and the rank's parts of the others. The line is an equal share of the whole.
+    """
+    figure, axes = subplots(len(models), 3.2, 9.5)
+    for axis, (name, config) in zip(axes if len(models) > 1 else [axes], models.items(), strict=True):
+        numbers = [n for n in range(1, config.heads + 1) if uneven(replace(config, ranks=n)) is None]
+        sizes = [rank_bytes(replace(config, ranks=n)) for n in numbers]
+        unit, scale = ("GB", 1e9) if sum(sizes[0]) > 1e9 else ("MB", 1e6)
+        shared, own = ([size[part] / scale for size in sizes] for part in (0, 1))
+        labels = [str(n) for n in numbers]
+        axis.bar(labels, shared, color=COLOURS[1], label="shared: whole on every rank")
+        axis.bar(labels, own, bottom=shared, color=COLOURS[0], label="split: the rank's own part")
+        axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label="an equal share")
+        axis.set(title=name, xlabel="ranks", ylabel=f"weights on each rank [{unit}]")
+    (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8)
     return figure

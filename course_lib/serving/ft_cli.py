@@ -65,6 +65,51 @@ def export(
     print(write(model, output, tensor_parallel, dtype, prefixes, corrections, name).summary())
 
 
+def import_(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="FasterTransformer folder N-gpu, or the folder that holds it")
+    ],
+    output: options.Output,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", metavar="T", help="tokenizer folder; default: DIR/tokenizer")
+    ] = None,
+    activation: Annotated[
+        str | None,
+        typer.Option("--activation", metavar="NAME", help="activation function; default: gelu, for GPT-2 gelu_new"),
+    ] = None,
+    layer_norm_eps: Annotated[
+        float | None, typer.Option("--layer-norm-eps", metavar="X", help="epsilon of the layer norms; default: 1e-05")
+    ] = None,
+    rope_theta: Annotated[
+        float | None,
+        typer.Option("--rope-theta", metavar="X", help="GPT-NeoX: base of the rotary positions; default: 10000"),
+    ] = None,
+    max_positions: Annotated[
+        int | None,
+        typer.Option("--max-positions", metavar="P", min=1, help="GPT-NeoX: context length [tokens]; default: 2048"),
+    ] = None,
+    biases_divided_by: Annotated[
+        int | None,
+        typer.Option(
+            "--biases-divided-by",
+            metavar="N",
+            help="GPT-NeoX: number by which the converter divided two biases: 1 or the number of ranks; "
+            "needed for several ranks with use_gptj_residual = 0 if DIR has no conversion.json",
+        ),
+    ] = None,
+) -> None:
+    """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
+
+    The options are for settings that the format does not store. Without an option, the conversion.json of `course ft
+    export` is used, else config.ini, else the default of the model family; the output's conversion.json says which.
+    """
+    from course_lib.serving.ft_import import import_folder
+    from course_lib.serving.ft_settings import Given
+
+    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by)
+    print(import_folder(folder, output, tokenizer, given).summary())
+
+
 def inspect(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="FasterTransformer folder N-gpu, or the folder that holds it")

@@ -136,6 +136,14 @@ def uneven(config: FtConfig) -> str | None:
     return None
 
 
+def rank_bytes(config: FtConfig) -> tuple[int, int]:
+    """Return the bytes that each rank loads: of the tensors that all ranks share, and of its parts of the others."""
+    sizes = {True: 0, False: 0}
+    for spec in tensors(config):
+        sizes[spec.axis is None] += spec.size(config)
+    return sizes[True], sizes[False]
+
+
 def find(path: Path) -> tuple[Path, int]:
     """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR.
 

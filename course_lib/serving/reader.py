@@ -69,7 +69,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         name: weight_map.restored(read(piece.spec), piece, config) for name, piece in weight_map.pieces(config).items()
     }
     notes += _whole_biases(weights, config, conversion.get("biases_divided_by"), read)
-    lacks = LACKS[config.family] | _in_the_ini(config) | conversion.get("not_in_the_format", {})
+    lacks = LACKS[config.family] | settings_in_ini(config) | conversion.get("not_in_the_format", {})
     if not conversion:
         notes.append(f"no {CONVERSION}: read with {', '.join(f'{key} {value}' for key, value in lacks.items())}")
     try:
@@ -84,7 +84,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
     return Loaded(model, prefixes, config, tokenizer if tokenizer.is_dir() else None, notes)
 
 
-def _in_the_ini(config: FtConfig) -> dict[str, Any]:
+def settings_in_ini(config: FtConfig) -> dict[str, Any]:
     """Return the settings in a GPT-2 model's config.ini that override the model family's defaults."""
     names = {"gelu": "gelu_new", "relu": "relu"}
     settings: dict[str, Any] = {} if config.layernorm_eps is None else {"layer_norm_epsilon": config.layernorm_eps}
@@ -159,7 +159,7 @@ def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | N
 def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], device: torch.device | str) -> Any:
     """Return a model that uses these weights without copying them."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(_hf_config(config, lacks))
+        model = AutoModelForCausalLM.from_config(hf_config(config, lacks))
     base = model.base_model_prefix
     named = {name if name.startswith("lm_head") else f"{base}.{name}": tensor for name, tensor in weights.items()}
     model.load_state_dict(named, assign=True, strict=config.head)
@@ -170,7 +170,7 @@ def _build(config: FtConfig, lacks: dict[str, Any], weights: dict[str, Tensor], 
     return model.requires_grad_(False).eval()
 
 
-def _hf_config(config: FtConfig, lacks: dict[str, Any]) -> Any:
+def hf_config(config: FtConfig, lacks: dict[str, Any]) -> Any:
     """Return the Hugging Face configuration; `lacks` contains the settings that config.ini does not store."""
     settings: dict[str, Any] = {
         "vocab_size": config.vocab_size,

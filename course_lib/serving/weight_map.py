@@ -34,6 +34,9 @@ LAYER: dict[Family, dict[str, str]] = {
     },
 }  # fmt: skip
 PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
+BASES: dict[Family, str] = {"gptneox": "gpt_neox.", "gpt": "transformer."}
+# GPT-NeoX files call the output layer embed_out; in memory, transformers 5 calls it lm_head
+HEADS: dict[Family, str] = {"gptneox": "embed_out.weight", "gpt": "lm_head.weight"}
 
 
 class Piece(NamedTuple):
@@ -50,6 +53,11 @@ def short(name: str) -> str | None:
     """
     name = PREFIXES.sub("", name)
     return None if is_leftover(name) else name.replace("embed_out.", "lm_head.")
+
+
+def full(name: str, family: Family) -> str:
+    """Return a weight's name in a Hugging Face file, from its short name; the inverse of `short`."""
+    return HEADS[family] if name == "lm_head.weight" else BASES[family] + name
 
 
 def pieces(config: FtConfig) -> dict[str, Piece]:

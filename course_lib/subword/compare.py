@@ -1,5 +1,6 @@
 """Measurements for comparing tokenizers on the same sentences."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +8,11 @@ from itertools import accumulate
 
 from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
-from course_lib.subword.config import UNKNOWN
+from course_lib.subword.config import SPECIALS, UNKNOWN
 from course_lib.subword.folder import WORD, Codec
+
+# Special tokens and byte tokens.
+FIXED = re.compile("|".join([*map(re.escape, SPECIALS), "<0x[0-9A-F]{2}>"]))
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Measures:
     crossing: float  # share of tokens that contain a word boundary found by the segmenter
     lossless: float  # share of sentences that decoding restores to their normalized text
     speed: float  # encoding speed, without preparation [MB of normalized text per second]
+    whole_speed: float  # encoding speed, with preparation: marks and segmentation [MB of normalized text per second]
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
@@ -35,39 +40,50 @@ def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measu
     return [_measure(name, codec, texts) for name, codec in codecs.items()]
 
 
-def overlap(first: Codec, second: Codec) -> float:
+def overlap(first: Codec, second: Codec, shortest: int = 1) -> float:
     """Return the share of entries that two vocabularies have in common: shared entries divided by the size of their
     union.
 
-    sentencepiece's ▁ is removed from the entries before they are compared.
+    Only entries of at least `shortest` characters are compared. sentencepiece's ▁ is removed from them; the special
+    tokens and the byte tokens, which all vocabularies share, are left out.
     """
-    a, b = ({token.replace(WORD, "") for token in codec.tokenizer.get_vocab()} for codec in (first, second))
+    a, b = ({entry for entry in entries(codec) if len(entry) >= shortest} for codec in (first, second))
     return len(a & b) / len(a | b)
 
 
-def table(rows: Sequence[Measures], speed: bool = False) -> str:
-    """Return the rows as a text table, including the encoding speed if `speed` is true.
+def entries(codec: Codec) -> list[str]:
+    """Return a vocabulary's entries without ▁, special tokens and byte tokens; an entry can occur twice."""
+    listed = (token.replace(WORD, "") for token in codec.tokenizer.get_vocab() if not FIXED.fullmatch(token))
+    return [entry for entry in listed if entry]
 
-    The speed depends on the machine.
-    """
-    lines = [
-        f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"
-        + ("   MB/s" if speed else "")
+
+def table(rows: Sequence[Measures]) -> str:
+    """Return the measures that do not depend on the machine as a text table."""
+    lines = [f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"]
+    lines += [
+        f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
+        f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
+        for row in rows
     ]
-    for row in rows:
-        line = (
-            f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
-            f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
-        )
-        lines.append(line + (f"{row.speed:>7.2f}" if speed else ""))
+    return "\n".join(lines)
+
+
+def speeds(rows: Sequence[Measures]) -> str:
+    """Return the encoding speeds as a text table, without and with preparation. They depend on the machine."""
+    lines = [f"{'tokenizer':<14}{'tokenizer alone':>17}{'with preparation':>18}"]
+    lines += [f"{row.name:<14}{row.speed:>12.2f} MB/s{row.whole_speed:>13.2f} MB/s" for row in rows]
     return "\n".join(lines)
 
 
 def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
-    prepared = [codec.prepare(text) for text in texts]
+    # The first call loads the segmenter's dictionary.
+    codec.prepare(texts[0])
     started = time.perf_counter()
+    prepared = [codec.prepare(text) for text in texts]
+    ready = time.perf_counter()
     encoded = [codec.tokenizer.encode(line, add_special_tokens=False) for line in prepared]
-    seconds = time.perf_counter() - started
+    ended = time.perf_counter()
+    size = sum(len(text.encode()) for text in texts) / 1e6
     tokens = sum(len(encoding.ids) for encoding in encoded)
     unknown = int(codec.tokenizer.token_to_id(UNKNOWN) or 0)
     segmented = codec.preparation.segmented
@@ -79,7 +95,8 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
         unknown=sum(list(encoding.ids).count(unknown) for encoding in encoded) / tokens,
         crossing=crossing / tokens,
         lossless=sum(int(codec.decode(e.ids) == text) for e, text in zip(encoded, texts, strict=True)) / len(texts),
-        speed=sum(len(text.encode()) for text in texts) / seconds / 1e6,
+        speed=size / (ended - ready),
+        whole_speed=size / (ended - started),
     )
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.evaluation.bits import Bits
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
-from course_lib.subword.compare import Measures
+from course_lib.subword.compare import Measures, entries
+from course_lib.subword.folder import Codec
 
 
 def comparison(rows: Sequence[Measures]) -> Any:
@@ -38,15 +40,37 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
     return figure
 
 
-def overlaps(names: Sequence[str], values: Sequence[Sequence[float]]) -> Any:
-    """Draw a matrix with the share (0 to 1) of entries that each pair of vocabularies has in common."""
-    figure, axis = subplots(height=3.8, width=5.4)
-    image = axis.imshow(values, vmin=0, vmax=1, cmap="Blues")
-    axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
-    axis.set_yticks(range(len(names)), names)
-    for (row, column), value in np.ndenumerate(np.asarray(values)):
-        axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.6 else "black")
-    figure.colorbar(image, ax=axis, label="shared entries")
+def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
+    """Draw each vocabulary as a bar, divided by the length of its entries."""
+    figure, axis = subplots(height=2.6)
+    kinds = ["special and byte tokens", "1 character", "2", "3", "4 or more"]
+    rows = []
+    for codec in codecs.values():
+        lengths = Counter(min(len(entry), 4) for entry in entries(codec))
+        rows.append([codec.tokenizer.get_vocab_size() - lengths.total(), *(lengths[size] for size in (1, 2, 3, 4))])
+    left = np.zeros(len(rows))
+    shades = (COLOURS[5], COLOURS[1], *(_paler(COLOURS[0], share) for share in (0.45, 0.7, 1.0)))
+    for kind, values, colour in zip(kinds, np.transpose(rows), shades, strict=True):
+        bars = axis.barh(list(codecs), values, left=left, color=colour, label=kind)
+        axis.bar_label(bars, [f"{value:,}" if value > 150 else "" for value in values], label_type="center", fontsize=8)
+        left += values
+    axis.invert_yaxis()
+    axis.set(xlabel="entries")
+    axis.legend(frameon=False, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    return figure
+
+
+def small_models(found: Mapping[str, Sequence[Bits]]) -> Any:
+    """Draw bits per character against characters per token: a point per seed, and a line at each tokenizer's mean."""
+    figure, axis = subplots()
+    for (name, rows), colour in zip(found.items(), COLOURS, strict=False):
+        values = [row.bits_per_character for row in rows]
+        at = rows[0].characters_per_token
+        axis.scatter([at] * len(values), values, color=colour, alpha=0.8, zorder=3)
+        axis.hlines(np.mean(values), at - 0.012, at + 0.012, color=colour)
+        axis.annotate(name, (at + 0.015, float(np.mean(values))), va="center", color=colour)
+    axis.set(xlabel="characters per token", ylabel="bits per character")
+    axis.margins(x=0.15)
     return figure
 
 
@@ -60,3 +84,9 @@ def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
     axis.set(xlabel="characters per piece (40 = 40 or more)", ylabel="distinct pieces")
     axis.legend(frameon=False)
     return figure
+
+
+def _paler(colour: str, share: float) -> tuple[float, ...]:
+    """Return a mixture of a color ("#rrggbb") and white; `share` 1 is the color itself."""
+    values = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return tuple(1 - share * (1 - values))

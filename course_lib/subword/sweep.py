@@ -1,4 +1,4 @@
-"""Effect of vocabulary size: tokenizers of several sizes, trained on 90% of the texts and measured on the last 10%."""
+"""Tokenizers trained on given texts, and the effect of the vocabulary size on held-out text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +7,22 @@ from tempfile import TemporaryDirectory
 import orjson
 
 from course_lib.japanese import normalize, segment, split_sentences
+from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.compare import compare
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
+
+
+def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
+    """Train a tokenizer on documents, which are segmented first if `segmented` is true, and return it.
+
+    Raises CourseError if the texts support fewer entries than vocab_size, or if it is too small for the alphabet.
+    """
+    with TemporaryDirectory() as name:
+        source = _written(texts, Path(name), segmented)
+        return _trained(source, settings)
 
 
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
@@ -22,19 +33,39 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
-    with TemporaryDirectory() as name:
-        raw, segmented, trained = (Path(name, part) for part in ("raw.jsonl", "segmented.txt", "trained"))
-        raw.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts[:at]))
-        sentences = (sentence for text in texts[:at] for sentence in split_sentences(normalize(text)))
-        segmented.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
-        sources = {"BPE, segmented": segmented, "BPE, raw": raw, "Unigram, raw": raw}
-        measured: dict[str, dict[int, float]] = {label: {} for label in sources}
-        for label, source in sources.items():
+    algorithms = {"BPE, segmented": True, "BPE, raw": False, "Unigram, raw": False}
+    measured: dict[str, dict[int, float]] = {}
+    with TemporaryDirectory() as name, progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
+        sources = {segmented: _written(texts[:at], Path(name), segmented) for segmented in (True, False)}
+        for label, segmented in algorithms.items():
             for size in sizes:
-                if label == "Unigram, raw":
-                    train_unigram([source], trained, UnigramConfig(vocab_size=size))
-                else:
-                    train_bpe([source], trained, BpeConfig(vocab_size=size, limit_alphabet=4000), False)
-                row = compare({label: folder.load(trained)}, held_out)[0]
-                measured[label][size] = row.characters_per_token
+                bar.set_postfix_str(f"{label}, {size} entries")
+                unigram = label.startswith("Unigram")
+                settings = (
+                    UnigramConfig(vocab_size=size) if unigram else BpeConfig(vocab_size=size, limit_alphabet=4000)
+                )
+                row = compare({label: _trained(sources[segmented], settings)}, held_out)[0]
+                measured.setdefault(label, {})[size] = row.characters_per_token
+                bar.update()
     return measured
+
+
+def _written(texts: Sequence[str], place: Path, segmented: bool) -> Path:
+    """Write the texts as segmented lines or as documents and return the path."""
+    if segmented:
+        path = place / "segmented.txt"
+        sentences = (sentence for text in texts for sentence in split_sentences(normalize(text)))
+        path.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
+    else:
+        path = place / "raw.jsonl"
+        path.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts))
+    return path
+
+
+def _trained(source: Path, settings: BpeConfig | UnigramConfig) -> folder.Codec:
+    target = source.parent / "trained"
+    if isinstance(settings, BpeConfig):
+        train_bpe([source], target, settings, show_progress=False)
+    else:
+        train_unigram([source], target, settings)
+    return folder.load(target)

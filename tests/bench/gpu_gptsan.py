@@ -174,7 +174,10 @@ def prepare(bench: Bench) -> None:
     folder.mkdir()
     tokens = np.random.default_rng(0).integers(0, largest, (count, bench.length + 1), endpoint=True)
     with ExampleWriter(folder, bench.length) as writer:
-        writer.append(x=tokens[:, :-1], y=tokens[:, 1:], i=np.arange(count) % CLASSES, num_input=np.ones(count))
+        numbers = np.arange(count)
+        writer.append(
+            x=tokens[:, :-1], y=tokens[:, 1:], i=numbers % CLASSES, num_input=np.ones(count), document=numbers
+        )
     classes: dict[str, Any] = {str(label): count // CLASSES for label in range(CLASSES)}
     report = {"examples": count, "num_context": bench.length, "classes": classes, "largest_id": largest}
     (folder / "encoding.json").write_text(json.dumps(report))

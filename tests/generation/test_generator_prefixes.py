@@ -8,6 +8,7 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.character_mask import WholeCharacters
 from course_lib.generation.codec import before_end
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
@@ -52,7 +53,9 @@ def recomputed(generator: Generator, prompt: str, given: Prefix | None, count: i
             past_key_values=cache,
             attention_mask=torch.cat([front, mask], 1),
             position_ids=positions(front.sum(1), mask),
-        ).logits[0, -1, : len(generator.codec)]
+        ).logits[0, -1]
+        assert generator.characters
+        logits[generator.characters.blocked(torch.tensor([ids]), start + count - len(ids))[0]] = -torch.inf
         if len(ids) == start:
             logits[generator.end] = -torch.inf  # min_new_tokens
         ids.append(int(logits.argmax()))
@@ -121,6 +124,8 @@ def test_without_a_prefix_it_is_transformers_generate(
         ids = torch.tensor([generator.codec.encode(prompt) or [generator.end]])
         torch.manual_seed(1024)
         options = {"max_new_tokens": 12, "min_new_tokens": 1, "suppress_tokens": padding} | named
+        assert generator.characters
+        options["logits_processor"] = [WholeCharacters(generator.characters, ids.shape[1] + 12)]
         rows = generator.model.generate(ids, attention_mask=torch.ones_like(ids), **options)[:, ids.shape[1] :].tolist()
         expected.append([before_end(row, generator.end) for row in rows])
     assert [written(generator, [prompt], [None], **given) for prompt in PROMPTS] == expected

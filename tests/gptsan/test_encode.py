@@ -13,7 +13,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import inputs
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.examples import ARRAYS, Examples
+from course_lib.gptsan.examples import FEATURES, Examples
 from course_lib.gptsan.swe import SubwordEncoding, load
 from course_lib.gptsan.tfrecord import read_examples
 from course_lib.gptsan.vocabulary import build_vocabulary
@@ -30,7 +30,7 @@ SMALL = EncodeConfig(num_context=16, shards=3)
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("vocabulary") / "swe"
-    build_vocabulary(TALES * 3, 480, place)
+    build_vocabulary(TALES * 3, 480, place, 0.0)
     return place
 
 
@@ -57,7 +57,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     assert sorted(content(tmp_path / "out")) == [
-        "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
+        "document.npy", "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
     ]  # fmt: skip
     examples, swe = Examples(tmp_path / "out"), loaded(tokenizer)
     assert report.documents == 8 and report.examples == len(examples) and list(report.classes or ()) == [0, 1, 2, 3]
@@ -71,6 +71,9 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
     for label, tale in enumerate(TALES):
         whole = (tale + "\n") * (1 + label + 5 + label)  # its two documents, in some order
         assert swe.decode(ids[label]).replace("\n", "") == whole.replace("\n", "")
+    source = examples.arrays["document"]
+    assert sorted(set(source.tolist())) == list(range(8))
+    assert all(len(set(examples.arrays["i"][source == number])) == 1 for number in range(8))
     assert report.classes == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
 
 
@@ -212,9 +215,10 @@ def test_a_product_is_replaced(tales: Path, tokenizer: Path, tmp_path: Path) -> 
     encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     encode(str(tales), tokenizer, tmp_path / "out", EncodeConfig(num_context=32, shards=1, mode="hybrid"))
     assert sorted(content(tmp_path / "out")) == [
+        "document.npy",
         "encoding.json",
         "hybrid_0000.tfrecord",
-        *sorted(f"{n}.npy" for n in ARRAYS),
+        *sorted(f"{n}.npy" for n in FEATURES),
     ]
     assert Examples(tmp_path / "out").arrays["x"].shape[1] == 32
 

@@ -7,16 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.examples import ARRAYS, Examples, ExampleWriter
+from course_lib.gptsan.examples import FEATURES, Examples, ExampleWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def write(folder: Path, labels: list[int], numbered: bool = False, context: int = 4) -> Path:
+def write(
+    folder: Path, labels: list[int], numbered: bool = False, context: int = 4, documents: list[int] | None = None
+) -> Path:
+    """Without `documents`, each example is a document of its own."""
+    sources = np.arange(len(labels)) if documents is None else np.array(documents, int)
     with ExampleWriter(folder, context) as writer:
-        for part in np.array_split(np.array(labels, int), 2):
+        for part, source in zip(np.array_split(np.array(labels, int), 2), np.array_split(sources, 2)):
             grid = np.repeat(part[:, None], context, axis=1)
-            writer.append(x=grid + 10, y=grid - 1, i=part, num_input=part + 1)
+            writer.append(x=grid + 10, y=grid - 1, i=part, num_input=part + 1, document=source)
     classes = None if numbered else {label: labels.count(label) for label in sorted(set(labels))}
     report = {
         "examples": len(labels),
@@ -30,7 +34,7 @@ def write(folder: Path, labels: list[int], numbered: bool = False, context: int 
 
 def test_items_are_the_rows(tmp_path: Path) -> None:
     examples = Examples(write(tmp_path, [0, 1, 5]))
-    assert len(examples) == 3 and list(examples[2]) == list(ARRAYS)
+    assert len(examples) == 3 and list(examples[2]) == list(FEATURES)
     assert {name: values.tolist() for name, values in examples[2].items()} == {
         "x": [15] * 4, "y": [4] * 4, "i": 5, "num_input": 6,
     }  # fmt: skip
@@ -60,6 +64,33 @@ def test_every_class_of_two_is_held_out(
         kept, out = ([int(part[k]["i"]) for k in range(len(part))].count(label) for part in (train, held))
         assert kept >= 1 and (out >= 1) == (share > 0 and labels.count(label) > 1)
         assert out <= max(1, round(share * labels.count(label)))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=30),
+    st.floats(0.01, 0.99),
+    st.integers(0, 9),
+)
+def test_no_document_is_in_both_sets(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int]], share: float, seed: int
+) -> None:
+    """`sizes`: the class of each document, and its examples. Both sets have a document of each class of two."""
+    documents = [number for number, (_, count) in enumerate(sizes) for _ in range(count)]
+    labels = [sizes[number][0] for number in documents]
+    examples = Examples(write(tmp_path_factory.mktemp("split"), labels, documents=documents))
+    sets = examples.split(share, seed)
+    train, held = ({documents[row] for row in part.rows} for part in sets)
+    classes = [label for label, _ in sizes]
+    alone = {number for number, label in enumerate(classes) if classes.count(label) == 1}
+    assert train & held <= alone and train | held == set(range(len(sizes)))
+    for label in set(classes):
+        members = {number for number, one in enumerate(classes) if one == label}
+        if len(members) > 1:
+            assert len(members & held) == min(max(round(share * len(members)), 1), len(members) - 1)
+        else:
+            # A single document is split by example, as far as it has two.
+            assert members <= train and (members <= held) == (sizes[next(iter(members))][1] > 1)
 
 
 def test_numbered_examples_are_one_class(tmp_path: Path) -> None:

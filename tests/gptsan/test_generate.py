@@ -15,10 +15,12 @@ import pytest
 import torch
 from course_lib import config
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.character_mask import CharacterMask, WholeCharacters
+from course_lib.generation.codec import before_end
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.fill import fill
-from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generate import Generator, byte_table
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 from course_lib.gptsan.layouts import Example, Marks, pack
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -35,6 +37,7 @@ CAT = "猫が寝ている。雨でも平気だ。\nみゃあ、ううう。鳥�
 LETTERS = sorted(set(DOG + CAT) - {"\n"})
 CONTEXT, WIDTH = 48, 4
 GREEDY = GenerateConfig(greedy=True)
+BROKEN = "\N{REPLACEMENT CHARACTER}"
 SHAPE: dict[str, Any] = {
     "d_model": 64, "d_ff": 64, "d_ext": 64, "d_spout": WIDTH, "num_switch_layers": 1, "num_ext_layers": 1, "num_heads": 4,
     "num_experts": 2, "max_position_embeddings": CONTEXT + 1, "router_jitter_noise": 0.01,
@@ -199,9 +202,62 @@ def test_without_offset_a_mask_is_read_at_its_own_place(random: Generator) -> No
         ]
     for place, no_offset in ((2, False), (3, True)):
         choice = fill(random, text, FillConfig(no_offset=no_offset)).masks[0][0]
-        share, token = logits[place].softmax(-1).max(-1)
+        parts = random.characters.blocked(torch.zeros(1, 0, dtype=torch.long), 1)[0, : random.marks.sot]
+        share, token = logits[place].masked_fill(parts, -torch.inf).softmax(-1).max(-1)
         assert choice.piece == random.encoding.names[int(token)]
         assert choice.probability == pytest.approx(float(share), rel=1e-4)
+
+
+def test_without_bytes_no_mask_is_filled_by_half_a_character(random: Generator) -> None:
+    """A mask stands between whole characters."""
+    half = [random.encoding.ids[f"<|byte{value}|>"] for value in range(128, 255)]
+    with boosted(random, half, 50.0):
+        found = fill(random, "[MASK]が吠え[MASK]。", FillConfig(choices=1000))
+    assert not {random.encoding.names[token] for token in half} & {one.piece for one in found.masks[0]}
+    assert BROKEN not in found.text
+
+
+@contextmanager
+def boosted(generator: Generator, tokens: list[int], by: float) -> Iterator[None]:
+    """Makes some tokens likelier."""
+    bias = generator.model.final_logits_bias
+    with torch.no_grad():
+        bias[0, tokens] += by
+        yield
+        bias[0, tokens] -= by
+
+
+# Whole characters
+
+
+HOWS: list[dict[str, Any]] = [{"greedy": True}, {"top_k": 0}, {"top_k": 7}, {"spout": "uniform", "temperature": 2.0}]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("length", [1, 2, 3, 30])
+def test_characters_stay_whole(random: Generator, how: dict[str, Any], length: int) -> None:
+    with boosted(random, [random.encoding.ids[f"<|byte{value}|>"] for value in range(255)], 2.0):
+        number = 1 if "greedy" in how else 20
+        settings = config.build(GenerateConfig, {"num_generate": number, "max_new_tokens": length} | how)
+        texts = [text for context in ("", "犬が吠", "𠮷") for text in random.continue_text(context, settings)]
+    assert not any(BROKEN in text for text in texts)
+
+
+def test_a_seed_gives_other_texts_only_where_a_character_would_break(
+    random: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt, settings = random.prompt("犬が吠"), GenerateConfig(num_generate=40, max_new_tokens=12)
+    table = byte_table(random.encoding, random.config.vocab_size)
+    with boosted(random, [random.encoding.ids[f"<|byte{value}|>"] for value in range(128, 255)], -1.2):
+        whole = random.tokens(prompt, settings).tolist()
+        monkeypatch.setattr(CharacterMask, "wrong", lambda *_: torch.tensor(False))
+        free = random.tokens(prompt, settings).tolist()
+    wrong = [table.first_wrong(prompt.written, before_end(row, random.marks.eot), 12) for row in free]
+    assert any(BROKEN in random.encoding.decode(row) for row in free)
+    assert 5 < sum(place is None for place in wrong) < 35
+    for old, new, place in zip(free, whole, wrong):
+        length = len(before_end(old, random.marks.eot)) if place is None else place
+        assert old[:length] == new[:length] and (place is None or old[place] != new[place])
 
 
 # Against other ways to the same
@@ -216,12 +272,14 @@ def test_the_cache_gives_what_the_whole_gives(random: Generator, spout: int | st
     vector = None if spout == "none" else torch.zeros(1, WIDTH)
     if isinstance(spout, int) and vector is not None:
         vector[0, spout] = 1
-    ids = list(prompt.read)
-    for token in found:
+    ids, written = list(prompt.read), list(prompt.written)
+    for left, token in zip(range(20, 0, -1), found):
         types = prefix_types(torch.tensor([1 + len(prefix)]), len(ids), vector is not None)
         with torch.no_grad():
             logits = random.model(torch.tensor([ids]), token_type_ids=types, spout=vector).logits[0, -1]
-        assert int(logits.masked_fill(random.never, -torch.inf).argmax()) == token
+        never = random.never | random.characters.blocked(torch.tensor([written]), left)[0]
+        assert int(logits.masked_fill(never, -torch.inf).argmax()) == token
+        written.append(token)
         ids.append(random.marks.sep if token in random.marks.ends else token)
     assert len(set(found)) > 3
 
@@ -233,6 +291,7 @@ def test_transformers_generate_agrees_with_the_original_prompt(random: Generator
     theirs = random.model.generate(
         torch.tensor([prompt.read]), token_type_ids=types, spout=torch.eye(WIDTH)[1:2], do_sample=False, max_new_tokens=20,
         suppress_tokens=random.never.nonzero()[:, 0].tolist(), eos_token_id=random.marks.eot, pad_token_id=random.marks.eot,
+        logits_processor=[WholeCharacters(random.characters, len(prompt.read) + 20)],
     )  # fmt: skip
     assert random.tokens(prompt, settings)[0].tolist() == theirs[0, len(prompt.read) :].tolist()
 

@@ -41,7 +41,7 @@ STEPS = 8
 def place(tmp_path_factory):
     """Examples in three classes, a base with random weights and its extra stage."""
     folder = tmp_path_factory.mktemp("gptsan")
-    build_vocabulary([text * 3 for text in TEXTS], 430, folder / "words")
+    build_vocabulary([text * 3 for text in TEXTS], 430, folder / "words", 0.0)
     rows = ["filename,fileid"]
     for number in range(24):
         (folder / f"{number}.txt").write_text(TEXTS[number % 3] * (1 + number % 2), encoding="utf8")
@@ -168,7 +168,7 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     names = list(read_tensors(place / "stage"))
     (place / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
     (place / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
-    build_vocabulary(["別の語彙を作る。" * 3], 400, place / "others")
+    build_vocabulary(["別の語彙を作る。" * 3], 400, place / "others", 0.0)
     for name, change in (
         ("narrow", {"d_spout": 2}),
         ("narrow4", {"d_spout": 4}),

@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學
 
 
 def test_the_entries_that_save_most_come_first(tmp_path: Path) -> None:
-    counts = build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v")
+    counts = build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v", 0.0)
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
     assert counts.texts == 3
     assert counts.characters == sum(map(len, TEXTS))
@@ -27,8 +28,19 @@ def test_the_entries_that_save_most_come_first(tmp_path: Path) -> None:
     assert counts.substrings + counts.single + len(SPECIALS) == counts.entries
 
 
+def test_characters_that_cover_the_texts_come_before_substrings(tmp_path: Path) -> None:
+    """Of the 12 entries beside ASCII, the characters that make up half of the texts are certain of theirs."""
+    counts = Counter(c for text in TEXTS for c in text if c in "猫がねている大学の犬年円")
+    build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v", 0.0)
+    build_vocabulary(TEXTS, LEAST + 12, tmp_path / "covered", 0.99)
+    loose, covered = (load_tokenizer(tmp_path / name).swe for name in ("v", "covered"))
+    often = {c for c, n in counts.items() if n > 1}
+    assert not often <= loose.ids.keys() and often <= covered.ids.keys()
+    assert all(len(covered.encode_text(c)) == 1 for c in often)
+
+
 def test_old_forms_are_spellings_of_the_new(tmp_path: Path) -> None:
-    build_vocabulary(TEXTS, LEAST + 20, tmp_path / "v")
+    build_vocabulary(TEXTS, LEAST + 20, tmp_path / "v", 0.0)
     tokenizer = load_tokenizer(tmp_path / "v")
     assert "大学,大學" in tokenizer.swe.entries
     assert tokenizer.encode_text("大學") == tokenizer.encode_text("大学")
@@ -38,7 +50,7 @@ def test_old_forms_are_spellings_of_the_new(tmp_path: Path) -> None:
 
 def test_no_entry_of_three_that_its_first_two_always_beat(tmp_path: Path) -> None:
     build_vocabulary(
-        ["猫かな 猫かに 犬かな"] * 2, LEAST + 10, tmp_path / "v"
+        ["猫かな 猫かに 犬かな"] * 2, LEAST + 10, tmp_path / "v", 0.0
     )  # 猫か: 4 × 1, 猫かな: 2 × 2; 犬か: 2 × 1, 犬かな: 2 × 2
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
     assert "犬かな" in lines and "猫か" in lines and "猫かな" not in lines
@@ -46,7 +58,7 @@ def test_no_entry_of_three_that_its_first_two_always_beat(tmp_path: Path) -> Non
 
 def test_same_texts_same_files(tmp_path: Path) -> None:
     for name in "ab":
-        build_vocabulary(iter(TEXTS), LEAST + 10, tmp_path / name)
+        build_vocabulary(iter(TEXTS), LEAST + 10, tmp_path / name, 0.0)
     for file in ("vocab.txt", "emoji.json", "tokenizer_config.json", "preparation.json"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -63,10 +75,10 @@ def test_same_texts_same_files(tmp_path: Path) -> None:
 def test_refusals_leave_the_earlier_product(
     tmp_path: Path, texts: list[str], size: int, error: type[CourseError], message: str
 ) -> None:
-    build_vocabulary(TEXTS, LEAST + 5, tmp_path / "v")
+    build_vocabulary(TEXTS, LEAST + 5, tmp_path / "v", 0.0)
     before = (tmp_path / "v" / "vocab.txt").read_bytes()
     with pytest.raises(error, match=message) as caught:
-        build_vocabulary(texts, size, tmp_path / "v")
+        build_vocabulary(texts, size, tmp_path / "v", 0.0)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "v" / "vocab.txt").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["v"]
@@ -74,20 +86,20 @@ def test_refusals_leave_the_earlier_product(
 
 def test_the_size_it_allows_is_possible(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        build_vocabulary(TEXTS, 36000, tmp_path / "v")
+        build_vocabulary(TEXTS, 36000, tmp_path / "v", 0.0)
     most = int(str(caught.value).split()[-1])
-    assert build_vocabulary(TEXTS, most, tmp_path / "v").entries == most
+    assert build_vocabulary(TEXTS, most, tmp_path / "v", 0.0).entries == most
 
 
 def test_memory_is_bounded_by_forgetting_the_rarest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "ROOM", 20)
-    build_vocabulary(TEXTS * 5, LEAST + 3, tmp_path / "v")
+    build_vocabulary(TEXTS * 5, LEAST + 3, tmp_path / "v", 0.0)
     assert (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").startswith("ている\n")
     with pytest.raises(UsageError) as caught:
-        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v")
+        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v", 0.0)
     monkeypatch.undo()
     with pytest.raises(UsageError) as all_counted:
-        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v")
+        build_vocabulary(TEXTS * 5, 36000, tmp_path / "v", 0.0)
     assert int(str(caught.value).split()[-1]) < int(str(all_counted.value).split()[-1])
 
 

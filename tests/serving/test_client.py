@@ -12,6 +12,7 @@ from course_lib.serving import client, in_process_client, serve_cli
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.request import Row
 
+from tests.pretrain import models
 from tests.serving import tiny
 
 
@@ -54,6 +55,21 @@ def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
     assert server.sent["input_ids"][1][1:] == [0, 0] and server.sent["input_lengths"] == [[3], [1]]
     assert server.sent["prompt_learning_task_name_ids"] == 1 and server.sent["random_seed"] == 2**63
     assert server.sent["stop_words_list"].shape == (2, 2, 3) and "bad_words_list" not in server.sent
+
+
+class Bytes:
+    """A server that answers with the first byte of the input, the input, and its first byte once more."""
+
+    def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        (ids,) = tensors["input_ids"]
+        answer = [*ids, ids[0], *ids, ids[0]]
+        return {"output_ids": np.array([[answer]]), "sequence_length": np.array([[len(answer)]])}
+
+
+def test_bytes_that_form_no_character_are_dropped(tmp_path: Path) -> None:
+    codec = text_codec.load(models.tokenizer(tmp_path))
+    assert len(codec.encode("𠮷")) == 4
+    assert client.ask(Bytes(), codec, ["𠮷"], AskConfig(output_length=9)) == [[Generated("𠮷", "𠮷")]]
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

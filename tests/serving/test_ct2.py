@@ -10,8 +10,9 @@ import ctranslate2
 import numpy as np
 import pytest
 import torch
-from course_lib import cli
+from course_lib import cli, config
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.character_mask import WholeCharacters
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
@@ -104,7 +105,13 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
 
     rows = [[2], [7], *rows, list(range(40, 60))]
     arguments = hugging_face._arguments(GREEDY, 12)
-    texts = [hugging_face.model.generate(torch.tensor([row]), arguments)[0, len(row) :].tolist() for row in rows]
+    assert hugging_face.characters
+    texts = [
+        hugging_face.model.generate(
+            torch.tensor([row]), arguments, logits_processor=[WholeCharacters(hugging_face.characters, len(row) + 12)]
+        )[0, len(row) :].tolist()
+        for row in rows
+    ]
     texts = [text[: text.index(2)] if 2 in text else text for text in texts]
     assert len({tuple(text) for text in texts}) > 3
     assert [new for (new,) in ours.continue_ids(rows, GREEDY)] == texts
@@ -242,6 +249,24 @@ def test_same_seed_same_texts(flat: Ct2Generator) -> None:
     assert len({text.continuation for texts in first for text in texts}) == 4
     assert draw(6) != first
     assert draw(None) != draw(None)
+
+
+@pytest.mark.parametrize("settings", [{"strategy": "greedy"}, {"top_k": 0, "top_p": 1.0, "num_return_sequences": 10}])
+def test_characters_stay_whole(settings: dict[str, Any], words: Path, tmp_path: Path) -> None:
+    """Half of the model's choices are byte tokens. The greedy texts are those of `course generate`."""
+    source = random_model(words, tmp_path / "model", "gpt2")
+    ct2.export(source, tmp_path / "ct2")
+    ours = Ct2Generator(tmp_path / "ct2", threads=1)
+    broken, prompts = "\N{REPLACEMENT CHARACTER}", ["早稲田", "", "𠮷", "牛丼"]
+    for length in (1, 2, 3, 13):
+        chosen = config.build(GenerateConfig, {"max_new_tokens": length} | settings)
+        texts = ours.generate(prompts, chosen)
+        assert not any(broken in one.text for found in texts for one in found)
+        if settings.get("strategy") == "greedy":
+            assert texts == Generator(source, text_codec.load).generate(prompts, chosen)
+    row = [ours.codec.encode("牛丼")]
+    raw = [new for (new,) in ours._generate(row, [13], config.build(GenerateConfig, settings), 1)]
+    assert any(ours.table.first_wrong(row[0], new, 13) is not None for new in raw)
 
 
 def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:

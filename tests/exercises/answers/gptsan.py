@@ -2,29 +2,10 @@
 
 from typing import Any
 
-from course_lib.exercises import gptsan
+import numpy as np
+import torch
 
 from tests.exercises.answers.forms import LIST, in_forms
-
-
-def scan(text: str, ids: dict[str, int], choose: Any = None, longest: int = 3, step: int | None = None) -> list[int]:
-    """The scan of the smallest id with another choice, with shorter pieces, or with a constant step."""
-    found, place = [], 0
-    while place < len(text):
-        pieces = [text[place : place + n] for n in range(1, longest + 1) if text[place : place + n] in ids]
-        best = (choose or (lambda of: min(of, key=ids.__getitem__)))(pieces) if pieces else text[place]
-        found.append(ids.get(best, -1))
-        place += step or len(best)
-    return found
-
-
-def best_first(text: str, ids: dict[str, int]) -> list[int]:
-    """Cuts at the smallest id wherever it stands, then left and right of it."""
-    for piece in sorted(ids, key=ids.__getitem__):
-        left, found, right = text.partition(piece)
-        if found:
-            return [*best_first(left, ids), ids[piece], *best_first(right, ids)]
-    return [-1] * len(text)
 
 
 def room(choices: list[int], experts: int, factor: float, least: int = 4, cut: Any = int) -> list[bool]:
@@ -42,27 +23,39 @@ def in_slots(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
     return mask(tokens, max(0, prefix - spout), spout)
 
 
+DROPPED = {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}
 RIGHT: dict[int, list[Any]] = {
-    1: in_forms(scan, LIST),
-    2: [*in_forms(room, LIST), lambda c, e, f: [int(kept) for kept in room(c, e, f)]],
+    1: [*in_forms(room, LIST), lambda c, e, f: [int(kept) for kept in room(c, e, f)]],
+    2: [
+        (1.5, DROPPED),
+        [np.float32(1.5), {key: np.float64(share) for key, share in DROPPED.items()}],
+        (torch.tensor(1.5), {key: torch.tensor(share) for key, share in DROPPED.items()}),
+        (1.5, list(DROPPED.items())),
+        (2, {2: 0, 1: 0.1, 1.5: 0.03}),
+        (1.25, {1.0: 0.0201, 1.25: 0.02, 1.5: 0.02}),
+    ],
     3: [*in_forms(in_slots, LIST), lambda n, p, s: [[cell == 1 for cell in row] for row in in_slots(n, p, s)]],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda t, ids: scan(t, ids, lambda pieces: max(pieces, key=len)), "not the longest piece"),
-        (lambda t, ids: [ids.get(c, -1) for c in t], "single characters"),
-        (lambda t, ids: scan(t, ids, longest=2), "ている has 3 characters"),
-        (lambda t, ids: scan(t, ids, step=1), "after the piece that it took, here"),
-        (best_first, "from left to right"),
-        (lambda t, ids: [i for i in gptsan.encode(t, ids) if i >= 0], "no entry begins with 犬"),
-    ],
-    2: [
         (lambda c, e, f: [True] * len(c), "but 6 chose expert 0"),
         (lambda c, e, f: room(c[::-1], e, f)[::-1], "the first come are served"),
         (lambda c, e, f: room(c, e, 1.0), "times the factor"),
         (lambda c, e, f: [i < int(len(c) * f / e) for i in range(len(c))], "counts its own tokens"),
         (lambda c, e, f: room(c, e, f, cut=round), "int(5.625)"),
         (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
+    ],
+    2: [
+        (1.5, "hand in two things"),
+        ((1.5, 0.01), "hand in two things"),
+        ((1.5, {"low": "much", "high": "little"}), "maps numbers to numbers"),
+        ((1.5, {1.0: 11.0, 1.25: 4.0, 1.5: 1.0}), "nor percent"),
+        ((2.0, DROPPED), "measured only 1, 1.25, 1.5"),
+        ((1.5, {1.25: 0.04, 1.5: 0.01}), "at least three factors"),
+        ((1.5, {1.0: 0.89, 1.25: 0.96, 1.5: 0.99}), "1 minus that"),
+        ((1.25, DROPPED), "go higher"),
+        ((1.5, {1.5: 0.01, 2.0: 0.0, 2.5: 0.0}), "Measure a factor below it"),
+        ((2.0, DROPPED | {2.0: 0.0}), "more than needed: with 1.5"),
     ],
     3: [
         (lambda n, p, s: mask(n, p, s, own=0), "a token sees itself"),

@@ -1,10 +1,9 @@
 """Right and wrong answers to the exercises of chapter 7."""
 
-from itertools import accumulate, chain
+from math import ceil
 from typing import Any
 
 import numpy as np
-from course_lib.exercises import serving
 
 from tests.exercises.answers.forms import LIST, NUMBER, in_forms
 
@@ -24,20 +23,24 @@ def by_head(rows: list[str], heads: int) -> list[str]:
     return [row for part in parts for row in part]
 
 
-def count(layers: int, ranks: int, parallel: bool) -> int:
-    return 5 + sum(6 + 6 * ranks + int(parallel) for _ in range(layers))
+def fewest(heads: int, inner: int, split: float, shared: float, card: float) -> int:
+    return next((n for n in range(1, 65) if not (heads % n or inner % n) and shared * n + split <= card * n), 0)
 
 
-def two_rows(words: list[list[int]]) -> list[list[int]]:
-    ids = [*chain(*words)]
-    ends = list(accumulate(map(len, words)))
-    return [ids, [ends[at] if at < len(ends) else -1 for at in range(len(ids))]]
+def formats(**changes: tuple[float, float]) -> dict[str, Any]:
+    """Size and change of the logits for each number format."""
+    return {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)} | changes
 
 
 RIGHT: dict[int, list[Any]] = {
     1: [by_axes, by_head, *in_forms(by_head, (tuple, np.array, lambda x: [*map(np.str_, x)]))],
-    2: [count, *in_forms(count, NUMBER)],
-    3: in_forms(two_rows, LIST),
+    2: [fewest, *in_forms(fewest, NUMBER)],
+    3: [
+        ("fp16", formats()),
+        ["fp16", formats()],
+        (np.str_("fp16"), formats(fp32=(100, 1e-6))),
+        *(("fp16", {name: form(pair) for name, pair in formats().items()}) for form in LIST),
+    ],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -49,19 +52,25 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (["q0", "q1"], "expected a function"),
     ],
     2: [
-        (lambda n, ranks, parallel: n * 12 * ranks + 5, "are not split"),
-        (lambda n, ranks, parallel: serving.files(n, ranks, False), "one file more"),
-        (lambda n, ranks, parallel: serving.files(n, ranks, parallel) - 1, "and config.ini"),
-        (lambda n, ranks, parallel: n * (4 + 8 * ranks) + 5, "are not split"),
-        (lambda n, ranks, parallel: None, "end the function with return"),
-        (149, "expected a function"),
+        (lambda h, i, split, shared, card: 1, "tensors wholly"),
+        (lambda h, i, split, shared, card: ceil((split + shared) / card), "does not divide its 22 heads"),
+        (lambda h, i, split, shared, card: fewest(h, h, split, shared, card), "does not divide the inner width"),
+        (lambda h, i, split, shared, card: fewest(i, i, split, shared, card), "but not the 22 heads"),
+        (lambda h, i, split, shared, card: fewest(h, i, split + shared, 0, card), "alone need 6 GB"),
+        (lambda h, i, split, shared, card: h, "fit on one card"),
+        (lambda h, i, split, shared, card: fewest(h, i, split, shared, card) or None, "end the function with return"),
+        (2, "expected a function"),
     ],
     3: [
-        (lambda words: [serving.word_list(words)[0], [len(w) for w in words] + [-1] * (sum(map(len, words)) - len(words))],
-         "from the start of the list"),
-        (lambda words: [[i for w in words for i in w], [sum(map(len, words[: k + 1])) for k in range(len(words))]], "fill the row"),
-        (lambda words: [[i for w in words for i in w], [0] * sum(map(len, words))], "ends at 2"),
-        (lambda words: None, "end the function with return"),
-        ([[5, 6], [2, -1]], "expected a function"),
+        ("fp16", "hand in two things"),
+        (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004)}), "bf16 is missing"),
+        (("fp16", formats(bf16=0.03)), "is a pair"),
+        (("bf16", formats()), "8 times as far off"),
+        (("fp32", formats()), "twice the bytes"),
+        (("int8", formats()), "is none of fp32"),
+        (("fp16", formats(fp16=(100, 0.004))), "4 bytes per number"),
+        (("fp16", formats(fp16=(50, 0.0))), "rounds the weights"),
+        (("fp16", formats(fp32=(100, 0.5))), "comes from the comparison"),
+        (("bf16", formats(fp16=(50, 0.032), bf16=(50, 0.004))), "swapped"),
     ],
 }  # fmt: skip

@@ -4,6 +4,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import torch
 
 from tests.exercises.answers.forms import NUMBER, in_forms
 
@@ -53,16 +54,10 @@ def ratio(texts: list[str], encode: Any) -> float:
     return characters / tokens
 
 
-def restores(codec: Any, text: str, normalize: Any) -> bool:
-    restored = codec.decode(codec.encode(text))
-    return len(restored) == len(normalize(text)) and all(a == b for a, b in zip(restored, normalize(text), strict=True))
-
-
 RIGHT: dict[int, list[Any]] = {
     1: [recursive, rebuilt, *in_forms(recursive, (tuple, np.array, lambda x: np.array(x, dtype=object), lambda x: [*map(np.str_, x)]))],
     2: [ratio, lambda texts, e: len("".join(texts)) / sum(len(e(t)) for t in texts), *in_forms(ratio, NUMBER)],
-    3: [restores, lambda c, t, n: 1 if restores(c, t, n) else 0, lambda c, t, n: n(t) == c.decode(c.encode(t)),
-        *in_forms(restores, (np.bool_, np.array))],
+    3: [(False, 1500), [False, 1400], np.array([0, 1600]), (np.bool_(False), np.int32(1500)), torch.tensor([0, 1500]), (0, 1500.0)],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -81,10 +76,14 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda texts, e: sum(len(t.encode()) for t in texts) / sum(len(e(t)) for t in texts), "not bytes"),
     ],
     3: [
-        (lambda c, t, n: c.decode(c.encode(t)) == t, "compare with normalize"),
-        (lambda c, t, n: True, "a b c"),
-        (lambda c, t, n: c.decode(c.encode(t)), "answer True or False"),
-        (lambda c, t, n: print(restores(c, t, n)), "end the function with return"),
-        (True, "expected a function"),
+        ((True, 1500), "word boundary"),
+        ((False, 500), "Keep more"),
+        ((False, 2500), "Keep fewer"),
+        ((False, 4000), "does not fit"),
+        ((1500, False), "the order is"),
+        ((False, 0), "a whole number"),
+        ((False, True), "a whole number"),
+        ((False, 0.5), "a whole number"),
+        (1500, "hand in two values"),
     ],
 }

@@ -1,0 +1,258 @@
+"""A kit for drawings: boxes, arrows, labels and a color key on a light card, written as SVG with drawsvg.
+
+The drawings themselves are in road.py and in the chapters' diagrams.py; plots of measured values use figures.py.
+"""
+
+import unicodedata
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+import drawsvg
+
+# Sizes in pixels.
+TITLE, TEXT, SMALL = 16, 14, 12
+LINE_HEIGHT = 17
+PADDING = 6
+# Latin and Japanese fonts in the order in which a viewer's machine may have them.
+FONTS = "Arial, 'Liberation Sans', 'Noto Sans JP', 'Noto Sans CJK JP', 'Hiragino Sans', 'Yu Gothic', Meiryo, sans-serif"
+CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
+Point = tuple[float, float]
+
+
+class Color(NamedTuple):
+    """The fill of a box, and the darker color of its border and of text on the fill or on the card."""
+
+    fill: str
+    line: str
+
+
+# The hues are those of figures.py; each line color has a contrast of at least 4.5 on its fill and on the card.
+PLAIN = Color("#ffffff", "#52606d")
+GREY = Color("#eceff2", "#52606d")
+BLUE = Color("#dbe8f6", "#2b5a8c")
+ORANGE = Color("#fbe3c8", "#8f4a08")
+GREEN = Color("#dcefe2", "#2a6540")
+RED = Color("#f6dbe0", "#963044")
+PURPLE = Color("#e6e1f3", "#5b4a8f")
+HUES = (BLUE, ORANGE, GREEN, RED, PURPLE)
+FROZEN, TRAINED = BLUE, ORANGE
+
+
+class Box(NamedTuple):
+    """A rectangle; `right`, `bottom`, … are the middles of its sides, where arrows begin and end."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> Point:
+        """The middle of the left side."""
+        return self.x, self.y + self.height / 2
+
+    @property
+    def right(self) -> Point:
+        """The middle of the right side."""
+        return self.x + self.width, self.y + self.height / 2
+
+    @property
+    def top(self) -> Point:
+        """The middle of the upper side."""
+        return self.x + self.width / 2, self.y
+
+    @property
+    def bottom(self) -> Point:
+        """The middle of the lower side."""
+        return self.x + self.width / 2, self.y + self.height
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished drawing. As the last value of a notebook cell, it is displayed.
+
+    The notebook receives an HTML image whose source contains the SVG. JupyterLab shows this form in every notebook. It
+    shows image/svg+xml only in a trusted notebook, which a fresh clone is not, and GitHub removes inline SVG
+    (https://github.com/jupyterlab/jupyterlab/issues/9650, https://github.com/xflr6/graphviz/issues/182).
+    """
+
+    svg: str
+    title: str
+    description: str
+    width: int  # pixels
+
+    @property
+    def alt(self) -> str:
+        """The text for readers who do not see the drawing."""
+        return f"{self.title}. {self.description}"
+
+    @property
+    def html(self) -> str:
+        """An HTML image that contains the SVG."""
+        source = b64encode(self.svg.encode()).decode()
+        return f'<img alt="{escape(self.alt)}" width="{self.width}" src="data:image/svg+xml;base64,{source}">'
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self.html, "text/plain": self.alt}
+
+
+class Canvas:
+    """A card to draw on. x grows to the right and y downwards; all sizes are in pixels."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._content: list[drawsvg.DrawingElement] = []
+        self._heads: dict[str, drawsvg.Marker] = {}
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: int = TEXT,
+        color: str = INK,
+        anchor: str = "middle",
+        bold: bool = False,
+    ) -> None:
+        """Write one line whose vertical middle is at `y`; `anchor` is start, middle or end.
+
+        Raises ValueError if the line does not fit on the card.
+        """
+        width = text_width(text, size, bold)
+        left = x - width * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        if left < 0 or left + width > self.width or not size / 2 <= y <= self.height - size / 2:
+            raise ValueError(f"{text!r} at ({x:.0f}, {y:.0f}) does not fit on a card of {self.width} × {self.height}")
+        weight = {"font_weight": "bold"} if bold else {}
+        # 0.35 of the size lies between the base line and the middle of a letter.
+        base = round(y + 0.35 * size, 1)
+        self._content.append(drawsvg.Text(text, size, round(x, 1), base, text_anchor=anchor, fill=color, **weight))
+
+    def lines(self, x: float, y: float, lines: Sequence[str], size: int = SMALL, color: str = MUTED) -> None:
+        """Write left-aligned lines below each other; `y` is the middle of the first line."""
+        for number, line in enumerate(lines):
+            self.text(x, y + number * LINE_HEIGHT, line, size, color, "start")
+
+    def box(
+        self, x: float, y: float, width: float, height: float, *lines: str, color: Color = PLAIN, dashed: bool = False,
+        size: int = TEXT, bold: bool = False,
+    ) -> Box:  # fmt: skip
+        """Draw a box with centered lines of text: the first in `size`, the others in SMALL.
+
+        Raises ValueError if a line is wider than the box, or if all lines together are higher.
+        """
+        shape = Box(x, y, width, height)
+        style = {"stroke_dasharray": "5 3"} if dashed else {}
+        self._content.append(
+            drawsvg.Rectangle(*(round(n, 1) for n in shape), rx=4, fill=color.fill, stroke=color.line, **style)
+        )
+        sizes = [size, *[SMALL] * (len(lines) - 1)]
+        first = y + height / 2 - LINE_HEIGHT * (len(lines) - 1) / 2
+        for number, (line, own) in enumerate(zip(lines, sizes, strict=False)):
+            if text_width(line, own, bold and number == 0) > width - 2 or LINE_HEIGHT * len(lines) > height + 4:
+                raise ValueError(f"{line!r} does not fit into a box of {width:.0f} × {height:.0f}")
+            self.text(x + width / 2, first + number * LINE_HEIGHT, line, own, bold=bold and number == 0)
+        return shape
+
+    def frame(self, x: float, y: float, width: float, height: float, label: str, color: Color = GREY) -> Box:
+        """Draw a dashed frame around other elements, with its label in the upper left corner; draw it before them."""
+        shape = self.box(x, y, width, height, color=Color(CARD, color.line), dashed=True)
+        self.text(x + 10, y + 14, label, SMALL, color.line, "start", bold=True)
+        return shape
+
+    def line(
+        self, *points: Point, color: str = MUTED, dashed: bool = False, thick: float = 1.5, head: bool = False
+    ) -> None:
+        """Draw a line through two or more points, with an arrow head at the last one if `head` is true."""
+        style: dict[str, Any] = {"stroke_dasharray": "5 3"} if dashed else {}
+        if head:
+            style["marker_end"] = self._head(color)
+        flat = [round(number, 1) for point in points for number in point]
+        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=color, stroke_width=thick, **style))
+
+    def arrow(self, *points: Point, color: str = MUTED, dashed: bool = False, thick: float = 1.5) -> None:
+        """Draw an arrow through two or more points."""
+        self.line(*points, color=color, dashed=dashed, thick=thick, head=True)
+
+    def brace(self, start: float, end: float, y: float, label: str, color: str = MUTED) -> None:
+        """Draw a bracket below the span from `start` to `end` with its label under it."""
+        self.line((start, y), (start, y + 6), (end, y + 6), (end, y), color=color)
+        self.text((start + end) / 2, y + 16, label, SMALL, color)
+
+    def key(self, x: float, y: float, entries: Mapping[str, Color]) -> None:
+        """Draw a color key as one row that begins at `x`; `y` is its vertical middle."""
+        for label, color in entries.items():
+            self.box(x, y - 7, 20, 14, color=color)
+            self.text(x + 27, y, label, SMALL, anchor="start")
+            x += 27 + text_width(label, SMALL) + 20
+
+    def finish(self, title: str, description: str) -> Drawing:
+        """Return the drawing.
+
+        Args:
+            title: what the drawing is; it is also written in the upper left corner.
+            description: what the drawing shows, for readers who do not see it.
+        """
+        self.text(16, 20, title, TITLE, anchor="start", bold=True)
+        out = drawsvg.Drawing(self.width, self.height, role="img", font_family=FONTS)
+        out.append(drawsvg.Title(title))
+        out.append(_Description(description))
+        out.append(drawsvg.Rectangle(0.5, 0.5, self.width - 1, self.height - 1, rx=8, fill=CARD, stroke="#cbd2d9"))
+        out.extend(self._content)
+        return Drawing(out.as_svg(header=""), title, description, self.width)
+
+    def _head(self, color: str) -> drawsvg.Marker:
+        if color not in self._heads:
+            head = drawsvg.Marker(-0.9, -0.5, 0.1, 0.5, scale=6, orient="auto")
+            head.append(drawsvg.Lines(-0.9, -0.45, -0.9, 0.45, 0.1, 0, fill=color, close=True))
+            self._heads[color] = head
+        return self._heads[color]
+
+
+class _Description(drawsvg.Title):  # type: ignore[misc]
+    """The long description of an SVG image, read by screen readers."""
+
+    TAG_NAME = "desc"
+
+
+def text_width(text: str, size: int = TEXT, bold: bool = False) -> float:
+    """Estimate the width of a line [pixels] from the widths of DejaVu Sans, which is wider than Arial.
+
+    A Japanese character is as wide as the font is high.
+    """
+    return size * sum(map(_ems, text)) * (1.1 if bold else 1)
+
+
+def with_minus(number: str) -> str:
+    """Return a formatted number with the minus sign − instead of a hyphen."""
+    return number.replace("-", "−")
+
+
+def _ems(character: str) -> float:
+    """Return the width of a character in units of the font size."""
+    if unicodedata.combining(character):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    if character in " .,:;!|'()[]{}ijltfrI/":
+        return 0.4
+    return 0.98 if character in "mMW@%—" else 0.69 if character.isupper() else 0.63
+
+
+def rows_without_overlap(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return a row number for each span (start, end), so that spans in the same row do not overlap.
+
+    Each span gets the first row that has room.
+    """
+    rows: list[list[tuple[int, int]]] = []
+    numbers = []
+    for start, end in spans:
+        free = (number for number, row in enumerate(rows) if all(end <= first or last <= start for first, last in row))
+        number = next(free, len(rows))
+        if number == len(rows):
+            rows.append([])
+        rows[number].append((start, end))
+        numbers.append(number)
+    return numbers

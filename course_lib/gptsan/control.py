@@ -1,0 +1,164 @@
+"""Short trainings of an extra stage, with and without the class in the spout: what does the spout contribute?
+
+Loss, optimizer and learning-rate schedule are those of a DeepSpeed run (trainer.py), but everything runs in this
+process, on one device, with shorter examples, and nothing is saved. A notebook can therefore train a few models.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from course_lib.checkpoints import model_folder
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.extra_stage import add_extra_stage, read_config
+from course_lib.gptsan.freeze import decays, freeze, frozen_names
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.samples import collate
+from course_lib.gptsan.trainer import cross_entropy
+from course_lib.progress import progress
+from course_lib.training.lr_schedule import learning_rate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a short training has learned about the held-out examples."""
+
+    loss: float  # with the right class in the spout [nats per token]
+    agreement: float  # share of the examples that are most probable with their own class in the spout
+
+
+@dataclass(frozen=True)
+class Control:
+    """Settings for short trainings."""
+
+    steps: int = 60
+    samples: int = 16  # examples per step
+    length: int = 96  # tokens of each example that are used
+
+
+def short_run(
+    base: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], seed: int, shuffled: bool, how: Control
+) -> Outcome:
+    """Train one extra layer and the spout on a frozen base, and evaluate on the held-out examples.
+
+    Args:
+        base: folder of the base model.
+        settings: optimizer and schedule.
+        examples: training and held-out examples, with class labels.
+        seed: seed for the new weights, the order of the examples, and the shuffling.
+        shuffled: whether each training document has the class of a random document. The spout then says nothing about
+            the text; all else is the same.
+        how: length of the training.
+    """
+    with torch.random.fork_rng([]):
+        # For the routers' jitter.
+        torch.manual_seed(seed)
+        return _run(_staged(base, settings, seed), settings, examples, seed, shuffled, how)
+
+
+def _run(
+    model: GPTSanForCausalLM,
+    settings: GptsanConfig,
+    examples: tuple[Examples, Examples],
+    seed: int,
+    shuffled: bool,
+    how: Control,
+) -> Outcome:
+    """Train and evaluate a model, see `short_run`."""
+    train, held_out = examples
+    rng = np.random.default_rng(seed)
+    told = _classes(train, rng if shuffled else None)
+    chosen = settings.optimizer
+    groups = [
+        {"params": [p for n, p in _trained(model) if decays(n) == decay], "weight_decay": decay * chosen.weight_decay}
+        for decay in (True, False)
+    ]
+    optimizer = torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
+    model.train()
+    order = _epochs(len(train), how.samples, rng)
+    with progress(how.steps, "step", f"seed {seed}, {'shuffled' if shuffled else 'own'} classes") as bar:
+        for step in range(1, how.steps + 1):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(chosen.lr, step, how.steps)
+            rows = next(order)
+            output, y = _read(model, train, rows, told[rows], how.length)
+            loss, log_z = cross_entropy(output.logits, y)
+            (loss + settings.loss.z_loss * log_z + output.router_loss).backward()
+            nn.utils.clip_grad_norm_([p for _, p in _trained(model)], chosen.grad_clip or float("inf"))
+            optimizer.step()
+            optimizer.zero_grad()
+            bar.update()
+    return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
+
+
+def _staged(base: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM:
+    """Return the base with one new layer, everything else but the spout frozen."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "stage"
+        add_extra_stage(base, folder, 1, seed)
+        config = read_config(folder)
+        config.router_jitter_noise = settings.loss.router_jitter
+        model: GPTSanForCausalLM = model_folder.load_weights(GPTSanForCausalLM, folder, config, dtype=torch.float32)
+    names = [name for name, _ in model.named_parameters()]
+    freeze(model, frozen_names("base", "onehot", config, names))
+    return model
+
+
+def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:
+    """Return the class of each example, or with `rng`, that of another document."""
+    labels = np.asarray(examples.arrays["i"][examples.rows], np.int64)
+    if rng is None:
+        return labels
+    documents, first, number = np.unique(
+        examples.arrays["document"][examples.rows], return_index=True, return_inverse=True
+    )
+    return labels[first][rng.permutation(len(documents))][number]
+
+
+def _epochs(examples: int, samples: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the rows for each step; every epoch has a new order."""
+    while True:
+        order = rng.permutation(examples)
+        yield from (order[at : at + samples] for at in range(0, examples - samples + 1, samples))
+
+
+def _read(
+    model: GPTSanForCausalLM, examples: Examples, rows: npt.NDArray[np.int64], told: npt.NDArray[np.int64], length: int
+) -> tuple[Any, Tensor]:
+    """Return the model's output for some rows with the classes `told` in the spout, and the targets [B, T]."""
+    batch = collate([examples[int(row)] for row in rows])
+    x, y = batch["x"][:, :length], batch["y"][:, :length]
+    spout = functional.one_hot(torch.from_numpy(told), model.config.d_spout).float()
+    types = prefix_types(batch["num_input"], x.shape[1], True)
+    return model(x, token_type_ids=types, spout=spout, use_cache=False), y
+
+
+@torch.inference_mode()
+def _evaluate(model: GPTSanForCausalLM, held_out: Examples, classes: int, how: Control) -> Outcome:
+    own = _classes(held_out, None)
+    # [examples, classes], in nats
+    losses = np.zeros((len(held_out), classes))
+    tokens = np.zeros(len(held_out))
+    for at in range(0, len(held_out), how.samples):
+        rows = np.arange(at, min(at + how.samples, len(held_out)))
+        for label in range(classes):
+            output, y = _read(model, held_out, rows, np.full(len(rows), label), how.length)
+            each = functional.cross_entropy(output.logits.transpose(1, 2), y, ignore_index=-1, reduction="none")
+            losses[rows, label] = each.sum(1).numpy()
+            tokens[rows] = (y >= 0).sum(1).numpy()
+    right = losses[np.arange(len(own)), own]
+    return Outcome(float(right.sum() / tokens.sum()), float((losses.argmin(1) == own).mean()))

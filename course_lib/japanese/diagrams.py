@@ -1,0 +1,128 @@
+"""Drawing for chapter 2: MeCab's lattice, the candidate words of a sentence with their costs and the cheapest path."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from course_lib.drawing import (
+    BLUE,
+    GREY,
+    MUTED,
+    ORANGE,
+    PLAIN,
+    SMALL,
+    Canvas,
+    Drawing,
+    rows_without_overlap,
+    with_minus,
+)
+from course_lib.errors import UsageError
+
+# Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
+COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13
+# Words in a line of the cheapest path.
+PER_LINE = 6
+
+
+class Node(NamedTuple):
+    """A candidate word in a lattice. Costs are MeCab's, without a unit; lower is better."""
+
+    surface: str
+    part: str  # part of speech; "EOS" for the end of the sentence
+    start: int  # position of the first character
+    cost: int  # cost of the word itself
+    total: int  # cost of the cheapest path from the beginning of the sentence to the end of this word
+    best: bool  # whether the word is on the cheapest path
+
+    @property
+    def end(self) -> int:
+        """The position after the last character."""
+        return self.start + len(self.surface)
+
+
+def mecab_lattice(sentence: str) -> list[Node]:
+    """Return the candidate words that MeCab considers for a sentence, and the end of the sentence as the last node.
+
+    Of several entries with the same text, position and part of speech, the one with the cheapest path is kept. The
+    output format is described at https://taku910.github.io/mecab/format.html.
+
+    Raises UsageError if the sentence is empty or contains whitespace, which MeCab drops.
+    """
+    import jumandic
+    from fugashi import GenericTagger
+
+    if not sentence or any(map(str.isspace, sentence)):
+        raise UsageError(f"sentence: {sentence!r} is not allowed; allowed: a text without white space")
+    # fugashi splits its arguments like a shell, so backslashes are doubled. -a: all candidates.
+    fields = "%m,%f[0],%ps,%c,%pc,%pb\\\\n"
+    tagger = GenericTagger(
+        f"{jumandic.MECAB_ARGS} -a -F {fields} -U {fields} -E ,EOS,{len(sentence.encode())},0,%pc,*\\\\n"
+    )
+    nodes: dict[tuple[str, str, int], Node] = {}
+    for line in tagger.parse(sentence).splitlines():
+        surface, part, offset, cost, total, best = line.rsplit(",", 5)
+        start = len(sentence.encode()[: int(offset)].decode())
+        node = Node(surface, part, start, int(cost), int(total), best == "*")
+        held = nodes.setdefault((surface, part, start), node)
+        if (not node.best, node.total) < (not held.best, held.total):
+            nodes[surface, part, start] = node
+    return list(nodes.values())
+
+
+def lattice(nodes: Sequence[Node]) -> Drawing:
+    """Draw a lattice above the cheapest path with its costs.
+
+    A tile spans the characters of its word and shows the part of speech, the word's cost, and the cost of the cheapest
+    path to its end. On the path, the number at an arrow is the connection cost: total − previous total − word cost.
+    Source: Kudo, Yamamoto and Matsumoto 2004 (https://aclanthology.org/W04-3230/).
+
+    Args:
+        nodes: the candidates, as `mecab_lattice` returns them; the last one is the end of the sentence.
+
+    Raises:
+        UsageError: if the sentence is too long to draw.
+    """
+    *words, end = nodes
+    length = end.start
+    if length > LONGEST:
+        raise UsageError(f"nodes: a sentence of {length} characters is too long to draw; allowed: up to {LONGEST}")
+    # Words of the path come first, so that they share the first row.
+    words = sorted(words, key=lambda node: (not node.best, node.start, node.end))
+    rows = rows_without_overlap((node.start, node.end) for node in words)
+    path = [node for node in words if node.best]
+    below = 78 + (max(rows) + 1) * (TILE + 6)
+    lines = -(-(len(path) + 1) // PER_LINE)
+    canvas = Canvas(max(2 * LEFT + COLUMN * length, 860), below + 76 + 72 * lines)
+    characters = {node.start + offset: character for node in words for offset, character in enumerate(node.surface)}
+    for position, character in characters.items():
+        canvas.text(LEFT + COLUMN * (position + 0.5), 56, character, 16, bold=True)
+    for node, row in zip(words, rows, strict=True):
+        x, span = LEFT + COLUMN * node.start, COLUMN * len(node.surface) - 4
+        numbers = with_minus(f"{node.cost:,}"), with_minus(f"{node.total:,}")
+        color = ORANGE if node.best else PLAIN
+        canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
+    canvas.lines(16, below + 8, ["in a tile: part of speech, cost of the word, cost of the cheapest path to its end"])
+    _path(canvas, below + 62, [*path, end])
+    total = with_minus(f"{end.total:,}")
+    canvas.text(16, below + 34, "cheapest path, with the cost of each connection", SMALL, MUTED, "start")
+    canvas.text(16, canvas.height - 20, f"sum of all costs: {total}", anchor="start")
+    costs = ", ".join(f"{node.surface} {node.part} {node.cost:,}" for node in path)
+    return canvas.finish(
+        "MeCab's lattice",
+        f"{len(words)} candidate words with their costs, each below the characters that it spans. The cheapest path is "
+        f"{costs}; with the costs of the connections, its total is {total}.",
+    )
+
+
+def _path(canvas: Canvas, y: float, nodes: Sequence[Node]) -> None:
+    """Draw the cheapest path as lines of up to PER_LINE words, with the connection costs at the arrows."""
+    canvas.box(16, y, 54, 40, "start", "0", color=GREY, size=SMALL)
+    before = 0
+    for number, node in enumerate(nodes):
+        line, column = divmod(number, PER_LINE)
+        x, top = 132 + 122 * column, y + 72 * line
+        name, color = (node.surface, ORANGE) if node.surface else ("end", GREY)
+        box = canvas.box(x, top, 60, 40, name, with_minus(f"{node.cost:,}"), color=color)
+        canvas.arrow((x - 62, box.left[1]), box.left)
+        link = node.total - before - node.cost
+        canvas.text(x - 31, top - 10, with_minus(f"{link:+,}"), SMALL, BLUE.line)
+        before = node.total

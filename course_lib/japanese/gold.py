@@ -1,0 +1,131 @@
+"""Comparison of segmenters with text segmented by hand: precision, recall and F1 over words, and speed.
+
+A gold file is UTF-8 text with one sentence per line and a single space between words. A word counts as found if it
+begins and ends at the same characters in both segmentations.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from course_lib.errors import CourseError
+from course_lib.files import require_file
+from course_lib.japanese import jumanpp, mecab
+from course_lib.japanese.normalize import normalize
+
+# Lines to their words, for texts without spaces.
+Segmenter = Callable[[Sequence[str]], list[list[str]]]
+# Words in both segmentations, in the gold file and in the segmenter's output, [sentences, 3].
+Counts = npt.NDArray[np.int64]
+# Samples for the bootstrap interval, and the seed of its random generator.
+SAMPLES, SEED = 2000, 0
+# Speed is measured over at least this time [s].
+LEAST_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a segmenter agrees with a gold file. Shares are from 0 to 1."""
+
+    sentences: int
+    precision: float  # share of the segmenter's words that are right
+    recall: float  # share of the gold words that were found
+    f1: float  # harmonic mean of both
+    low: float  # 95 % bootstrap interval of F1 over sentences
+    high: float
+    exact: float  # share of the sentences without an error
+    speed: float  # characters per second, on one core
+
+
+def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
+    """Return the words of each sentence in a gold file. Empty lines are skipped.
+
+    Raises CourseError naming file and line if the file is not UTF-8, has no sentence, has two spaces in a row or a
+    space at the end of a line, or, with `normalized`, if normalization would change a sentence.
+    """
+    sentences = []
+    for number, line in enumerate(require_file(path).read_bytes().splitlines(), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise CourseError(f"{path}:{number}: not UTF-8 (byte {error.start + 1}); allowed: UTF-8 text") from None
+        if not text:
+            continue
+        words = text.split(" ")
+        if not all(words):
+            raise CourseError(f"{path}:{number}: an empty word; allowed: words separated by single spaces")
+        plain = "".join(words)
+        if normalized and normalize(plain) != plain:
+            raise CourseError(
+                f"{path}:{number}: {plain[:30]!r} is not normalized, `normalize` gives {normalize(plain)[:30]!r}; "
+                "write the sentence in this form, or choose --raw"
+            )
+        sentences.append(words)
+    if not sentences:
+        raise CourseError(f"{path}: no sentences; allowed: one sentence per line, words separated by single spaces")
+    return sentences
+
+
+def segmenters() -> dict[str, Segmenter]:
+    """Return the segmenters on this machine by name; `characters`, the baseline, makes each character a word."""
+    found: dict[str, Segmenter] = {"mecab": lambda lines: list(map(mecab.words, lines))}
+    if jumanpp.find_binary():
+        found["jumanpp"] = jumanpp.JumanppSegmenter.from_path().words
+    return found | {"characters": lambda lines: list(map(list, lines))}
+
+
+def spans(words: Sequence[str]) -> set[tuple[int, int]]:
+    """Return the start and end of each word [characters]."""
+    return set(pairwise(accumulate(map(len, words), initial=0)))
+
+
+def count_words(gold: Sequence[Sequence[str]], guesses: Sequence[Sequence[str]]) -> Counts:
+    """Return, for each sentence, the words in both segmentations, in the gold file and in the guess, [sentences, 3]."""
+    pairs = [(spans(right), spans(guess)) for right, guess in zip(gold, guesses, strict=True)]
+    return np.array([(len(right & made), len(right), len(made)) for right, made in pairs])
+
+
+def f1_interval(counts: Counts) -> tuple[float, float, float]:
+    """Return F1 and its 95 % bootstrap interval over sentences, for counts as from `count_words`.
+
+    The interval is the range between the 2.5th and the 97.5th percentile of F1 over 2,000 samples of the sentences,
+    drawn with replacement. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    """
+    rows = np.random.default_rng(SEED).integers(len(counts), size=(SAMPLES, len(counts)))
+    low, high = np.percentile(_f1(counts[rows].sum(1)), [2.5, 97.5])
+    return float(_f1(counts.sum(0))), float(low), float(high)
+
+
+def score(gold: Sequence[Sequence[str]], segmenter: Segmenter) -> Score:
+    """Compare a segmenter with sentences segmented by hand, and measure its speed on them."""
+    lines = ["".join(words) for words in gold]
+    passes, started = 0, perf_counter()
+    while passes == 0 or perf_counter() - started < LEAST_SECONDS:
+        guesses = segmenter(lines)
+        passes += 1
+    speed = passes * sum(map(len, lines)) / (perf_counter() - started)
+    counts = count_words(gold, guesses)
+    shared, right, made = counts.sum(0)
+    exact = float(np.mean((counts[:, 0] == counts[:, 1]) & (counts[:, 0] == counts[:, 2])))
+    return Score(len(gold), shared / made, shared / right, *f1_interval(counts), exact, speed)
+
+
+def _f1(counts: Counts) -> npt.NDArray[np.float64]:
+    """Return F1 for the last axis of words in both, in the gold file and in the output."""
+    return np.asarray(2 * counts[..., 0] / (counts[..., 1] + counts[..., 2]))
+
+
+def table(scores: Mapping[str, Score]) -> str:
+    """Return scores by segmenter as a table for the terminal."""
+    head = f"{'segmenter':<12}{'precision':>10}{'recall':>8}{'F1':>8}  {'95 % interval':<14}{'exact':>8}   speed"
+    rows = [
+        f"{name:<12}{s.precision:>10.3f}{s.recall:>8.3f}{s.f1:>8.3f}  {s.low:.3f} to {s.high:.3f}{s.exact:>8.1%}"
+        f"   {s.speed:,.0f} characters/s"
+        for name, s in scores.items()
+    ]
+    return "\n".join([head, *rows])

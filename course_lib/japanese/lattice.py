@@ -1,0 +1,58 @@
+"""MeCab's costs: what a segmentation costs, word by word.
+
+MeCab covers a sentence with words from its dictionary and takes the cheapest path: the sum of the words' costs and of
+the costs of each connection, which depend on the parts of speech. diagrams.py draws the candidates. Source: Kudo,
+Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from course_lib.errors import UsageError
+
+
+class Step(NamedTuple):
+    """A word on a path. Costs have no unit; lower is better. The last step is the end of the sentence, ""."""
+
+    word: str
+    part_of_speech: str
+    cost: int  # of the word itself
+    connection: int  # to the word before
+    total: int  # from the start of the sentence to the end of this word
+
+
+@cache
+def _taggers() -> tuple[Any, ...]:
+    """Create two taggers: one lists the byte offsets of all candidates, the other finds the path for given words."""
+    import jumandic
+    from fugashi import GenericTagger
+
+    # fugashi splits its arguments like a shell, so the backslash is doubled. Fields: https://taku910.github.io/mecab
+    offsets, fields = "%ps\\\\t%pe\\\\n", "%m\\\\t%f[0]\\\\t%pw\\\\t%pC\\\\t%pc\\\\n"
+    candidates = f"-a -F {offsets} -U {offsets} -E \\\\n"
+    partial = f"-p -F {fields} -U {fields} -E \\\\t\\\\t0\\\\t%pC\\\\t%pc\\\\n"
+    return tuple(GenericTagger(f"{jumandic.MECAB_ARGS} {options}") for options in (candidates, partial))
+
+
+def path(words: Sequence[str]) -> list[Step]:
+    """Return the cheapest path through exactly these words, ending with the end of the sentence.
+
+    A word can have several entries in the dictionary; MeCab takes the ones with the cheapest sum. The total cost of
+    the segmentation is the last step's `total`. Raises UsageError if a word is empty, contains whitespace, or is not
+    among MeCab's candidates at its place in the sentence.
+    """
+    for word in words:
+        if not word or any(map(str.isspace, word)):
+            raise UsageError(f"words: {word!r} is not allowed; allowed: words without white space")
+    candidates, partial = _taggers()
+    known = {tuple(map(int, line.split("\t"))) for line in candidates.parse("".join(words)).split("\n") if line}
+    ends = accumulate((len(word.encode()) for word in words), initial=0)
+    for word, span in zip(words, pairwise(ends), strict=True):
+        # In partial parsing, MeCab would take any text for an unknown word.
+        if span not in known:
+            raise UsageError(f"words: {word!r} is not among MeCab's candidates for {''.join(words)!r}")
+    lines = partial.parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
+    fields = [line.split("\t") for line in lines]
+    return [Step(word, part, int(cost), int(link), int(total)) for word, part, cost, link, total in fields]

@@ -1,0 +1,123 @@
+"""Tokenizers judged by a small GPT-2: bits per raw character of unseen documents, after a short training.
+
+Characters per token do not say how hard the tokens are to predict. Here, one GPT-2 is trained on the same documents
+with each tokenizer, and evaluated on the same unseen documents (course_lib/evaluation/bits.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic.dataclasses import dataclass
+
+from course_lib.config import STRICT, setting
+from course_lib.errors import CourseError
+from course_lib.evaluation.bits import Bits, bits
+from course_lib.evaluation.causal import CausalScorer
+from course_lib.evaluation.windows import WindowSettings
+from course_lib.models.causal import build_model
+from course_lib.models.config import ModelConfig
+from course_lib.progress import progress
+from course_lib.subword.config import END
+from course_lib.subword.folder import Codec
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import RateConfig
+
+
+@dataclass(frozen=True, config=STRICT)
+class SmallModelConfig:
+    """A GPT-2 of one block and its training, the same for every tokenizer."""
+
+    hidden_size: int = setting(64, "width of the residual stream", ge=2)
+    num_layers: int = setting(1, "transformer blocks", ge=1)
+    length: int = setting(64, "tokens per sequence", ge=2)
+    batch: int = setting(16, "sequences per step", ge=1)
+    passes: float = setting(1.0, "how often the training text is read", gt=0)
+    rate: float = setting(1e-2, "largest learning rate", gt=0)
+
+
+def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelConfig, bar: Any = None) -> CausalScorer:
+    """Train a new model on documents and return it.
+
+    Args:
+        codec: tokenizer; its vocabulary is the model's.
+        texts: raw documents; each is followed by </s>.
+        seed: seed of the initial weights and of the order of the sequences.
+        settings: sizes and training.
+        bar: progress bar, advanced by the share of the training that each step makes up; None for none.
+
+    Raises:
+        CourseError: if the documents have fewer tokens than a sequence.
+    """
+    end = codec.tokenizer.token_to_id(END)
+    assert end is not None
+    stream = np.array([token for text in texts for token in (*codec.encode(text), end)])
+    sequences = (len(stream) - 1) // settings.length
+    if not sequences:
+        raise CourseError(f"texts: {len(stream)} tokens; needed: more than {settings.length}")
+    model = _new_model(codec, seed, settings)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
+    steps = max(round(sequences * settings.passes / settings.batch), 1)
+    rate = RateConfig(max=settings.rate, min=settings.rate / 10, warmup_steps=max(steps // 10, 1))
+    rng = np.random.default_rng(seed)
+    # Positions of the first tokens; each pass begins at another token.
+    starts = np.concatenate(
+        [
+            rng.permutation(sequences) * settings.length + rng.integers(0, (len(stream) - 1) % settings.length + 1)
+            for _ in range(int(settings.passes) + 1)
+        ]
+    )
+    for step in range(1, steps + 1):
+        chosen = starts[(step - 1) * settings.batch : step * settings.batch]
+        ids = torch.from_numpy(stream[chosen[:, None] + np.arange(settings.length + 1)])
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(rate, step, steps)
+        logits = model(ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if bar is not None:
+            bar.update(1 / steps)
+    return CausalScorer(model.eval(), codec.encode, codec.decode, end, end)
+
+
+def judge(
+    codecs: Mapping[str, Codec],
+    texts: Sequence[str],
+    unseen: Sequence[str],
+    seeds: Sequence[int] = (0, 1, 2),
+    settings: SmallModelConfig | None = None,
+) -> dict[str, list[Bits]]:
+    """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds.
+
+    Raises CourseError if there are too few texts.
+    """
+    settings = settings or SmallModelConfig()
+    # Windows that overlap by half a sequence would double the cost of scoring and lower all figures alike.
+    windows = WindowSettings(stride=settings.length, batch_size=settings.batch)
+    found: dict[str, list[Bits]] = {}
+    with progress(len(codecs) * len(seeds), "model", "training small models") as bar:
+        for name, codec in codecs.items():
+            bar.set_postfix_str(name)
+            found[name] = [bits(train(codec, texts, seed, settings, bar), unseen, windows) for seed in seeds]
+    return found
+
+
+def _new_model(codec: Codec, seed: int, settings: SmallModelConfig) -> Any:
+    torch.manual_seed(seed)
+    return build_model(
+        ModelConfig(
+            vocab_size=codec.tokenizer.get_vocab_size(),
+            hidden_size=settings.hidden_size,
+            num_layers=settings.num_layers,
+            num_attention_heads=max(settings.hidden_size // 32, 1),
+            max_position_embeddings=settings.length,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            # About 1/√width, as in configs/gpt2-tiny.yaml.
+            initializer_range=0.1,
+        )
+    ).train()

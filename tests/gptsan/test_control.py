@@ -1,0 +1,88 @@
+"""Short trainings with and without the class in the spout."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib.gptsan import control, swe
+from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.control import Control, short_run
+from course_lib.gptsan.encode import encode
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.tokenizer import load_tokenizer
+from course_lib.training.settings import OptimizerConfig, RateConfig
+
+from tests.gptsan import handmade
+from tests.gptsan.test_generate import SHAPE, build
+
+CONTEXT = 24
+TEXTS = ("犬が吠えた。外は雨だ！", "猫が寝ている。夢の中。")
+LETTERS = sorted(set("".join(TEXTS)))
+SETTINGS = GptsanConfig(optimizer=OptimizerConfig(lr=RateConfig(max=3e-2, min=3e-3, warmup_rate=0.1), grad_clip=1.0))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained base, whose spout is heard, and eight documents of each class."""
+    place = tmp_path_factory.mktemp("base")
+    words = load_tokenizer(handmade.write(place / "tokenizer", [*LETTERS, *swe.SPECIALS]))
+    model = build(words, num_ext_layers=0, spout_init_std=0.5)
+    assert SHAPE["num_ext_layers"] == 1
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("model.spout."):
+                parameter.normal_(std=0.7)
+    model.save_pretrained(place / "model")
+    words.save_pretrained(place / "model")
+    rng = np.random.default_rng(0)
+    for label, text in enumerate(TEXTS):
+        for number in range(8):
+            (place / f"{label}-{number}.txt").write_text("".join(rng.permutation(list(text))) * 4, encoding="utf8")
+    rows = ["filename,fileid", *(f"{label}-{number}.txt,{label}" for label in (0, 1) for number in range(8))]
+    (place / "list.csv").write_text("\n".join(rows) + "\n", encoding="utf8")
+    encode(
+        str(place / "list.csv"), place / "tokenizer", place / "examples", EncodeConfig(num_context=CONTEXT, d_spout=4)
+    )
+    return place
+
+
+def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
+    examples = Examples(base / "examples").split(0.25, 0)
+    how = Control(steps=60, samples=8, length=CONTEXT)
+    own, shuffled = (
+        [short_run(base / "model", SETTINGS, examples, seed, wrong, how) for seed in (0, 1)] for wrong in (False, True)
+    )
+    assert max(run.loss for run in own) < min(run.loss for run in shuffled)
+    assert min(run.agreement for run in own) > 0.9
+    assert len({run.loss for run in own}) == 2
+    assert short_run(base / "model", SETTINGS, examples, 0, False, how) == own[0]
+
+
+def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[GPTSanForCausalLM] = []
+    staged = control._staged
+
+    def noted(*given: Any) -> GPTSanForCausalLM:
+        seen.append(staged(*given))
+        return seen[0]
+
+    monkeypatch.setattr(control, "_staged", noted)
+    examples = Examples(base / "examples").split(0.25, 0)
+    short_run(base / "model", SETTINGS, examples, 0, False, Control(steps=2, samples=4, length=CONTEXT))
+    before, after = staged(base / "model", SETTINGS, 0).state_dict(), seen[0].state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all(name.startswith(("model.spout.", "model.blocks.1.", "model.extra_")) for name in changed)
+
+
+def test_shuffled_classes_are_those_of_other_documents(base: Path) -> None:
+    examples = Examples(base / "examples")
+    own, other = (control._classes(examples, rng) for rng in (None, np.random.default_rng(0)))
+    documents = examples.arrays["document"]
+    assert np.bincount(own[np.unique(documents, return_index=True)[1]]).tolist() == [8, 8]
+    assert all(len(set(other[documents == number])) == 1 for number in range(16))
+    assert np.bincount(other[np.unique(documents, return_index=True)[1]]).tolist() == [8, 8]
+    assert (own != other).any()

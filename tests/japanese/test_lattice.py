@@ -1,0 +1,65 @@
+"""MeCab's costs of a segmentation."""
+
+from itertools import product
+
+import jumandic
+import numpy as np
+import pytest
+from course_lib.errors import UsageError
+from course_lib.japanese import lattice, mecab
+from fugashi import GenericTagger
+
+TEXTS = ("外国人参政権", "すもももももももものうち", "雨が降っていた。", "Pyで書く", "☃☃が来た", "東京都")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_costs_and_connections_add_up(text: str) -> None:
+    steps = lattice.path(mecab.words(text))
+    total = 0
+    for step in steps:
+        total += step.cost + step.connection
+        assert step.total == total
+    assert [step.word for step in steps] == [*mecab.words(text), ""]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_cost_of_the_best_path_is_mecabs(text: str) -> None:
+    tagger = GenericTagger(f'{jumandic.MECAB_ARGS} -F "" -U "" -E %pc')
+    assert lattice.path(mecab.words(text))[-1].total == int(tagger.parse(text))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_other_segmentation_is_cheaper(text: str) -> None:
+    best = lattice.path(mecab.words(text))[-1].total
+    totals = []
+    for boundaries in product((True, False), repeat=len(text) - 1):
+        line = "".join(char + " " * cut for char, cut in zip(text, (*boundaries, False), strict=True))
+        try:
+            totals.append(lattice.path(line.split(" "))[-1].total)
+        except UsageError:
+            continue
+    assert len(totals) > 1 and min(totals) == best
+
+
+def test_a_word_that_is_no_candidate_is_refused() -> None:
+    with pytest.raises(UsageError, match="words: '外国人参' is not among MeCab's candidates for '外国人参政権'"):
+        lattice.path(["外国人参", "政権"])
+
+
+def test_the_right_words_of_the_voting_right_lose() -> None:
+    costs = {line: lattice.path(line.split(" "))[-1].total for line in ("外国 人参 政権", "外国 人 参政 権")}
+    assert costs == {"外国 人参 政権": 8421, "外国 人 参政 権": 10855}
+
+
+def test_a_connection_is_an_entry_of_the_dictionarys_matrix() -> None:
+    # matrix.bin: two sizes, then a 16-bit cost for each pair of context ids, the right word's varying slower.
+    matrix = np.fromfile(f"{jumandic.DICDIR}/matrix.bin", dtype="<i2")
+    noun = 1133
+    connections = {step.connection for step in lattice.path(["外国", "人参", "政権"])[1:3]}
+    assert connections == {matrix[2 + noun + int(matrix[0]) * noun]}
+
+
+@pytest.mark.parametrize("word", ["", " ", "a b", "雨\n", "雨\t"])
+def test_a_word_with_white_space_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match=r"words: .* allowed: words without white space"):
+        lattice.path(["雨", word])

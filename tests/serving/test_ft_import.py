@@ -1,0 +1,334 @@
+"""The way back: a FasterTransformer folder as a Hugging Face folder, bit for bit, and the same files again."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib import cli
+from course_lib.checkpoints import model_folder, weight_files
+from course_lib.checkpoints.torch_dtypes import TORCH
+from course_lib.errors import CourseError, UsageError
+from course_lib.models.frozen_base import digest
+from course_lib.prefix import files as prefix_files
+from course_lib.serving import reader
+from course_lib.serving.export import export
+from course_lib.serving.ft_import import import_folder
+from course_lib.serving.ft_settings import Given
+from course_lib.serving.layout import CONVERSION
+from course_lib.serving.tasks import NamedPrefix
+
+from tests.serving import models, tiny
+from tests.serving.models import FAMILIES, build, expected_files, expected_prefix, save
+from tests.serving.test_export import GPT2, NEOX
+
+TASKS = [NamedPrefix(*task) for task in [*models.prefixes().items(), ("none", None)]]
+INI_TASKS = "num_tasks = 3\nprompt_learning_type = 2\n\n" + "".join(
+    f"[task_{index}]\ntask_name = {name}\nprompt_length = {length}\n\n"
+    for index, (name, length) in enumerate([("smile", 3), ("plain", 5), ("none", 0)])
+)
+
+
+def stored(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: weight.contiguous().clone() for name, weight in weight_files.by_name(folder).items()}
+
+
+def same(folder: Path, model) -> bool:
+    """Whether a folder has the tensors of a model, names, dtypes and bits."""
+    found, wanted = stored(folder), dict(model.named_parameters())
+    wanted = {name.replace("lm_head", "embed_out") if "gpt_neox" in str(wanted.keys()) else name: value for name, value in wanted.items()}  # fmt: skip
+    return found.keys() == wanted.keys() and all(
+        found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in wanted.items()
+    )
+
+
+def by_hand(folder: Path, family: str, ranks: int, dtype: str) -> Path:
+    """The files of FasterTransformer's own converter and three tasks, none of our export: DIR/N-gpu."""
+    place = folder / f"{ranks}-gpu"
+    place.mkdir(parents=True)
+    files = expected_files(build(family), family, ranks, dtype, divide=family != "gpt2")
+    for name, values in models.prefixes().items():
+        parts = expected_prefix(values, ranks, dtype)
+        files |= {f"model.prefix_prompt.{name}.weight.{rank}.bin": part for rank, part in enumerate(parts)}
+    text = (GPT2 if family == "gpt2" else NEOX).format(residual=int(family == "parallel"), dtype=dtype, ranks=ranks)
+    files["config.ini"] = (text[:-1] + INI_TASKS).encode()
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+    return place
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_export_and_import_give_the_same_tensors(tmp_path: Path, family: str, dtype, ranks: int):
+    source = save(build(family), tmp_path / "source")
+    export(source, tmp_path / "ft", ranks, dtype, TASKS)
+    report = import_folder(tmp_path / "ft", tmp_path / "back")
+    assert same(tmp_path / "back", build(family).to(TORCH[dtype]))
+    assert report.parameters == sum(weight.numel() for weight in build(family).parameters())
+    if dtype == "fp32":
+        assert digest(tmp_path / "back") == digest(source)
+        ids = torch.tensor([[5, 6, 7, 8]])
+        found = model_folder.load_model(tmp_path / "back")
+        assert torch.equal(found(ids).logits, model_folder.load_model(source)(ids).logits)
+        assert not report.settings or all(found.source != "default" for found in report.settings.values())
+    for task in TASKS[:2]:
+        assert task.values is not None
+        prefix = prefix_files.read(tmp_path / "back" / "prefixes" / f"{task.name}.safetensors")
+        assert prefix.task == task.name and prefix.base == digest(tmp_path / "back")
+        assert torch.equal(prefix.values, task.values.to(TORCH[dtype]).float())
+    record = json.loads((tmp_path / "back" / CONVERSION).read_text())
+    assert record["tasks"][2] == {"name": "none", "length": 0, "file": None}
+    assert str(tmp_path) not in (tmp_path / "back" / CONVERSION).read_text()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_originals_files_become_the_model_and_the_same_files_again(
+    tmp_path: Path, family: str, dtype: str, ranks: int
+):
+    place = by_hand(tmp_path / "ft", family, ranks, dtype)
+    given = Given(biases_divided_by=ranks if family == "sequential" else None)
+    report = import_folder(place, tmp_path / "back", given=given)
+    assert same(tmp_path / "back", build(family).to(TORCH[dtype]))  # type: ignore[index]
+    assert any("no tokenizer/" in note for note in report.notes)
+    command = json.loads((tmp_path / "back" / CONVERSION).read_text())["export_again"]
+    words = command.replace("MODEL", str(tmp_path / "back")).replace("DIR", str(tmp_path / "again")).split()
+    assert cli._main([word.strip('"') for word in words[1:]]) == 0
+    assert contents(tmp_path / "again" / place.name) == contents(place)
+
+
+@pytest.mark.parametrize("untied", [True, False])
+@pytest.mark.parametrize("family", ["parallel", "gpt2"])
+def test_an_output_layer_is_the_embedding_or_is_not(tmp_path: Path, family: str, untied: bool):
+    model = build(family, tie_word_embeddings=not untied)
+    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 2).folder
+    import_folder(place, tmp_path / "back")
+    assert ("lm_head.weight" in stored(tmp_path / "back") or "embed_out.weight" in stored(tmp_path / "back")) == untied
+    assert same(tmp_path / "back", model)
+    assert contents(export(tmp_path / "back", tmp_path / "again", 2, name="source").folder) == contents(place)
+
+
+def test_biases_of_several_ranks_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    place = by_hand(tmp_path / "ft", "sequential", 2, "fp32")
+    arguments = ["ft", "import", str(place), "-o", str(tmp_path / "back")]
+    assert cli._main(arguments) == 2
+    assert "--biases-divided-by: not given" in capsys.readouterr().err and not (tmp_path / "back").exists()
+    assert cli._main([*arguments, "--biases-divided-by", "4"]) == 2
+    assert "--biases-divided-by 4: allowed: 1 or 2" in capsys.readouterr().err
+    name = "gpt_neox.layers.1.mlp.dense_4h_to_h.bias"
+    for divided in (1, 2):
+        assert cli._main([*arguments, "--biases-divided-by", str(divided)]) == 0
+        assert torch.equal(stored(tmp_path / "back")[name], build("sequential").state_dict()[name] * divided / 2)
+    with pytest.raises(UsageError, match="--biases-divided-by 2: allowed: 1"):
+        import_folder(
+            by_hand(tmp_path / "gpt2", "gpt2", 2, "fp32"), tmp_path / "back", given=Given(biases_divided_by=2)
+        )
+
+
+def test_a_divisor_that_is_no_power_of_two(tmp_path: Path):
+    model = build("parallel", hidden_size=24, num_attention_heads=3, intermediate_size=48)
+    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 3).folder
+    report = import_folder(place, tmp_path / "back")
+    assert any("multiplied by 3, no power of two" in note for note in report.notes)
+    found, wanted = stored(tmp_path / "back"), model.state_dict()
+    name = "gpt_neox.layers.0.attention.dense.bias"
+    assert torch.allclose(found.pop(name), wanted[name], rtol=1.2e-7, atol=0)
+    assert all(torch.equal(value, wanted[key.replace("embed_out", "lm_head")]) for key, value in found.items() if "dense" not in key)  # fmt: skip
+    assert contents(export(tmp_path / "back", tmp_path / "again", 3, name="source").folder) == contents(place)
+
+
+def test_where_the_settings_come_from(tmp_path: Path):
+    place = by_hand(tmp_path / "ft", "parallel", 1, "fp32")
+    report = import_folder(place, tmp_path / "back")
+    said = "assumed, as the folder does not say: hidden_act = gelu, layer_norm_eps = 1e-05, rope_theta = 10000.0, max_position_embeddings = 2048"  # fmt: skip
+    assert said in report.summary()
+    given = Given("relu", 1e-3, 500.0, 77)
+    report = import_folder(place, tmp_path / "back", given=given)
+    config = model_folder.read_config(tmp_path / "back")
+    assert (config.hidden_act, config.layer_norm_eps, config.max_position_embeddings) == ("relu", 1e-3, 77)
+    assert config.rope_parameters["rope_theta"] == 500.0 and config.rope_parameters["partial_rotary_factor"] == 0.5
+    assert {found.source for found in report.settings.values()} == {"option"} and "assumed" not in report.summary()
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["rotary_pct"] == 0.5
+    (place.parent / CONVERSION).write_text('{"not_in_the_format": {"hidden_act": "gelu_new"}}')
+    report = import_folder(place, tmp_path / "back", given=Given(layer_norm_eps=1e-3))
+    record = json.loads((tmp_path / "back" / CONVERSION).read_text())["settings"]
+    assert record["hidden_act"] == {"value": "gelu_new", "from": "conversion.json"}
+    assert record["layer_norm_eps"] == {"value": 1e-3, "from": "option"}
+    assert record["rope_theta"] == {"value": 10000.0, "from": "default"}
+
+
+def test_the_settings_of_a_gpt2_are_those_of_its_ini(tmp_path: Path):
+    place = by_hand(tmp_path / "ft", "gpt2", 1, "fp32")
+    ini = (place / "config.ini").read_text()
+    (place / "config.ini").write_text(
+        ini.replace("num_tasks", "layernorm_eps = 1e-4\nactivation_type = Relu\nnum_tasks")
+    )
+    report = import_folder(place, tmp_path / "back")
+    config = model_folder.read_config(tmp_path / "back")
+    assert (config.activation_function, config.layer_norm_epsilon) == ("relu", 1e-4)
+    assert {found.source for found in report.settings.values()} == {"config.ini"}
+    with pytest.raises(UsageError, match="--rope-theta: not allowed for a GPT-2"):
+        import_folder(place, tmp_path / "back", given=Given(rope_theta=1.0))
+    with pytest.raises(UsageError, match="--activation tango: allowed: .*gelu_new"):
+        import_folder(place, tmp_path / "back", given=Given("tango"))
+    with pytest.raises(UsageError, match="--layer-norm-eps -1.0: allowed: a number above 0"):
+        import_folder(place, tmp_path / "back", given=Given(layer_norm_eps=-1.0))
+
+
+DENSE = "model.layers.1.attention.dense.weight.1.bin"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda at: (at / DENSE).unlink(), rf"{DENSE}: no such file, expected 512 bytes$"),
+        (lambda at: (at / DENSE).write_bytes(b"\0" * 511), rf"{DENSE}: 511 bytes, expected 512 \(\[8, 16\] of fp32\)$"),
+        (lambda at: (at / DENSE).write_bytes(b"\0" * 600), rf"{DENSE}: 600 bytes, expected 512"),
+        (lambda at: (at / DENSE).write_bytes(b"\0" * 256), rf"{DENSE}: 256 bytes, expected 512 .*half the bytes"),
+        (lambda at: (at / "model.prefix_prompt.smile.weight.1.bin").unlink(), r"smile\.weight\.1\.bin: no such file"),
+        (lambda at: (at / "config.ini").unlink(), r"config\.ini: no such file"),
+        (lambda at: edit(at, "[gptneox]", "[bloom]"), r"expected one section \[gptneox\] or \[gpt\], found: bloom"),
+        (lambda at: edit(at, "[task_0]", "[gpt]\n[task_0]"), r"expected one section .*found: gptneox, gpt"),
+        (lambda at: (at / "model.wpe.bin").write_bytes(b"\0" * 64), r"model\.wpe\.bin: 64 bytes, but a \[gptneox\] folder for 2 ranks has no such file"),
+        (lambda at: (at / "model.layers.1.attention.dense.weight.2.bin").write_bytes(b""), r"weight\.2\.bin: 0 bytes, but a"),
+        (lambda at: (at / "model.wte.1.bin").write_bytes(b"\1" * 2752), r"model\.wte\.1\.bin: rank 1 differs from model\.wte\.bin \(2,752 bytes, 2,752 bytes\)"),
+        (lambda at: flip(at / "model.layers.0.mlp.attention.bias.sum.bin"), r"bias\.sum\.bin: its 64 bytes are not the sum of model\.layers\.0\.attention\.dense\.bias\.bin and"),
+        (lambda at: edit(at, "head_num = 4", "head_num = 3"), r"3 \(heads\) is not divisible by 2 ranks"),
+        (halve, r"config\.ini: every file has half the bytes"),
+        (lambda at: (at.parent / CONVERSION).write_text('{"biases_divided_by": 7}'), r"conversion\.json: biases_divided_by = 7: 2 ranks"),
+        (lambda at: (at.parent / CONVERSION).write_text('{"not_in_the_format": {"hidden_act": "x"}}'), r"conversion\.json: activation x is unknown"),
+    ],
+)  # fmt: skip
+def test_damage_is_one_line_and_writes_nothing(tmp_path: Path, damage: Callable[[Path], object], message: str):
+    place = by_hand(tmp_path / "ft", "parallel", 2, "fp32")
+    damage(place)
+    with pytest.raises(CourseError, match=message) as refused:
+        import_folder(tmp_path / "ft", tmp_path / "new" / "back")
+    assert "\n" not in str(refused.value) and not (tmp_path / "new").exists()
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    text = (folder / "config.ini").read_text()
+    assert old in text
+    (folder / "config.ini").write_text(text.replace(old, new))
+
+
+def halve(folder: Path) -> None:
+    for file in folder.glob("*.bin"):
+        os.truncate(file, file.stat().st_size // 2)
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[3] ^= 1
+    file.write_bytes(content)
+
+
+def test_equal_copies_for_each_rank_and_other_files_do_not_matter(tmp_path: Path):
+    place = by_hand(tmp_path / "ft", "parallel", 2, "fp32")
+    for rank in range(2):
+        shutil.copyfile(place / "model.wte.bin", place / f"model.wte.{rank}.bin")
+    (place / "notes.txt").write_text("mine")
+    import_folder(place, tmp_path / "back")
+    assert same(tmp_path / "back", build("parallel"))
+
+
+def test_the_tokenizer_is_copied_given_or_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    tiny.write(tmp_path / "ft")
+    report = import_folder(tmp_path / "ft", tmp_path / "back")
+    assert "no tokenizer/" not in report.summary()
+    assert model_folder.load_tokenizer(tmp_path / "back").encode("あい") == tiny.tokenizer().encode("あい")
+    assert reader.load(tmp_path / "ft").notes == []
+    (tmp_path / "ft" / "tokenizer").rename(tmp_path / "tokenizer")
+    arguments = ["ft", "import", str(tmp_path / "ft"), "-o", str(tmp_path / "back")]
+    assert cli._main([*arguments, "--tokenizer", str(tmp_path / "tokenizer")]) == 0
+    assert "tasks smile, plain, none: " in capsys.readouterr().out
+    assert model_folder.load_tokenizer(tmp_path / "back").eos_token_id == tiny.END
+    smaller = by_hand(tmp_path / "small", "gpt2", 1, "fp32")
+    assert cli._main(["ft", "import", str(smaller), "-o", str(tmp_path / "b"), "--tokenizer", str(tmp_path / "tokenizer")]) == 1  # fmt: skip
+    assert "60 tokens, but the model has 43 rows" in capsys.readouterr().err and not (tmp_path / "b").exists()
+
+
+def test_padding_of_the_vocabulary_is_kept_and_said(tmp_path: Path):
+    model = build("parallel", vocab_size=64)
+    tiny.tokenizer().save_pretrained(save(model, tmp_path / "source"))
+    export(tmp_path / "source", tmp_path / "ft")
+    report = import_folder(tmp_path / "ft", tmp_path / "back")
+    assert "4 of 64 rows of the vocabulary are no tokens" in report.summary() and same(tmp_path / "back", model)
+
+
+def test_an_input_is_never_overwritten(tmp_path: Path):
+    place = by_hand(tmp_path / "ft", "gpt2", 1, "fp32")
+    for target in (place, place.parent, place / "new"):
+        with pytest.raises(UsageError, match="-o "):
+            import_folder(place, target)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(UsageError, match="holds other files"):
+        import_folder(place, tmp_path / "mine")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from course_lib.serving import ft_import
+real = ft_import._weights
+def dying(*arguments):
+    for number, weight in enumerate(real(*arguments)):
+        if number == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield weight
+ft_import._weights = dying
+ft_import.weight_files.SHARD = 1000
+ft_import.import_folder(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_run_leaves_nothing_in_the_models_place(tmp_path: Path):
+    place = by_hand(tmp_path / "ft", "gpt2", 2, "fp32")
+    done = subprocess.run([sys.executable, "-c", KILLED, place, tmp_path / "back"], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (tmp_path / "back").exists() and len(list(tmp_path.glob(".back*"))) == 1
+    import_folder(place, tmp_path / "back")
+    assert same(tmp_path / "back", build("gpt2")) and not list(tmp_path.glob(".back*"))
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from course_lib.serving import ft_import
+
+def peak():
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+ft_import.weight_files.SHARD = 8_000_000
+ft_import.import_folder(Path(sys.argv[1]), Path(sys.argv[3]) / "small")
+before = peak()
+ft_import.import_folder(Path(sys.argv[2]), Path(sys.argv[3]) / "large")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="only Linux tells a process its peak of memory")
+def test_memory_does_not_grow_with_the_model(tmp_path: Path):
+    model = build("parallel", hidden_size=512, intermediate_size=2048, num_hidden_layers=12)
+    large = export(save(model, tmp_path / "model"), tmp_path / "ft", 2).folder
+    size = sum(path.stat().st_size for path in large.iterdir()) / 2**20
+    assert size > 140
+    small = by_hand(tmp_path / "by_hand", "parallel", 2, "fp32")
+    done = subprocess.run([sys.executable, "-c", PEAK, small, large, tmp_path], check=True, capture_output=True)
+    # A file of 8 MB, its copy in safetensors, and a tensor of 4 MB with its parts
+    assert int(done.stdout) < 45
+    assert len(weight_files.files(tmp_path / "large")) > 15 and same(tmp_path / "large", model)
