@@ -1,7 +1,7 @@
 """A progress bar for notebooks that leaves nothing behind: no red bar, and no text in the saved notebook.
 
 tqdm's own bar stays in a saved notebook as the text of its beginning ("cleaning …: 0%"), since the widget is not saved.
-Only progress.py imports this module, and only in a notebook's kernel, because ipywidgets takes time to load.
+progress.py imports this module only in a notebook's kernel, because ipywidgets takes time to load.
 """
 
 from typing import Any
@@ -9,15 +9,17 @@ from typing import Any
 from IPython.display import display
 from tqdm.notebook import tqdm_notebook
 
+# The type of a widget in an output.
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
 
 class NotebookBar(tqdm_notebook):  # type: ignore[misc]
     """tqdm's notebook bar, displayed without a text form, and removed from the output when it is closed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, display=False, **options)
-        bundle = self.container._repr_mimebundle_()
-        del bundle["text/plain"]
-        self._output = display(bundle, raw=True, display_id=True)
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.container.model_id}
+        self._output = display({WIDGET: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Remove the bar. An error is shown by its exception."""

@@ -14,6 +14,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
+from course_lib.notebook_bar import WIDGET
 from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
 
@@ -21,7 +22,6 @@ from course_lib.progress import progress
 SETUP_TAG = "setup"
 BADGE_TAG = "badge"
 README_TAG = "readme"
-WIDGET = "application/vnd.jupyter.widget-view+json"
 SETUP = """\
 try:
     import course_lib

@@ -1,6 +1,12 @@
-"""Exercises for chapter 6: prefix parameters, example labels, and the mask and positions in a batch."""
+"""Exercises for chapter 6: prefix parameters, example labels, mask and positions in a batch, and a length to choose."""
+
+from statistics import mean, stdev
+from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+
+# What the experiment of exercise 4 needs at least: lengths, and runs of each length.
+LENGTHS, SEEDS = 3, 3
 
 
 def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
@@ -24,6 +30,38 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
     """Return the attention mask for a sequence in a batch, and the positions of its tokens."""
     mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
     return mask, [prefix + index for index in range(tokens)]
+
+
+def _check_length(answer: Any) -> str | None:
+    """Return what is wrong with (chosen length, {length: shares of exact matches, one for each seed}), or None."""
+    if not (isinstance(answer, list) and len(answer) == 2 and isinstance(answer[1], dict)):
+        return "hand in the chosen length and all measurements: (5, {1: [0.1, 0.2, 0.1], 5: […], …})."
+    chosen, measured = answer[0], {int(length): _shares(runs) for length, runs in answer[1].items()}
+    if len(measured) < LENGTHS:
+        return f"you measured {len(measured)} lengths; {LENGTHS} show where more positions stop helping."
+    for length, shares in measured.items():
+        if len(shares) < SEEDS:
+            return f"length {length} has {len(shares)} runs; take {SEEDS} seeds, so that their spread can be seen."
+        if not all(0 <= share <= 1 for share in shares):
+            return f"length {length}: {max(shares):g} is no share of exact matches, which lies between 0 and 1."
+    if chosen not in measured:
+        return f"length {chosen} is chosen, and it is not among the measured lengths."
+    means = {length: mean(shares) for length, shares in measured.items()}
+    best = max(means, key=lambda length: (means[length], -length))
+    if means[best] < 0.05:
+        return f"no length works: the best one, {best}, has {means[best]:.0%}. Take more steps or a higher rate."
+    floor = means[best] - stdev(measured[best])
+    if means[chosen] < floor:
+        return f"{means[chosen]:.0%} at {chosen} is below {means[best]:.0%} at {best} by more than the spread there."
+    shortest = min(length for length in measured if means[length] >= floor)
+    if chosen > shortest:
+        return f"{means[shortest]:.0%} at {shortest} is within the spread of the best, with fewer positions."
+    return None
+
+
+def _shares(runs: Any) -> list[float]:
+    """Return the share of exact matches of each run, from a list of shares or from the library's Runs."""
+    return [run.matches for run in runs.runs] if hasattr(runs, "runs") else list(runs)
 
 
 _UNSHIFTED = (
@@ -139,6 +177,24 @@ CHAPTER = Chapter(
         ),
         slots,
         "In this way a server answers requests for different tasks in one batch: each row sees only its own prefix.",
+    ),
+    Exercise(
+        f"choose the shortest length that is good enough, from your own runs of at least {LENGTHS} lengths with "
+        f"{SEEDS} seeds each: (length, {{length: [share of exact matches of each seed]}})",
+        _check_length,
+        (
+            "Good enough is what the seeds cannot tell from the best: its mean is at most one standard deviation of "
+            "the best length's runs below the best mean.",
+            "over_seeds(settings, {str(n): [f'model.length={n}'] for n in (…)}) trains; runs.matches has the mean and "
+            "the deviation, and the exercise takes the runs as they are: (length, {int(n): runs for n, runs in …}).",
+        ),
+        (
+            2,
+            {1: [0.717, 0.6, 0.383], 2: [0.767, 0.7, 0.617], 5: [0.467, 0.75, 0.817], 20: [0.85, 0.583, 0.867]},
+        ),
+        "These are runs of 30 steps: so early, the seeds differ by up to 19 points, and only length 1 falls behind. "
+        "A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
+        "also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees).",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

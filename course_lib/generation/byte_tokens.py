@@ -81,7 +81,7 @@ class ByteTokens:
         for token, piece in enumerate(pieces):
             whole = _decoded(piece)
             if whole is None:
-                self.has_bytes |= piece is not None
+                self.has_bytes |= bool(piece)
                 for state in range(len(STATES)):
                     allowed[state, token], self.after[state, token] = _walk(state, piece or b"")
             elif "\ufffd" in whole:

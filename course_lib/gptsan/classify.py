@@ -1,9 +1,12 @@
-"""Naive Bayes text classifier over character bigrams, for judging texts independently of the model that wrote them."""
+"""Judges of texts that know nothing of the model: naive Bayes over character bigrams, and known bigrams."""
 
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log
+
+from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.swe import SubwordEncoding
 
 
 class NaiveBayes:
@@ -38,3 +41,14 @@ class NaiveBayes:
 def bigrams(text: str) -> list[str]:
     """Return the pairs of adjacent characters in a text, after removing whitespace and U+FFFD characters."""
     return ["".join(pair) for pair in pairwise("".join(text.replace("\ufffd", "").split()))]
+
+
+def known_share(texts: Sequence[str], known: set[str]) -> float:
+    """Return the share of the bigrams in some texts that are in `known`."""
+    found = [bigram in known for text in texts for bigram in bigrams(text)]
+    return sum(found) / len(found)
+
+
+def texts_of(examples: Examples, encoding: SubwordEncoding) -> tuple[list[str], list[int]]:
+    """Return the text that each example predicts, and its class."""
+    return [encoding.decode(example["y"][example["y"] >= 0]) for example in examples], [int(e["i"]) for e in examples]

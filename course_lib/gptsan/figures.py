@@ -95,6 +95,7 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
         axis.set_yticks(range(len(outcomes)), list(outcomes) if axis is axes[0] else [""] * len(outcomes))
         axis.set(ylim=(len(outcomes) - 0.5, -0.8))
     axes[0].margins(x=0.25)
+    axes[0].locator_params(axis="x", nbins=5)
     axes[0].set(title="held-out loss", xlabel="nats per token")
     axes[1].axvline(1 / classes, color=BEFORE, linestyle="--", linewidth=1)
     axes[1].text(1 / classes, len(outcomes) - 0.55, " chance", color=BEFORE, fontsize=8)
@@ -105,7 +106,8 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
 def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
     """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share.
 
-    A dashed line in the last panel marks the share by chance.
+    A measure can lack a case. A dashed line in the last panel, which should lack the last case, marks the share by
+    chance.
     """
     cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
     figure, axes = _panels(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
@@ -117,7 +119,7 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
         axis.set_yticks(range(len(cases)), cases if axis is axes[0] else [""] * len(cases))
     if chance is not None:
         axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
-        axes[-1].text(chance, len(cases) - 0.55, " chance", color=BEFORE, fontsize=8)
+        axes[-1].text(chance, len(cases) - 1, " chance", color=BEFORE, va="center")
     return figure
 
 
@@ -140,7 +142,7 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         axis.invert_yaxis()
     if card:
         axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(card / unit, -0.55, f" card of {card / 1e9:.0f} GB", color=BEFORE, fontsize=8)
+        axis.text(card / unit, len(bars) - 1, f" card of {card / 1e9:.0f} GB", color=BEFORE, va="center")
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return figure

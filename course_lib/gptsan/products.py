@@ -6,7 +6,6 @@ As in chapter 4, run folders are stored next to the products, so that interrupte
 import shutil
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,11 @@ def _recipe() -> RecipeConfig:
 
 @product("gptsan/vocabulary")
 def VOCABULARY() -> Definition:
-    """Tokenizer, built from the corpus and the classified documents, or copied from an existing base model."""
+    """Tokenizer, built from the corpus or copied from an existing base model."""
     if _recipe().checkpoint:
         return Definition(_take_vocabulary, {}, (BASE,))
     settings = config.section("gptsan.vocabulary", VocabularyConfig)
-    return Definition(partial(_vocabulary, settings), settings, (*TEXTS, *_classified()), ("gptsan/vocabulary.py",))
+    return Definition(partial(_vocabulary, settings), settings, TEXTS, ("gptsan/vocabulary.py",))
 
 
 @product("gptsan/corpus")
@@ -73,10 +72,12 @@ def BASE() -> Definition:
 @product("gptsan/classes")
 def CLASSES() -> Definition:
     """Examples with classes."""
+    from course_lib.gptsan.inputs import list_documents
+
     settings = config.section("gptsan.classes", EncodeConfig)
-    return Definition(
-        partial(_classes, settings), settings, (VOCABULARY, paths.data(CLASSES_LIST), *_classified()), ENCODING
-    )
+    listed = paths.data(CLASSES_LIST)
+    texts = (document.path for document in list_documents(str(listed), 1 << 20))
+    return Definition(partial(_classes, settings), settings, (VOCABULARY, listed, *texts), ENCODING)
 
 
 @product("gptsan/extra")
@@ -103,20 +104,12 @@ def tuned_settings() -> GptsanConfig:
     return config.load(GptsanConfig, _recipe().extra)
 
 
-def _classified() -> list[Path]:
-    """Return the documents of data/classified."""
-    from course_lib.gptsan.inputs import list_documents
-
-    return [document.path for document in list_documents(str(paths.data(CLASSES_LIST)), 1 << 20)]
-
-
 def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.documents import read_texts
     from course_lib.gptsan.vocabulary import build_vocabulary
 
-    documents = (text for source in inputs if source.is_dir() for text in read_texts(source / DOCUMENTS))
-    classified = (source.read_text(encoding="utf8") for source in inputs if source.is_file())
-    counts = build_vocabulary(chain(documents, classified), settings.size, folder, settings.character_coverage)
+    texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
+    counts = build_vocabulary(texts, settings.size, folder, settings.character_coverage)
     return {"entries": counts.entries, "texts": counts.texts}
 
 

@@ -48,7 +48,7 @@ def mecab_lattice(sentence: str) -> list[Node]:
     Of several entries with the same text, position and part of speech, the one with the cheapest path is kept. The
     output format is described at https://taku910.github.io/mecab/format.html.
 
-    Raises UsageError if the sentence is empty or contains white space, which MeCab drops.
+    Raises UsageError if the sentence is empty or contains whitespace, which MeCab drops.
     """
     import jumandic
     from fugashi import GenericTagger

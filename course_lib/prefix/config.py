@@ -163,6 +163,9 @@ class RecipeConfig:
         None, "existing base: a folder, or a name on the Hugging Face Hub; unset: a base is trained as in chapter 4"
     )
     base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
+    sentences: int = setting(
+        6_000, "texts of four sentences each, added to the training text of a base that is trained here", ge=1
+    )
     tasks: tuple[str, ...] = setting(
         ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"),
         "runs that each train one prefix: files under course_lib/configs, or paths",

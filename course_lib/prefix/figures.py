@@ -3,70 +3,101 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course_lib.figures import AFTER, COLOURS, subplots
-from course_lib.prefix.single_process_trainer import Case
+from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.prefix.comparison import Runs
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
     """Draw the attention mask for tokens after a prefix of `length` positions, with one row per token."""
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import Patch, Rectangle
 
-    names = [*(f"prefix {position}" for position in range(1, length + 1)), *tokens]
-    figure, axis = subplots(height=1.3 + 0.32 * len(tokens), width=2.2 + 0.32 * len(names))
+    names = [*(f"P{position}" for position in range(1, length + 1)), *tokens]
+    figure, axis = subplots(height=1.5 + 0.36 * len(tokens), width=1.6 + 0.62 * len(names))
     for row in range(len(tokens)):
         for column in range(length + row + 1):
             colour = COLOURS[1] if column < length else AFTER
-            axis.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour))
-    axis.axvline(length - 0.5, color="black", linewidth=1)
-    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), aspect="equal")
-    axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-    axis.set_yticks(range(len(tokens)), tokens, fontsize=8)
-    axis.set(title="trained │ the text: frozen model, causal", ylabel="a token sees …")
+            axis.add_patch(Rectangle((column - 0.46, row - 0.43), 0.92, 0.86, facecolor=colour))
+    axis.axvline(length - 0.5, color=BEFORE, linewidth=1.5)
+    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5))
+    axis.set_xticks(range(len(names)), names, fontsize=10)
+    axis.set_yticks(range(len(tokens)), tokens, fontsize=10)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.set(ylabel="a token …", title="… sees")
+    key = [
+        Patch(facecolor=COLOURS[1], label="prefix: trained, seen by every token"),
+        Patch(facecolor=AFTER, label="text: itself and what stands before it"),
+        Patch(facecolor="white", edgecolor=BEFORE, label="not seen"),
+    ]
+    figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
-def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """Plot each task's training loss as a line and its held-out loss as points [nats per token]."""
-    figure, axis = subplots(height=3.0)
-    for (task, entries), colour in zip(logs.items(), COLOURS, strict=False):
-        for kind, name, style in (("train", "training", "-"), ("eval", "held out", "o")):
+def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str, float]) -> Any:
+    """Plot each task's training loss, its held-out loss, and the base's held-out loss without prefix.
+
+    Args:
+        logs: entries of each run's log, by task.
+        without: held-out loss of the base alone, by task [nats per token].
+    """
+    figure, axes = subplots(len(logs), height=3.0, squeeze=True)
+    for axis, (task, entries) in zip(axes if len(logs) > 1 else [axes], logs.items(), strict=True):
+        for kind, name, style, colour in (("train", "training", "-", AFTER), ("eval", "held out", "o", COLOURS[1])):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
-            axis.plot(*zip(*points, strict=True), style, color=colour, label=f"{task}, {name}")
-    axis.set(xlabel="step", ylabel="loss [nats per token]")
-    axis.legend(frameon=False)
+            axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
+        axis.axhline(without[task], color=BEFORE, linestyle="--", label="held out, without prefix")
+        axis.set(title=task, xlabel="step", ylabel="loss [nats per token]")
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False, fontsize=8)
     return figure
 
 
-def length_against_loss(cases: Mapping[int, Case]) -> Any:
-    """Plot the held-out loss [nats per token] against the prefix length [positions]."""
-    figure, axis = subplots(height=3.0)
-    axis.plot(list(cases), [case.held_out for case in cases.values()], color=AFTER, marker="o")
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(list(cases), [str(length) for length in cases])
-    axis.set(xlabel="positions of the prefix", ylabel="held-out loss [nats per token]")
+def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
+    """Plot held-out loss and exact matches against the prefix length, as mean and spread over the seeds.
+
+    Args:
+        cases: the runs by prefix length [positions].
+        without: held-out loss [nats per token] and share of exact matches of the base without prefix.
+    """
+    figure, axes = subplots(2, height=3.0)
+    spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
+    for axis, values, baseline in zip(axes, spreads, without, strict=True):
+        means, deviations = [each.mean for each in values], [each.deviation for each in values]
+        axis.errorbar(list(cases), means, deviations, color=AFTER, marker="o", capsize=4, label="with prefix")
+        axis.axhline(baseline, color=BEFORE, linestyle="--", label="without prefix")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(list(cases), [str(length) for length in cases])
+        axis.set_xlabel("positions of the prefix")
+    axes[0].set_ylabel("held-out loss [nats per token]")
+    axes[0].set_ylim(bottom=0)
+    axes[0].legend(frameon=False, fontsize=8)
+    axes[1].set(ylabel="exact matches", ylim=(-0.03, 1.03))
     return figure
 
 
-def methods(cases: Mapping[str, Case]) -> Any:
-    """Plot bars for trained parameters, held-out loss and computed memory by part [MB], for each training method."""
-    figure, axes = subplots(3, height=1.3 + 0.5 * len(cases), width=10.0, sharey=True)
+def methods(cases: Mapping[str, Runs], without: float) -> Any:
+    """Plot the held-out loss against trained parameters, and the memory of a training step by part, for each method.
+
+    Args:
+        cases: the runs by method.
+        without: held-out loss of the base without training [nats per token].
+    """
+    figure, axes = subplots(2, height=3.0, width=9.0)
+    for (name, runs), colour in zip(cases.items(), COLOURS, strict=False):
+        loss = runs.held_out
+        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, marker="o", capsize=4, label=name)
+    axes[0].axhline(without, color=BEFORE, linestyle="--", label="no training")
+    axes[0].set(xscale="log", xlabel="trained parameters", ylabel="held-out loss [nats per token]")
+    axes[0].set_ylim(bottom=0)
+    axes[0].legend(frameon=False, fontsize=8)
     rows = range(len(cases))
-    trained = [case.trained for case in cases.values()]
-    held_out = [case.held_out or 0.0 for case in cases.values()]
-    axes[0].barh(rows, trained, color=AFTER)
-    axes[0].set(xscale="log", xlim=(min(trained) / 4, max(trained) * 30), xlabel="trained parameters")
-    axes[0].set_yticks(rows, list(cases))
-    axes[1].barh(rows, held_out, color=AFTER)
-    axes[1].set(xlim=(0, 1.25 * max(held_out)), xlabel="held-out loss [nats per token]")
-    left = [0.0] * len(cases)
-    for part, colour in zip(next(iter(cases.values())).memory, COLOURS * 2, strict=False):
-        sizes = [case.memory[part] / 1e6 for case in cases.values()]
-        axes[2].barh(rows, sizes, left=left, color=colour, label=part)
-        left = [begin + size for begin, size in zip(left, sizes, strict=True)]
-    axes[2].set(xlabel="memory [MB]")
-    figure.legend(*axes[2].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=8)
-    axes[0].invert_yaxis()
-    for row in rows:
-        axes[0].text(trained[row], row, f" {trained[row]:,.0f}", va="center", fontsize=8)
-        axes[1].text(held_out[row], row, f" {held_out[row]:.2f}", va="center", fontsize=8)
+    states = [runs.states / 1e6 for runs in cases.values()]
+    kept = [runs.activations / 1e6 for runs in cases.values()]
+    axes[1].barh(rows, states, color=COLOURS[1], label="gradients and optimizer states")
+    axes[1].barh(rows, kept, left=states, color=AFTER, label="kept for the backward pass")
+    axes[1].set_yticks(rows, list(cases))
+    axes[1].invert_yaxis()
+    axes[1].set_xlabel("memory [MB]")
+    axes[1].legend(frameon=False, fontsize=8)
     return figure

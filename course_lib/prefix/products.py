@@ -1,12 +1,14 @@
 """Products for chapter 6: a base model, and a prefix for each task in the profile.
 
-If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus and
-data/chat.jsonl. chat.jsonl contains short messages with emoji and line breaks, because a prefix can hardly make a
-frozen model write tokens that it has never seen.
+If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus and on two
+sources more, because a prefix brings out what a frozen model can do and hardly teaches it anything new. data/chat.jsonl
+contains short messages with emoji and line breaks. The product `prefix/sentences` contains sentences that are repeated,
+made plain or turned into a question.
 
 As in chapter 4, runs are stored next to the products and are kept, so that interrupted training can resume.
 """
 
+import json
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -30,25 +32,33 @@ RUNS = "prefix/runs"
 # Name of the model folder in the base model's product.
 MODEL = "model"
 CHAT = "chat.jsonl"
+SENTENCE_PAIRS = "sentences.jsonl"
 
 
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
     ready = config.section("prefix.recipe", RecipeConfig).checkpoint
-    return [*([] if ready else [TOKENIZER, TOKENS]), BASE, *tasks()]
+    return [*([] if ready else [SENTENCES, TOKENIZER, TOKENS]), BASE, *tasks()]
+
+
+@product("prefix/sentences")
+def SENTENCES() -> Definition:
+    """Texts of two sentences each for a base model that the profile trains."""
+    number = config.section("prefix.recipe", RecipeConfig).sentences
+    return Definition(partial(_sentences, number), {"texts": number}, (), ("prefix/sentences.py",))
 
 
 @product("prefix/tokenizer")
 def TOKENIZER() -> Definition:
     """The tokenizer for a base model that the profile trains."""
     bpe = config.section("subword.bpe", BpeConfig)
-    return Definition(partial(_tokenizer, bpe), bpe, (*TEXTS, paths.data(CHAT)), ("japanese", "subword"))
+    return Definition(partial(_tokenizer, bpe), bpe, (*TEXTS, SENTENCES, paths.data(CHAT)), ("japanese", "subword"))
 
 
 @product("prefix/tokens")
 def TOKENS() -> Definition:
     """The token files for a base model that the profile trains."""
-    return Definition(_tokens, {"append_eod": True}, (TOKENIZER, *TEXTS, paths.data(CHAT)), ENCODING)
+    return Definition(_tokens, {"append_eod": True}, (TOKENIZER, *TEXTS, SENTENCES, paths.data(CHAT)), ENCODING)
 
 
 @product("prefix/base")
@@ -122,23 +132,33 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
 
 
+def _sentences(number: int, folder: Path, _: list[Path]) -> dict[str, Any]:
+    from course_lib.prefix.sentences import documents
+
+    lines = [json.dumps({"text": text}, ensure_ascii=False) for text in documents(number)]
+    (folder / SENTENCE_PAIRS).write_text("\n".join(lines) + "\n", encoding="utf8")
+    return {"texts": len(lines), "distinct": len(set(lines))}
+
+
 def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.japanese.pipeline import segment_file
     from course_lib.subword.bpe import train_bpe
 
-    *texts, chat = inputs
+    *texts, sentences, chat = inputs
     with tempfile.TemporaryDirectory() as work_folder:
-        lines = Path(work_folder) / LINES
-        segment_file(chat, lines, config.section("japanese.segment", SegmentConfig))
-        return train_bpe([*(text / LINES for text in texts), lines], folder, settings, show_progress=False)
+        segmented = []
+        for source in (sentences / SENTENCE_PAIRS, chat):
+            segmented.append(Path(work_folder) / f"{source.stem}.txt")
+            segment_file(source, segmented[-1], config.section("japanese.segment", SegmentConfig))
+        return train_bpe([*(text / LINES for text in texts), *segmented], folder, settings, show_progress=False)
 
 
 def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.pretrain.encode import tokenize
 
-    tokenizer, *texts, chat = inputs
+    tokenizer, *texts, sentences, chat = inputs
     counts = {}
-    for source in (*(text / LINES for text in texts), chat):
+    for source in (*(text / LINES for text in texts), sentences / SENTENCE_PAIRS, chat):
         name = source.parent.name if source.name == LINES else source.stem
         counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
     return counts

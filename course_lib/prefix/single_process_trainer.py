@@ -4,8 +4,9 @@ Samples, loss, learning rate schedule and updates are the same as in trainer.py.
 runs, such as in a notebook, and for tests that compare it with DeepSpeed. It trains on one device and saves nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -14,43 +15,48 @@ from course_lib import config
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.measure import exact_matches, kept_for_backward, state_bytes
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import parameter_groups
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.training import planner
+from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 
-
-@dataclass(frozen=True)
-class Result:
-    """Losses and model from a training run."""
-
-    losses: list[float]  # training loss at each step [nats per token]
-    held_out: float | None  # held-out loss [nats per token]
-    model: PrefixModel
-
-    @property
-    def trained(self) -> int:
-        """Number of trained parameters."""
-        return sum(parameter.numel() for parameter in _trained(self.model))
+Build = Callable[[PrefixConfig], PrefixModel]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Result of one run in a comparison."""
+    """Measurements from one training run."""
 
     losses: list[float]  # training loss at each step [nats per token]
     held_out: float | None  # held-out loss [nats per token]
+    matches: float | None  # share of held-out targets that greedy decoding returns exactly
     trained: int  # number of trained parameters
-    memory: dict[str, int]  # computed memory for one GPU by part, excluding the GPU's context and reserve [bytes]
+    states: int  # size of gradients and optimizer states [bytes]
+    activations: int  # size of what the forward pass of the first micro-batch keeps for the backward pass [bytes]
+    seconds: float  # duration of the training steps
 
 
-def train(settings: PrefixConfig) -> Result:
+@dataclass(frozen=True)
+class Result(Case):
+    """Measurements and model from a training run."""
+
+    model: PrefixModel
+
+
+def train(settings: PrefixConfig, build_model: Build = build) -> Result:
     """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
 
-    Raises UsageError if the dtype is fp16, as well as the same errors as a DeepSpeed run.
+    Args:
+        settings: settings of the run.
+        build_model: function that returns the model to train, before its warm start; all its parameters that require
+            gradients are trained.
+
+    Raises:
+        UsageError: if the dtype is fp16, as well as the same errors as a DeepSpeed run.
     """
     if settings.precision.dtype == "fp16":
         need = "it needs DeepSpeed's loss scale"
@@ -62,7 +68,7 @@ def train(settings: PrefixConfig) -> Result:
     train, held_out = task.rows()
     samples = Samples(train, steps * batch.total, settings.engine.seed)
     gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
-    model = build(settings).to("cuda" if gpu else "cpu")
+    model = build_model(settings).to("cuda" if gpu else "cpu")
     # Suppress the transformers warning that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)
@@ -71,6 +77,8 @@ def train(settings: PrefixConfig) -> Result:
     groups = parameter_groups(model, decays, chosen.weight_decay)
     optimizer = torch.optim.AdamW(groups, chosen.lr.max, betas, chosen.epsilon)
     losses = []
+    _, activations = kept_for_backward(model.train(), lambda: _loss(model, [samples[at] for at in range(batch.micro)]))
+    started = perf_counter()
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(settings.optimizer.lr, step, steps)
@@ -82,24 +90,34 @@ def train(settings: PrefixConfig) -> Result:
         if settings.optimizer.grad_clip:
             nn.utils.clip_grad_norm_(_trained(model), settings.optimizer.grad_clip)
         optimizer.step()
+        states = state_bytes(optimizer)
         optimizer.zero_grad()
-    return Result(losses, _evaluate(model, held_out[: settings.engine.eval_iters * batch.total], batch.micro), model)
+    seconds = perf_counter() - started
+    evaluated = held_out[: settings.engine.eval_iters * batch.total]
+    held_out_loss, matches = evaluate(model, evaluated, batch.micro), exact_matches(model, held_out)
+    trained = sum(parameter.numel() for parameter in _trained(model))
+    return Result(losses, held_out_loss, matches, trained, states, activations, seconds, model)
 
 
-def sweep(settings: PrefixConfig, cases: Mapping[str, Sequence[str]]) -> dict[str, Case]:
-    """Train once for each case and return the results by case name.
+def sweep(
+    settings: PrefixConfig, cases: Mapping[str, Sequence[str]], builders: Mapping[str, Build] | None = None
+) -> dict[str, Case]:
+    """Train once for each case and return the measurements by case name.
 
     Args:
         settings: settings shared by all cases.
         cases: overrides for each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
+        builders: functions that return the model to train, for cases that train something else than model.method says.
     """
     results = {}
-    for name, overrides in cases.items():
-        chosen = config.build(PrefixConfig, config.to_dict(settings), overrides)
-        result = train(chosen)
-        parts = planner.plan(chosen, 1).parts
-        del parts["allowance"]
-        results[name] = Case(result.losses, result.held_out, result.trained, parts)
+    with progress(len(cases), "run", "training") as bar:
+        for name, overrides in cases.items():
+            bar.set_postfix_str(name)
+            chosen = config.build(PrefixConfig, config.to_dict(settings), overrides)
+            result = train(chosen, (builders or {}).get(name, build))
+            # Keep the measurements, not the model.
+            results[name] = Case(**{each.name: getattr(result, each.name) for each in fields(Case)})
+            bar.update()
     return results
 
 
@@ -109,7 +127,7 @@ def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:
 
 
 @torch.no_grad()
-def _evaluate(model: PrefixModel, rows: Sequence[Row], micro: int) -> float | None:
+def evaluate(model: PrefixModel, rows: Sequence[Row], micro: int) -> float | None:
     """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or None if `rows` is empty."""
     if not rows:
         return None

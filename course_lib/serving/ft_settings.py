@@ -53,7 +53,7 @@ def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given) -
             options[key] = value
     for field in KEYS["gptneox"].keys() - KEYS[config.family].keys():
         if getattr(given, field) is not None:
-            raise UsageError(f"{_option(field)}: not allowed for a GPT-2, which has no rotary positions")
+            raise UsageError(f"{_option(field)}: not allowed for a GPT-2; allowed for a GPT-NeoX")
     for field in ("layer_norm_eps", "rope_theta", "max_positions"):
         value = getattr(given, field)
         if value is not None and not 0 < value < inf:

@@ -24,6 +24,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
     right.set(xlabel="tokens across a word boundary [%]", yticklabels=[])
     for axis in (left, right):
         axis.invert_yaxis()
+        axis.margins(x=0.12)
     return figure
 
 
@@ -52,25 +53,26 @@ def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
     shades = (COLOURS[5], COLOURS[1], *(_paler(COLOURS[0], share) for share in (0.45, 0.7, 1.0)))
     for kind, values, colour in zip(kinds, np.transpose(rows), shades, strict=True):
         bars = axis.barh(list(codecs), values, left=left, color=colour, label=kind)
-        axis.bar_label(bars, [f"{value:,}" if value > 150 else "" for value in values], label_type="center", fontsize=8)
+        axis.bar_label(bars, [f"{value:,}" if value > 200 else "" for value in values], label_type="center", fontsize=8)
         left += values
     axis.invert_yaxis()
-    axis.set(xlabel="entries")
+    axis.set(xlabel="entries", xlim=(0, left.max()))
     axis.legend(frameon=False, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     return figure
 
 
 def small_models(found: Mapping[str, Sequence[Bits]]) -> Any:
-    """Draw bits per character against characters per token: a point per seed, and a line at each tokenizer's mean."""
-    figure, axis = subplots()
-    for (name, rows), colour in zip(found.items(), COLOURS, strict=False):
-        values = [row.bits_per_character for row in rows]
-        at = rows[0].characters_per_token
-        axis.scatter([at] * len(values), values, color=colour, alpha=0.8, zorder=3)
-        axis.hlines(np.mean(values), at - 0.012, at + 0.012, color=colour)
-        axis.annotate(name, (at + 0.015, float(np.mean(values))), va="center", color=colour)
-    axis.set(xlabel="characters per token", ylabel="bits per character")
-    axis.margins(x=0.15)
+    """Draw the bits per character of each tokenizer's models: a point per seed, and a line at their mean."""
+    figure, axis = subplots(height=2.6)
+    for row, (values, colour) in enumerate(zip(found.values(), COLOURS, strict=False)):
+        each = [value.bits_per_character for value in values]
+        axis.scatter(each, [row] * len(each), color=colour, alpha=0.8, zorder=3)
+        axis.vlines(np.mean(each), row - 0.3, row + 0.3, color=colour)
+    labels = [f"{name}\n{values[0].characters_per_token:.2f} chars/token" for name, values in found.items()]
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set(xlabel="bits per character")
+    axis.invert_yaxis()
+    axis.margins(y=0.2)
     return figure
 
 

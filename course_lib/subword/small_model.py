@@ -15,6 +15,7 @@ from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError
 from course_lib.evaluation.bits import Bits, bits
 from course_lib.evaluation.causal import CausalScorer
+from course_lib.evaluation.scoring import one_line
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
@@ -42,7 +43,7 @@ def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelCon
 
     Args:
         codec: tokenizer; its vocabulary is the model's.
-        texts: raw documents; each is followed by </s>.
+        texts: raw documents; their line breaks are removed, as in the evaluation, and each is followed by </s>.
         seed: seed of the initial weights and of the order of the sequences.
         settings: sizes and training.
         bar: progress bar, advanced by the share of the training that each step makes up; None for none.
@@ -52,7 +53,7 @@ def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelCon
     """
     end = codec.tokenizer.token_to_id(END)
     assert end is not None
-    stream = np.array([token for text in texts for token in (*codec.encode(text), end)])
+    stream = np.array([token for text in texts for token in (*codec.encode(one_line(text)), end)])
     sequences = (len(stream) - 1) // settings.length
     if not sequences:
         raise CourseError(f"texts: {len(stream)} tokens; needed: more than {settings.length}")

@@ -78,8 +78,8 @@ class Monitor:
             self.bar.set_postfix_str(event["what"])
         elif kind == "training":
             self.bar.reset(total=event["steps"])
-            self.bar.set_description_str(f"training {self.task.title()}", refresh=False)
             self.bar.set_postfix_str("", refresh=False)
+            self.bar.set_description(f"training {self.task.title()}")
             self._move(event["step"])
         elif kind == "step":
             self._move(event["step"])

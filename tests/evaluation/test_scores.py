@@ -2,7 +2,9 @@
 
 import json
 
-from tests.bench.bench_evaluate import NAMES, README, SCORES, TRIGRAM, in_readme, table
+from course_lib.evaluate_cli import TRIGRAM
+
+from tests.bench.bench_evaluate import NAMES, README, SCORES, in_readme, table
 
 
 def test_the_table_in_the_readme_is_the_recorded_one() -> None:

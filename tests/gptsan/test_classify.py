@@ -1,7 +1,14 @@
 from math import exp, log
+from pathlib import Path
 
 import pytest
-from course_lib.gptsan.classify import NaiveBayes, bigrams
+from course_lib.gptsan.classify import NaiveBayes, bigrams, known_share, texts_of
+from course_lib.gptsan.encode import encode
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.swe import load
+
+from tests.gptsan import handmade
 
 
 def test_bigrams_cross_white_space_and_leave_out_broken_characters() -> None:
@@ -28,3 +35,17 @@ def test_what_cannot_be_learned_is_refused() -> None:
         NaiveBayes([], [])
     with pytest.raises(ValueError, match="zip"):
         NaiveBayes(["あ"], [0, 1])
+
+
+def test_the_share_of_known_bigrams() -> None:
+    assert known_share(["犬が吠", "犬"], {"犬が", "猫が"}) == 0.5
+
+
+def test_texts_of_examples_are_what_they_predict(tmp_path: Path) -> None:
+    for name, text in (("a.txt", "犬が吠えた。"), ("b.txt", "猫")):
+        (tmp_path / name).write_text(text, encoding="utf8")
+    (tmp_path / "list.csv").write_text("filename,fileid\na.txt,2\nb.txt,1\n", encoding="utf8")
+    words = handmade.write(tmp_path / "words")
+    encode(str(tmp_path / "list.csv"), words, tmp_path / "out", EncodeConfig(num_context=40, d_spout=4))
+    texts, labels = texts_of(Examples(tmp_path / "out"), load(words / "vocab.txt", words / "emoji.json"))
+    assert sorted(zip(texts, labels, strict=True)) == [("犬が吠えた。\n", 2), ("猫\n", 1)]

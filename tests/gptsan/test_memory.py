@@ -244,7 +244,7 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     shape = {} if profile == "xl" else to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape)
     layers = {"tiny": 1, "xl": 14}[profile]
     GPTSanConfig(**(to_dict(ShapeConfig()) | shape | {"num_ext_layers": layers})).save_pretrained(tmp_path)
-    file, length = Path("gptsan-tiny-extra.yaml"), {"tiny": 192, "xl": 1279}[profile]
+    file, length = Path("gptsan-tiny-extra.yaml"), {"tiny": 240, "xl": 1279}[profile]
     planned = memory_cli.settings_of(file, None)
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
     assert planner.plan(planned).parts == planner.plan(memory_cli.settings_of(file, product)).parts

@@ -37,7 +37,7 @@ def generator(words: GPTSanTokenizer) -> Generator:
 def test_a_document_costs_what_its_training_example_costs(
     generator: Generator, words: GPTSanTokenizer, spout: str
 ) -> None:
-    text = "犬が吠えた。外は雨だ！\nわんわんわん、あああ。"
+    text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
     settings = EncodeConfig(mode="lm", num_context=64)
     (example,), left_out = pack(
         text.splitlines(), words.swe, Marks.of(words.swe), settings, np.random.default_rng(0), str

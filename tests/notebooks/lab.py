@@ -102,7 +102,8 @@ STATE = f"""() => {{ {PANEL}
         kernel: panel.sessionContext.session?.kernel?.status,
         waiting: code.filter(cell => cell.executionCount === null).length,
         errors: outputs.filter(output => output.output_type === 'error').map(output => output.ename + ': ' + output.evalue),
-        bars: [...document.querySelectorAll('.jp-OutputArea .widget-hprogress')].filter(bar => bar.offsetParent).length,
+        bars: [...document.querySelectorAll('.jp-OutputArea .widget-hbox')].filter(
+            box => box.offsetParent && box.querySelector('.widget-hprogress')).map(box => box.textContent),
     }};
 }}"""
 # Records every text that a progress bar shows from now on.

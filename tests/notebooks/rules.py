@@ -92,7 +92,17 @@ def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
         if found != [text]:
             yield f"its {tag} cell is not in step; run `course notebooks`"
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    parts = ("| minutes |", "After this chapter you can", "(core)", "(optional)", "**Predict", "## Exercises", "## Summary", "**Sources.**", "**Next:**")
+    parts = (
+        "| minutes |",
+        "After this chapter you can",
+        "(core)",
+        "(optional)",
+        "**Predict",
+        "## Exercises",
+        "## Summary",
+        "**Sources.**",
+        "**Next:**",
+    )
     for part in parts:
         if part not in text:
             yield f"lacks {part!r}"

@@ -1,8 +1,9 @@
 """The notebooks in a real JupyterLab with headless Chromium: run by its menu, with progress bars, exercises and drawings.
 
 Screenshots of each notebook are written to output/jupyterlab/NOTEBOOK/, which git ignores. By default, the notebooks
-that run within a minute are opened; COURSE_JUPYTERLAB=all opens all eight, whose products the session's workspace shares
-with test_nbval.py. Without a Chromium on PATH, all tests here are skipped.
+that run within a minute are opened: 01, 02 and 04_gpt2_by_hand. COURSE_JUPYTERLAB=all opens all eight, which takes
+about 15 minutes more. The session's workspace is shared with test_nbval.py, so that products are built once. Without a
+Chromium on PATH, all tests here are skipped.
 """
 
 import os
@@ -23,10 +24,12 @@ from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, browser_path, running_l
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install -e .[dev]")
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
-QUICK = ("01_corpus_prep", "03_tokenizers", "04_gpt2_by_hand")
+QUICK = ("01_corpus_prep", "04_gpt2_by_hand")
 # Runs in an empty workspace, so that its products are built while a test looks at the progress bars.
 EMPTY = "02_normalize_and_segment"
 OPENED = [name for name in NOTEBOOKS if name != EMPTY] if os.environ.get("COURSE_JUPYTERLAB") == "all" else list(QUICK)
+# Starts ranks in its cells.
+RANKS = "04_gpt2_zero2_pretraining"
 SCREENSHOTS = REPOSITORY / "output/jupyterlab"
 
 
@@ -56,17 +59,30 @@ def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory, shared_workspace
         yield address
 
 
+def unfinished(bars: list[str]) -> list[str]:
+    """The texts of visible bars that are not at their end. The course's own bars disappear; transformers leaves full ones."""
+    return [text for text in bars if "100%" not in text]
+
+
 @pytest.mark.parametrize("name", OPENED)
 @pytest.mark.timeout(1500)
 def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
     notebook = Notebook(page, lab, name)
     notebook.run_all(1200)
     notebook.screenshots(SCREENSHOTS / name)
-    assert notebook.state()["bars"] == 0
+    assert unfinished(notebook.state()["bars"]) == []
+    assert notebook.too_wide() == []
     broken = page.evaluate(
         "() => [...document.querySelectorAll('.jp-OutputArea img')].filter(i => !i.naturalWidth).length"
     )
     assert broken == 0
+    if name == RANKS:
+        said = [text.split(":")[0] for text in notebook.bar_texts()]
+        order = [
+            next((at for at, text in enumerate(said) if text.startswith(start)), -1)
+            for start in ("starting 2 ranks for GPT-2", "training GPT-2")
+        ]
+        assert 0 <= order[0] < order[1], said
     notebook.close()
 
 
@@ -79,7 +95,7 @@ def test_empty_workspace_shows_what_is_built_and_exercises_are_judged(browser: A
         notebook = Notebook(page, address, EMPTY)
         notebook.run_all(300)
         notebook.screenshots(SCREENSHOTS / EMPTY)
-        assert notebook.state()["bars"] == 0
+        assert unfinished(notebook.state()["bars"]) == []
         shares = [re.match(r"(\w+) .*?: +(\d+)%", text) for text in notebook.bar_texts()]
         seen = {
             label: {share[2] for share in shares if share and share[1] == label}

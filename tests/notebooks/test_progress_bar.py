@@ -4,7 +4,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.notebooks import WIDGET, tidy
+from course_lib.notebook_bar import WIDGET
+from course_lib.notebooks import tidy
 from nbclient import NotebookClient
 
 BAR = """\

@@ -68,9 +68,13 @@ def spoil(change: str) -> nbformat.NotebookNode:
             for each in code_cells(notebook):
                 each.outputs = []
         case "badge":
-            next(c for c in notebook.cells if "badge" in c.metadata.get("tags", [])).source = "[badge](https://elsewhere)"
+            next(
+                c for c in notebook.cells if "badge" in c.metadata.get("tags", [])
+            ).source = "[badge](https://elsewhere)"
         case "markdown":
-            notebook.cells = [c for c in notebook.cells if c.cell_type == "code" or "##" in c.source or c.metadata.get("tags")]
+            notebook.cells = [
+                c for c in notebook.cells if c.cell_type == "code" or "##" in c.source or c.metadata.get("tags")
+            ]
     return notebook
 
 

@@ -24,6 +24,8 @@ def test_small_models_are_drawn_with_a_point_per_seed() -> None:
     }
     axis = figures.small_models(rows).axes[0]
     points = [collection.get_offsets().tolist() for collection in axis.collections[::2]]
-    assert points == [[[2.0, 7.0], [2.0, 7.2]], [[1.25, 6.9], [1.25, 6.5]]]
-    assert [text.get_text() for text in axis.texts] == list(rows)
-    assert [text.xy[1] for text in axis.texts] == pytest.approx([7.1, 6.7])
+    assert points == [[[7.0, 0], [7.2, 0]], [[6.9, 1], [6.5, 1]]]
+    means = [collection.get_segments()[0][0][0] for collection in axis.collections[1::2]]
+    assert means == pytest.approx([7.1, 6.7])
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert labels == ["long tokens\n2.00 chars/token", "short tokens\n1.25 chars/token"]

@@ -27,7 +27,7 @@ def fewest(heads: int, inner: int, split: float, shared: float, card: float) -> 
     return next((n for n in range(1, 65) if not (heads % n or inner % n) and shared * n + split <= card * n), 0)
 
 
-def formats(**changes: tuple[float, float]) -> dict[str, Any]:
+def formats(**changes: Any) -> dict[str, Any]:
     """Size and change of the logits for each number format."""
     return {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)} | changes
 

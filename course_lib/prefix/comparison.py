@@ -1,0 +1,135 @@
+"""Comparison of training methods over several seeds: same data, same steps, mean and spread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.measure import exact_matches
+from course_lib.prefix.model import PrefixModel
+from course_lib.prefix.single_process_trainer import Build, Case, evaluate, sweep
+from course_lib.prefix.task import PrefixTask
+
+SEEDS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation of a measurement over several runs."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Return the mean and the sample standard deviation; one value has the deviation 0."""
+        return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one case, which differ by their seed."""
+
+    runs: tuple[Case, ...]
+
+    @property
+    def held_out(self) -> Spread:
+        """Held-out loss [nats per token]."""
+        return Spread.of([run.held_out or 0.0 for run in self.runs])
+
+    @property
+    def matches(self) -> Spread:
+        """Share of held-out targets that greedy decoding returns exactly."""
+        return Spread.of([run.matches or 0.0 for run in self.runs])
+
+    @property
+    def seconds(self) -> Spread:
+        """Duration of the training steps."""
+        return Spread.of([run.seconds for run in self.runs])
+
+    @property
+    def trained(self) -> int:
+        """Number of trained parameters."""
+        return self.runs[0].trained
+
+    @property
+    def states(self) -> int:
+        """Size of gradients and optimizer states [bytes]."""
+        return self.runs[0].states
+
+    @property
+    def activations(self) -> int:
+        """Size of what a forward pass keeps for the backward pass [bytes]."""
+        return self.runs[0].activations
+
+    def summary(self) -> str:
+        """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
+        loss, matches = self.held_out, self.matches
+        return (
+            f"held-out loss {loss.mean:.3f} nats ± {loss.deviation:.3f} nats, "
+            f"{matches.mean:.0%} ± {matches.deviation:.0%} exact"
+        )
+
+    def costs(self) -> str:
+        """Return trained parameters, memory and time as one line."""
+        states, kept = self.states / 1e6, self.activations / 1e6
+        return f"trained {self.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {self.seconds.mean:.1f} s"
+
+
+def over_seeds(
+    settings: PrefixConfig,
+    cases: Mapping[str, Sequence[str]],
+    builders: Mapping[str, Build] | None = None,
+    seeds: Sequence[int] = SEEDS,
+) -> dict[str, Runs]:
+    """Train each case once for each seed, and return its runs by case name.
+
+    A seed decides the initial weights and the order of the samples. The held-out samples are always the same.
+
+    Args:
+        settings: settings shared by all cases.
+        cases: overrides for each case, as for `sweep`.
+        builders: functions that return the model to train, as for `sweep`.
+        seeds: the seeds.
+    """
+    named = {(name, seed): f"{name}, seed {seed}" for name in cases for seed in seeds}
+    found = sweep(
+        settings,
+        {label: [*cases[name], f"engine.seed={seed}"] for (name, seed), label in named.items()},
+        {label: builders[name] for (name, _), label in named.items() if builders and name in builders},
+    )
+    return {name: Runs(tuple(found[named[name, seed]] for seed in seeds)) for name in cases}
+
+
+def over_rates(
+    settings: PrefixConfig,
+    cases: Mapping[str, Sequence[str]],
+    rates: Mapping[str, Sequence[float]],
+    builders: Mapping[str, Build] | None = None,
+) -> dict[str, dict[float, Case]]:
+    """Train each case once at each of its learning rates, and return the measurements by case name and rate.
+
+    Args:
+        settings: settings shared by all cases.
+        cases: overrides for each case, as for `sweep`.
+        rates: maximum learning rates for each case.
+        builders: functions that return the model to train, as for `sweep`.
+    """
+    named = {(name, rate): f"{name}, rate {rate:g}" for name in cases for rate in rates[name]}
+    found = sweep(
+        settings,
+        {label: [*cases[name], f"optimizer.lr.max={rate}"] for (name, rate), label in named.items()},
+        {label: builders[name] for (name, _), label in named.items() if builders and name in builders},
+    )
+    return {name: {rate: found[named[name, rate]] for rate in rates[name]} for name in cases}
+
+
+def untrained(settings: PrefixConfig) -> tuple[float, float]:
+    """Return the held-out loss [nats per token] and the share of exact matches of the base without any training."""
+    from course_lib.checkpoints.torch_dtypes import TORCH
+    from course_lib.models import frozen_base
+
+    assert settings.model.base
+    _, held_out = PrefixTask(settings).rows()
+    model = PrefixModel(frozen_base.load(settings.model.base, TORCH[settings.precision.dtype]), None)
+    return evaluate(model, held_out, settings.batch.resolve(1).micro) or 0.0, exact_matches(model, held_out) or 0.0

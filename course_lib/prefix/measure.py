@@ -1,0 +1,77 @@
+"""Measurements of a prefix or another trained model: exact matches, finished lines, and memory of a training step."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.prefix.samples import IGNORED, Row, collate
+
+
+@torch.no_grad()
+def exact_matches(model: Any, rows: Sequence[Row], batch_size: int = 32) -> float | None:
+    """Return the share of rows for which greedy decoding would return exactly the learned part, or None without rows.
+
+    No text is generated: greedy decoding returns the learned part if and only if at each of its positions the most
+    probable token is the right one, given the right tokens before it. One forward pass shows that for all positions.
+
+    Args:
+        model: a PrefixModel; it returns logits [batch, seq, vocabulary size] for ids [batch, seq].
+        rows: the sequences, each with its end token.
+        batch_size: sequences per forward pass.
+    """
+    if not rows:
+        return None
+    model.eval()
+    right = 0
+    for start in range(0, len(rows), batch_size):
+        batch = collate(rows[start : start + batch_size])
+        labels = batch["labels"].to(model.base.device)
+        predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
+        right += int(((predicted == labels) | (labels == IGNORED)).all(-1).sum())
+    return right / len(rows)
+
+
+def finished_lines(text: str, marks: str = "。！？") -> list[str]:
+    """Return the lines of a generated text that are finished.
+
+    A line is finished by a line break. The last line of a text may be cut off, so it counts only if it ends like a
+    sentence: with one of `marks` or with an emoji. Empty lines are left out.
+    """
+    *closed, last = text.split("\n")
+    if last and (last[-1] in marks or is_emoji(last[-1])):
+        closed.append(last)
+    return [line for line in closed if line.strip()]
+
+
+def is_emoji(character: str) -> bool:
+    """Return whether a character is one of the pictographs of Unicode's supplementary planes, U+1F000 to U+1FAFF."""
+    return "\U0001f000" <= character <= "\U0001faff"
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Return the size of the gradients and of the optimizer's states [bytes]."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*states, *gradients))
+
+
+def kept_for_backward(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
+    """Return the result of a forward pass, and the size of the tensors that it keeps for the backward pass [bytes].
+
+    Each storage is counted once. The model's own parameters and buffers are left out.
+    """
+    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        result = forward()
+    return result, sum(sizes.values())

@@ -1,0 +1,65 @@
+"""Runs over seeds and learning rates, LoRA among them, and the base without training."""
+
+import pytest
+import torch
+from course_lib.models import frozen_base
+from course_lib.prefix import lora
+from course_lib.prefix.comparison import Spread, over_rates, over_seeds, untrained
+from course_lib.prefix.single_process_trainer import sweep, train
+from peft import get_peft_model_state_dict
+
+from tests.prefix import bases
+from tests.prefix.test_training import place, settings  # noqa: F401
+
+
+@pytest.fixture
+def short(place, tmp_path):  # noqa: F811
+    return settings(place, tmp_path, "engine.max_steps=3", "optimizer.lr.warmup_steps=1", "model.warm_start_steps=0")
+
+
+def test_mean_and_spread():
+    assert Spread.of([1.0, 2.0, 3.0]) == Spread(2.0, 1.0)
+    assert Spread.of([5.0]) == Spread(5.0, 0.0)
+
+
+def test_runs_over_seeds_are_single_runs_with_these_seeds(short):
+    cases = {"P = 2": ["model.length=2"], "LoRA": ["model.method=full"]}
+    found = over_seeds(short, cases, {"LoRA": lora.builder(2)}, seeds=(1, 4))
+    assert list(found) == ["P = 2", "LoRA"] and [len(runs.runs) for runs in found.values()] == [2, 2]
+    alone = sweep(short, {"alone": ["model.length=2", "engine.seed=4"]})["alone"]
+    assert found["P = 2"].runs[1].losses == alone.losses != found["P = 2"].runs[0].losses
+    assert found["P = 2"].held_out == Spread.of([run.held_out or 0.0 for run in found["P = 2"].runs])
+    # 3 layers: A [2, 32] and B [3 · 32, 2]
+    assert found["LoRA"].trained == 3 * 2 * (32 + 96)
+    assert found["LoRA"].states - 12 * found["LoRA"].trained < 100
+
+
+def test_runs_over_rates(short):
+    found = over_rates(short, {"mlp": [], "full": ["model.method=full"]}, {"mlp": [1e-2, 1e-4], "full": [1e-3]})
+    assert {name: list(cases) for name, cases in found.items()} == {"mlp": [1e-2, 1e-4], "full": [1e-3]}
+    moved, still = (found["mlp"][rate].losses for rate in (1e-2, 1e-4))
+    assert moved[0] == still[0] and moved[-1] != still[-1]
+
+
+@pytest.mark.parametrize("family", bases.FAMILIES)
+def test_lora_starts_from_the_base_and_trains_nothing_of_it(short, tmp_path, family):
+    base = bases.folder(tmp_path, family)
+    given = settings(short.data.input.parent, tmp_path, f"model.base={base}", "model.method=full", "engine.max_steps=3")
+    ids = torch.tensor([[5, 6, 7]])
+    start = lora.builder(2)(given)
+    torch.testing.assert_close(start(ids), frozen_base.load(base)(ids).logits)
+    before = dict(frozen_base.load(base).named_parameters())
+    model = train(given, lora.builder(2)).model
+    trained = {name: each for name, each in model.base.named_parameters() if each.requires_grad}
+    assert trained and all("lora_" in name for name in trained)
+    assert any(each.abs().sum() > 0 for name, each in trained.items() if "lora_B" in name)
+    kept = {name.replace(".base_layer", ""): each for name, each in model.base.named_parameters()}
+    assert all(torch.equal(kept[name], each) for name, each in before.items())
+    # peft itself finds its adapter.
+    assert len(get_peft_model_state_dict(model.base)) == len(trained)
+
+
+def test_the_base_without_training(short):
+    loss, matches = untrained(short)
+    still = sweep(short, {"full": ["model.method=full", "optimizer.lr.max=1e-12", "optimizer.lr.min=0"]})["full"]
+    assert loss == pytest.approx(still.held_out, abs=1e-5) and matches == still.matches

@@ -1,0 +1,98 @@
+"""Exact matches held against real greedy generation; finished lines; and memory held against what PyTorch holds."""
+
+from functools import partial
+
+import pytest
+import torch
+from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator
+from course_lib.models import frozen_base
+from course_lib.prefix.measure import exact_matches, finished_lines, is_emoji, kept_for_backward, state_bytes
+from course_lib.prefix.model import PrefixModel
+from course_lib.prefix.samples import Row, collate, loss
+from course_lib.pretrain import text_codec
+from torch import nn
+
+from tests.prefix import bases
+
+
+@pytest.mark.parametrize("family", bases.FAMILIES)
+def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
+    """Targets are the model's own greedy texts; some of them are changed in one token, or go on after the end."""
+    folder = bases.folder(tmp_path, family)
+    generator, codec = Generator(folder, text_codec.load), text_codec.load(folder)
+    model = PrefixModel(frozen_base.load(folder), None)
+    end, rows = codec.tokenizer.eos_token_id, []
+    for prompt in ("早稲田", "牛丼を", "大学で"):
+        ids = codec.encode(prompt)
+        with torch.inference_mode():
+            new = generator.model.generate(
+                torch.tensor([ids]), max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=end
+            )[0, len(ids) :].tolist()
+        rows.append(Row([*ids, *new], len(ids)))
+    right, changed = rows[0], [Row([*row.ids[:-1], (row.ids[-1] + 1) % 50], row.learned) for row in rows]
+    assert exact_matches(model, rows) == 1.0
+    assert exact_matches(model, changed) == 0.0
+    assert exact_matches(model, [right, *changed], batch_size=2) == 0.25
+    # A wrong token in the prompt's labels does not count.
+    assert exact_matches(model, [Row(right.ids, right.learned), *rows]) == 1.0
+    assert exact_matches(model, []) is None
+    assert generator.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=4))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("春。😃\n夏。😃\n", ["春。😃", "夏。😃"]),  # the empty last line is no line
+        ("春。😃\n夏は", ["春。😃"]),  # cut off
+        ("春。😃\n夏だ。", ["春。😃", "夏だ。"]),
+        ("春。😃\n夏だ。😃", ["春。😃", "夏だ。😃"]),
+        ("春は\n\n夏！", ["春は", "夏！"]),
+        ("", []),
+        ("ｱ", []),  # half-width katakana are above U+FF00, and no emoji
+        ("夏Ａ", []),
+    ],
+)
+def test_finished_lines(text, lines):
+    assert finished_lines(text) == lines
+
+
+def test_emoji():
+    assert all(map(is_emoji, "😃🍜🐶")) and not any(map(is_emoji, "。あ漢Ａｱ～"))
+
+
+def test_the_size_of_states_is_three_numbers_a_trained_parameter():
+    layer = nn.Linear(30, 20)
+    layer.bias.requires_grad_(False)
+    optimizer = torch.optim.AdamW([each for each in layer.parameters() if each.requires_grad])
+    layer(torch.ones(4, 30)).sum().backward()
+    assert state_bytes(optimizer) == 4 * 600
+    optimizer.step()
+    # AdamW's own step counter is one number more.
+    assert state_bytes(optimizer) == 3 * 4 * 600 + 4
+
+
+def test_what_is_kept_for_the_backward_pass():
+    layer, inputs = nn.Linear(30, 20), torch.ones(4, 30)
+    result, size = kept_for_backward(layer, lambda: torch.tanh(layer(inputs)).sum())
+    # The inputs of the linear layer, for the gradient of its weights, and the outputs of tanh.
+    assert size == 4 * (4 * 30 + 4 * 20)
+    result.backward()
+    frozen = layer.requires_grad_(False)
+    assert kept_for_backward(frozen, lambda: frozen(inputs).sum())[1] == 0
+
+
+def _loss_of(model, batch):
+    return loss(model(batch["input_ids"]), batch["labels"])
+
+
+def test_a_frozen_base_keeps_less_than_a_trained_one(tmp_path):
+    folder = bases.folder(tmp_path, "gpt_neox")
+    batch = collate([Row([5, 6, 7, 8, 9, 10], 1)] * 4)
+    sizes = []
+    for trained in (False, True):
+        model = PrefixModel(frozen_base.load(folder).requires_grad_(trained), None)
+        model.base.get_input_embeddings().weight.requires_grad_(True)
+        forward = partial(_loss_of, model, batch)
+        sizes.append(kept_for_backward(model, forward)[1])
+    assert 0 < sizes[0] < sizes[1]
