@@ -1,7 +1,7 @@
-"""The library for the Japanese language model course.
+"""Library for the Japanese language model course.
 
-It has one package per chapter (corpus, japanese, subword, …) and some shared modules (config, workspace, files,
-parallel). Importing `course_lib` loads no large library and has no side effects.
+It contains one package per chapter (corpus, japanese, subword, …), and shared packages and modules (checkpoints,
+training, config, workspace, …). Importing `course_lib` does not import large libraries and has no side effects.
 """
 
 __version__ = "0.1.0"

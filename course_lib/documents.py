@@ -1,4 +1,4 @@
-"""Readers for documents: JSON lines with a "text" (and optional "id" and "title"), or plain text.
+"""Readers for documents: JSON Lines with a "text" (and optional "id" and "title"), or plain text.
 
 Chapters exchange documents in this format. Files are read in batches of lines. Memory use therefore does not grow with
 the file size, and each batch is large enough to be worth sending to a worker process.
@@ -22,7 +22,7 @@ from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
 BATCH = 1 << 20
 # A plain-text document longer than this [batches] is split into several documents.
 LONGEST = 4
-# A line longer than this [bytes] is an error, because its words and ids take up to 100 times as much memory.
+# A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
 JSON_LINES = re.compile(rb"\n|[^\n]+\n?")

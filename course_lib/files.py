@@ -347,7 +347,7 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
 
 
 def require_regular(path: Path) -> None:
-    """Raise CourseError if `path` is a device or pipe. Call it for a file that is read again after writing."""
+    """Raise CourseError if `path` is a device or pipe. Use it for an output file that is read back later."""
     if is_stream(path):
         raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
@@ -376,13 +376,18 @@ def inner_suffix(path: Path) -> str:
 
 @contextmanager
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
-    """Yield an empty folder that replaces `target` when the block ends without an error.
+    """Yield an empty temporary folder, which replaces `target` if the block ends without an error.
 
-    If `target` is a symbolic link, the folder that it points to is replaced. With `ours`, `target` is replaced
-    regardless of its contents, because its path belongs to the course.
+    If `target` is a symbolic link, the folder that the link points to is replaced.
 
-    Raises UsageError before the block runs if `target` contains files but is not an earlier product (see
-    PRODUCT_MARKS). Raises CourseError if `target` is a file, device or pipe.
+    Args:
+        target: folder to create or replace.
+        ours: whether to replace `target` regardless of its contents. Set this only for a path that the course manages.
+
+    Raises:
+        CourseError: if `target` is a file, device or pipe.
+        UsageError: before the block runs, if `target` contains files but none of those in PRODUCT_MARKS, and `ours` is
+            false.
     """
     if target.exists() and not target.is_dir():
         kind = "device or pipe" if is_stream(target) else "file"

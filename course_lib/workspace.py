@@ -255,7 +255,7 @@ def _key(source: Path | Product) -> str:
 
 
 def _fingerprint(product: Product) -> str:
-    """Return one hash of all outputs of a built product, for the manifests of products made from it."""
+    """Return a single hash of a product's outputs, which the manifests of the products built from it record."""
     built = product.manifest()
     return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
 

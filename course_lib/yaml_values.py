@@ -1,6 +1,6 @@
 """YAML values and `key=value` overrides, read and written with OmegaConf.
 
-This module is separate from config.py because importing OmegaConf takes 5 MB of memory.
+This module is separate from config.py because importing OmegaConf uses 5 MB of memory.
 """
 
 import re

@@ -34,9 +34,9 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         private: whether to make a new repository private; an existing one must already be private.
 
     Raises:
-        CourseError: if the folder holds no model or the Hub refuses the upload.
-        UsageError: if there is no token, the name is invalid, or the repository is public although `private` is set;
-            nothing is uploaded.
+        CourseError: if the folder holds no model or the Hub rejects the upload.
+        UsageError: if there is no token, the name is invalid, or the repository is public even though `private` is
+            set; nothing is uploaded.
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise CourseError(

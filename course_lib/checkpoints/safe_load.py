@@ -24,7 +24,7 @@ HARMLESS = re.compile(
     r"|numpy\.(ndarray|dtype|dtypes\.\w+|(_core|core)\.multiarray\.(_reconstruct|scalar))"  # NumPy's random state
     r"|signal\.Signals|pathlib\.(Pure)?(Posix|Windows)?Path|_io\.BytesIO"
 )
-# Finds the refused name in torch.load's error message.
+# Finds the rejected name in torch.load's error message.
 FORBIDDEN = re.compile(r"GLOBAL (\S+) w")
 
 

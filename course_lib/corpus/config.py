@@ -53,7 +53,7 @@ class DownloadConfig:
 class FilterConfig:
     """Limits for the quality filters. Shares are between 0 and 1.
 
-    White space is not counted, except inside the lines that `min_prose` measures.
+    Whitespace is not counted, except inside the lines that `min_prose` measures.
     """
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)

@@ -1,13 +1,13 @@
 """Deduplication: exact duplicates by 8-byte hashes, near-duplicate documents by MinHash.
 
 A web corpus has hundreds of millions of lines, so only sorted arrays of 64-bit integers and bytes are stored. The
-search for exact duplicates takes 8 bytes per line or document. The search for near-duplicates takes 8 · num_bands +
-num_perm + 8 bytes per kept document. By default, that is 712 bytes; rensa's own index takes about 8 kB, because it
+search for exact duplicates uses 8 bytes per line or document. The search for near-duplicates uses 8 · num_bands +
+num_perm + 8 bytes per kept document. By default, that is 712 bytes; rensa's own index uses about 8 kB, because it
 holds a growable list per band. A document is compared only with kept documents, not with removed ones. This module does
 not compare meanings and does not find repeated parts inside longer documents.
 
 rensa computes the signatures: MinHash over n-grams of `ngram` characters. The text is first folded (grams.py):
-character widths are made equal and white space is removed.
+character widths are made equal and whitespace is removed.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def text_hash(text: str) -> int:
-    """Return a 64-bit BLAKE2b hash of a text without its white space; duplicates have equal hashes on every machine."""
+    """Return a 64-bit BLAKE2b hash of a text without its whitespace; duplicates have equal hashes on every machine."""
     digest = hashlib.blake2b("".join(text.split()).encode("utf8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -60,7 +60,7 @@ class SortedRuns:
         self.runs: list[Hashes] = []
 
     def add(self, numbers: Hashes) -> None:
-        """Add an array of integers, which must be sorted."""
+        """Add a sorted array of integers to the set."""
         if len(numbers):
             self.runs.append(numbers)
         while len(self.runs) > 1 and 2 * len(self.runs[-1]) > len(self.runs[-2]):
@@ -77,7 +77,7 @@ class Seen:
         self._known = SortedRuns()
 
     def first_time(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Add hashes, [n], and return a flag for each, which is true if this is its first occurrence."""
+        """Add hashes [n] to the set. Return a flag for each hash: true if this is its first occurrence."""
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=np.bool_)
         for run in self._known.runs:

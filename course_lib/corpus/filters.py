@@ -69,7 +69,7 @@ class Document(NamedTuple):
     """A text with values that several filters share, computed once."""
 
     lines: list[str]
-    text: str  # without white space
+    text: str  # without whitespace
     codes: npt.NDArray[np.uint32]  # the code points of `text`
     kinds: list[int]  # number of characters of each Kind
 

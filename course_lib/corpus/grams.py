@@ -26,7 +26,7 @@ def code_points(text: str) -> npt.NDArray[np.uint32]:
 
 
 def folded(text: str) -> npt.NDArray[np.uint32]:
-    """Return the code points of a text without white space and with equal character widths.
+    """Return the code points of a text without whitespace and with equal character widths.
 
     For example, Ａ becomes A, and ｶﾞ becomes ガ. The result equals NFKC, except that a character whose NFKC form has
     several characters (㈱, …) is left unchanged. This is five times as fast as NFKC.
@@ -57,9 +57,9 @@ def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
 
 @cache
 def _folding() -> npt.NDArray[np.uint32]:
-    """Return the lookup table for `folded`: code point → code point of its one-character NFKC form, 0 for white space.
+    """Return the lookup table for `folded`: code point → code point of its one-character NFKC form, 0 for whitespace.
 
-    The table takes 4.5 MB and is built once per process.
+    The table uses 4.5 MB of memory and is built once per process.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     # No character from U+30000 on has a different NFKC form.

@@ -30,7 +30,7 @@ class Removed:
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
     def add(self, other: "Removed", examples: int) -> None:
-        """Add the removals from a later part of the same run, keeping the first `examples` examples."""
+        """Add to this object the removals from a later part of the same run, keeping the first `examples` examples."""
         self.count += other.count
         self.characters += other.characters
         self.examples = (self.examples + other.examples)[:examples]
@@ -90,7 +90,7 @@ class Report:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "Report") -> None:
-        """Add the counts from a later part of the same run."""
+        """Add to this report the counts from a later part of the same run."""
         self.documents_in += other.documents_in
         self.characters_in += other.characters_in
         self.documents_out += other.documents_out

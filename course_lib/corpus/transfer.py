@@ -2,7 +2,7 @@
 
 The bytes received so far are in a `.part` file. A `.part.json` file next to it records which version of the remote file
 they belong to (ETag or Last-Modified). The If-Range header sends this version to the server. If the file has changed,
-the server answers with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
+the server responds with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
 15.5.17). tenacity repeats failed requests. The names of local files are chosen by the caller, never by the server.
 """
 

@@ -1,4 +1,4 @@
-"""Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON lines.
+"""Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON Lines.
 
 CC-100 has one line per paragraph and an empty line between documents. A single pass reads whole documents (webfile.py),
 filters them in worker processes, and removes duplicates in this process, in order: first exact duplicates of documents,

@@ -1,4 +1,4 @@
-"""Extraction of Wikipedia articles from a dump as JSON lines: {"id", "title", "text"}.
+"""Extraction of Wikipedia articles from a dump as JSON Lines: {"id", "title", "text"}.
 
 Workers decompress, parse and extract pieces of the dump independently. This process joins pages that were cut between
 two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects, other
@@ -43,7 +43,7 @@ class _Extracted:
     """A worker's result for a piece: its articles, and the incomplete pages at both ends."""
 
     head: bytes  # before the first <page>
-    articles: bytes  # JSON lines
+    articles: bytes  # JSON Lines
     tail: bytes  # after the last </page>
     begins: bool  # whether a <page> begins in this piece
     report: Report

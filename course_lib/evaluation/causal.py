@@ -41,7 +41,7 @@ class CausalScorer:
 
     @property
     def room(self) -> int | None:
-        """The model's positions [tokens], less those that the prefix takes; None if there is no limit."""
+        """The model's maximum sequence length [tokens], minus the prefix positions; None if there is no limit."""
         positions: int | None = getattr(self.model.config, "max_position_embeddings", None)
         taken = 0 if self.prefix is None or learned_positions(self.model.config) is None else len(self.prefix)
         return None if positions is None else positions - taken

@@ -49,7 +49,7 @@ class Result:
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
-    """Yield the raw documents of the files, without line breaks, if they hold more than white space.
+    """Yield the raw documents of the files, without line breaks, if they hold more than whitespace.
 
     Raises CourseError if a file is bad.
     """

@@ -125,8 +125,8 @@ class Generator:
 
         Raises:
             CourseError: if a prefix belongs to another model.
-            UsageError: if a sequence exceeds the model's positions. A prefix takes up positions in GPT-2 models, but
-                not in GPT-NeoX models.
+            UsageError: if a sequence is longer than the model's maximum sequence length. A prefix counts toward this
+                length in GPT-2 models, but not in GPT-NeoX models.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes

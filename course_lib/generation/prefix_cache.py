@@ -23,7 +23,7 @@ from course_lib.errors import UsageError
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that a prefix and its model must share."""
+    """The dimensions that must match between a prefix and its model."""
 
     layers: int
     heads: int
@@ -124,7 +124,10 @@ def learned_positions(config: Any) -> int | None:
 
 
 def require_room(config: Any, prefix: int, tokens: int) -> None:
-    """Raise UsageError if a prefix [positions] and a text [tokens] together exceed the model's learned positions."""
+    """Raise UsageError if a prefix and a text together need more learned position embeddings than the model has.
+
+    `prefix` is the length of the prefix [positions]. GPT-NeoX models have no such limit.
+    """
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
         raise UsageError(

@@ -54,7 +54,7 @@ def short_run(
     Args:
         base: folder of the base model.
         settings: optimizer and schedule.
-        examples: training and held-out examples, with classes.
+        examples: training and held-out examples, with class labels.
         seed: seed for the new weights, the order of the examples, and the shuffling.
         shuffled: whether each training document has the class of a random document. The spout then says nothing about
             the text; all else is the same.

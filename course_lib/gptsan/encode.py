@@ -65,7 +65,7 @@ def encode(
 ) -> EncodeReport:
     """Encode documents and write them to `folder`. If encoding fails, existing output there is left unchanged.
 
-    `inputs` is the path to a CSV list with classes, a file pattern, or a list of paths (see `list_documents`).
+    `inputs` is the path to a CSV list with class labels, a file pattern, or a list of paths (see `list_documents`).
 
     Raises CourseError if the CSV list is invalid or `encode_documents` fails, and UsageError if no file matches the
     pattern, or if the output folder contains other files or an input file.

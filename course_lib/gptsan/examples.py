@@ -99,7 +99,7 @@ class Examples:
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
         """Check that a model can be trained on the examples. If `d_spout` is None (no spout), any class is allowed.
 
-        Examples without classes may have any value in `i`, because it is taken modulo the spout width.
+        Examples without class labels may have any value in `i`, because it is taken modulo the spout width.
 
         Raises UsageError if a token id is outside the vocabulary or a class is not below `d_spout`.
         """

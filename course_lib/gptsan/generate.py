@@ -101,8 +101,8 @@ class Generator:
             prefix: Text before the context, in which attention is bidirectional. The generated texts do not include it.
 
         Raises:
-            UsageError: The model has too few positions for the prompt and one more token, or it does not have the spout
-                or class given in the settings.
+            UsageError: The prompt and one more token are longer than the model's maximum sequence length, or the model
+                does not have the spout or class given in the settings.
         """
         settings = settings or GenerateConfig()
         prompt = self.prompt(context, prefix, settings.original_prompt)

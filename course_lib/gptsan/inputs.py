@@ -51,7 +51,7 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
     """Return the documents to encode.
 
     Args:
-        inputs: Path to a CSV list with classes (ends in `.csv`), a glob pattern (files are sorted by name), or the
+        inputs: Path to a CSV list with class labels (ends in `.csv`), a glob pattern (files are sorted by name), or the
             files themselves.
         d_spout: Width of the spout; class numbers must be below it.
 

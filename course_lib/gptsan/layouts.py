@@ -103,10 +103,10 @@ def encoder_length(mode: str, context: int, before: int, rng: np.random.Generato
     """Return the length of the encoder part [tokens].
 
     Args:
-        mode: One of lm, mlm and hybrid.
+        mode: "lm", "mlm" or "hybrid".
         context: Length of an example [tokens].
         before: Length of the `line SEP` part before the encoder part [tokens], or 0 if there is none.
-        rng: Random generator, used only in hybrid mode.
+        rng: Random generator, used only if `mode` is "hybrid".
     """
     if mode == "lm":
         return 0
@@ -221,7 +221,7 @@ class _Text:
         return bool(self.rest) or self.next < len(self.lines)
 
     def take(self, clean: bool) -> list[int]:
-        """Return the ids that were put back, or else those of the next line, followed by a newline token."""
+        """Return the ids that were put back, if any; otherwise, the ids of the next line and a newline token."""
         if self.rest:
             ids, self.rest = self.rest, []
             return ids

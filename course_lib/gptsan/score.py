@@ -32,7 +32,7 @@ class GptsanScorer:
 
     @property
     def room(self) -> int:
-        """The model's positions [tokens], less those of SOT, of SEG and of the spout."""
+        """The model's maximum sequence length [tokens], minus the positions of SOT, SEG and the spout."""
         return int(self.generator.config.max_position_embeddings) - 2 - (self.vector is not None)
 
     def tokens(self, text: str, end: bool) -> Tokens:

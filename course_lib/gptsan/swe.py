@@ -15,7 +15,7 @@ Decoding restores the text, with these exceptions:
 - an emoji or emoticon that differs from the string that its token decodes to;
 - a full-width space, CR, — and −, which become a space, LF, ー and ー;
 - text such as `<...>` that matches an entry in the special block;
-- half of a surrogate pair;
+- an unpaired surrogate;
 - text replaced by `clean`.
 """
 

@@ -1,8 +1,8 @@
 """Reader for TensorFlow checkpoints in the V2 format, which TensorFlow 1.x and 2.x write.
 
-The reader does not need TensorFlow: tensorflow-cpu 2.21 takes 307 MB of wheels and 1.4 GB of disk space. The only
-reader on PyPI that works without TensorFlow, tensorflow-checkpoint-reader, describes itself as unfinished and has not
-changed since 2023.
+The reader does not need TensorFlow: tensorflow-cpu 2.21 requires a download of 307 MB (wheels) and 1.4 GB of disk
+space. The only reader on PyPI that works without TensorFlow, tensorflow-checkpoint-reader, describes itself as
+unfinished and has not changed since 2023.
 
 The format (see tensorflow/core/util/tensor_bundle, and doc/table_format.md in leveldb):
 

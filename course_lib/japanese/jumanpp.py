@@ -3,8 +3,8 @@
 Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
 memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
 lines into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the
-two halves of the batch separately, and so on until the failing piece is found. That piece is kept, split only at white
-space, and counted.
+two halves of the batch separately, and so on until the failing piece is found. That piece is kept, split only at
+whitespace, and counted.
 
 The caller starts the worker processes, with one segmenter in each. segment.py joins the words into a line.
 """
@@ -50,7 +50,7 @@ CLASSES = (
     "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-# Positions for cutting a long text: preferably after a sentence end, else after a comma or white space.
+# Positions for cutting a long text: preferably after a sentence end, otherwise after a comma or whitespace.
 GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
@@ -104,10 +104,11 @@ class JumanppSegmenter:
     """
 
     def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Check the executable by running it on two sentences; `model` replaces its configured model file.
+        """Check the executable by running it on two sentences; `model` overrides its configured model file.
 
-        `timeout` is the time allowed for a full batch of 256 kB [s]; 0.5 s is usual. A smaller batch gets a
-        proportional share, but at least a quarter. Raises CourseError if the executable is not Juman++ v2 with a model.
+        `timeout` is the time limit for a full batch of 256 kB [s]; a typical time is 0.5 s. The limit for a smaller
+        batch is proportional to its size, but at least a quarter of `timeout`. Raises CourseError if the executable is
+        not Juman++ v2 with a model.
         """
         self.binary, self.model, self.timeout = binary, model, timeout
         self.failed_pieces = 0
@@ -124,7 +125,7 @@ class JumanppSegmenter:
     def words(self, lines: Sequence[str]) -> list[list[str]]:
         """Return the words in each line, for any text: `"".join(words) == line`.
 
-        Each white-space or control character is a word of its own. Raises CourseError only if Juman++ stops working
+        Each whitespace or control character is a word of its own. Raises CourseError only if Juman++ stops working
         altogether.
         """
         cut = [list(pieces(line)) for line in lines]
@@ -268,7 +269,7 @@ def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words in a line of output; a word with white space inside, such as "( ^o^ )", is split there."""
+    """Return the words in a line of output; a word with whitespace inside, such as "( ^o^ )", is split there."""
     words = filter(None, line.split(SEPARATOR))
     return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)
 

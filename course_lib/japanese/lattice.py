@@ -40,7 +40,7 @@ def path(words: Sequence[str]) -> list[Step]:
     """Return the cheapest path through exactly these words, ending with the end of the sentence.
 
     A word can have several entries in the dictionary; MeCab takes the ones with the cheapest sum. The total cost of
-    the segmentation is the last step's `total`. Raises UsageError if a word is empty, contains white space, or is not
+    the segmentation is the last step's `total`. Raises UsageError if a word is empty, contains whitespace, or is not
     among MeCab's candidates at its place in the sentence.
     """
     for word in words:

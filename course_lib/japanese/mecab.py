@@ -16,7 +16,7 @@ from typing import Any
 LONGEST = 1000
 # Characters that are never sent to MeCab; each is a word of its own.
 UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
-# The last sentence end, comma or white space, after which a long text is best cut.
+# The last sentence end, comma or whitespace, after which a long text is best cut.
 CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
@@ -81,7 +81,7 @@ def _piece(text: str) -> list[str]:
 
 
 def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
-    """Return the words with the spaces of the text inserted between them; None if the result differs from the text."""
+    """Return the words with the spaces restored as separate words, or None if the words do not match the text."""
     whole, at = [], 0
     for word in dense:
         while text.startswith(" ", at):

@@ -1,7 +1,7 @@
 """Normalization of Japanese text, so that different ways of typing the same text give the same result.
 
 neologdn normalizes half-width kana, full-width ASCII, runs of ー and 〜, and spaces between Japanese characters. This
-module handles what neologdn does not: other white space, control characters, a kana followed by a separate voiced sound
+module handles what neologdn does not: other whitespace, control characters, a kana followed by a separate voiced sound
 mark (か + ゙), and ▁, which sentencepiece reserves for itself. The result is not NFKC: ①, ㈱ and Ⅳ are left unchanged.
 
 neologdn's rules (github.com/neologd/mecab-ipadic-neologd/wiki/Regexp.ja) turn every dash, such as － and ―, into the
@@ -21,7 +21,7 @@ import unicodedata
 
 import neologdn
 
-# All white space except line breaks and spaces, plus invisible separators.
+# All whitespace except line breaks and spaces, plus invisible separators.
 WHITE = re.compile(r"[^\S\n ]|\u200b|\ufeff|\u00ad")
 CONTROL = re.compile(
     r"[\x00-\x08\x0e-\x1b\x7f-\x9f\u200e\u200f\u202a-\u202e\u2060\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -53,9 +53,9 @@ VOICED = re.compile("[ぁ-ヿ][\u3099\u309a]")
 def normalize(text: str) -> str:
     """Return the normalized text; line breaks are kept.
 
-    The result contains no white space except single spaces and line breaks, and no control characters. '▁' becomes '_'.
+    The result contains no whitespace except single spaces and line breaks, and no control characters. '▁' becomes '_'.
     """
-    # isprintable is a fast check: a printable text has no white space except " " and no control characters.
+    # isprintable is a fast check: a printable text has no whitespace except " " and no control characters.
     if not text.isprintable() or "▁" in text:
         text = CONTROL.sub("", WHITE.sub(" ", text.replace("\r\n", "\n"))).replace("▁", "_")
     normal = "\n".join(map(_line, text.split("\n")))

@@ -32,7 +32,7 @@ class SegmentReport:
     words: int = 0
     characters: int = 0  # in the lines, before segmentation
     bytes_read: int = 0
-    unanalysed: int = 0  # pieces of text that Juman++ could not analyze, split only at white space
+    unanalysed: int = 0  # pieces of text that Juman++ could not analyze, split only at whitespace
     seconds: float = 0.0
 
     def add(self, other: "SegmentReport") -> None:
@@ -53,7 +53,7 @@ class SegmentReport:
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
     """Segment the documents in a file, write the lines to `target` (UTF-8 text) and return the report.
 
-    The source contains JSON lines, or is a .txt file with an empty line between documents. `target` appears only when
+    The source contains JSON Lines, or is a .txt file with an empty line between documents. `target` appears only when
     it is complete. Raises CourseError with file and line if the input cannot be read, or if the settings choose Juman++
     and it is not installed.
     """

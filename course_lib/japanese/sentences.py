@@ -12,7 +12,7 @@ OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
 BRACKET = re.compile(f"[{re.escape(OPEN + CLOSE)}]")
 # Signs that begin a list item more often than they decorate a sentence end. They belong to the previous sentence only
-# if white space follows.
+# if whitespace follows.
 ITEM = "★☆☎-☓☛-☟✁-✘❶-➿"
 # Candidate for a sentence end: one or more marks, then closing quotation marks, （笑）, ♪ and emoji.
 CANDIDATE = re.compile(
@@ -47,10 +47,10 @@ UNFINISHED = re.compile(r"[、，,をはがのに]$")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences in a text of one or more lines, without surrounding white space; no sentence is empty.
+    """Return the sentences in a text of one or more lines, without surrounding whitespace; no sentence is empty.
 
     Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
-    Except for white space, joining the sentences restores the text.
+    Except for whitespace, joining the sentences restores the text.
     """
     if "\n" not in text:
         return _split(text)
@@ -96,7 +96,7 @@ def _split(line: str) -> list[str]:
 
 
 def _skip_space(line: str, at: int) -> int:
-    """Return the position of the first character from `at` that is not white space, or `len(line)` if there is none."""
+    """Return the position of the first character from `at` that is not whitespace, or `len(line)` if there is none."""
     if at < len(line) and not line[at].isspace():
         return at
     match = NOT_SPACE.search(line, at)

@@ -18,8 +18,8 @@ from course_lib.models.families import BY_MODEL_TYPE
 def read_config(folder: Path) -> Any:
     """Return the configuration of a GPT-2 or GPT-NeoX folder.
 
-    Raises CourseError if the model is of another family, the hidden size is not divisible by the number of heads, or a
-    rotary parameter is not a number.
+    Raises CourseError if the model is neither GPT-2 nor GPT-NeoX, the hidden size is not divisible by the number of
+    heads, or a rotary parameter is not a number.
     """
     config = model_folder.read_config(folder)
     if config.model_type not in BY_MODEL_TYPE:
@@ -45,7 +45,7 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
         attention: attention implementation in transformers; None uses its default.
 
     Raises:
-        CourseError: if the model is of another family, the folder cannot be read, or weights are missing.
+        CourseError: if the model is neither GPT-2 nor GPT-NeoX, the folder cannot be read, or weights are missing.
     """
     read_config(folder)
     return model_folder.load_model(folder, dtype, attention).requires_grad_(False)

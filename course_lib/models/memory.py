@@ -1,4 +1,4 @@
-"""Model sizes, in the form that the memory planner needs for any kind of model. This module does not import torch."""
+"""Model sizes that the memory planner needs, in the same form for all models. This module does not import torch."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Samples from JSON lines: the token ids of a text, or of a prompt and its target.
+"""Samples from JSON Lines: the token ids of a text, or of a prompt and its target.
 
 samples.py turns samples into sequences and batches. Each text is prepared in the same way as the base model's training
 text: normalized and segmented for a course model, unchanged for any other model.

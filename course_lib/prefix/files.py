@@ -66,8 +66,8 @@ class Prefix:
 def read(path: Path) -> Prefix:
     """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run.
 
-    Raises CourseError if the file is truncated or of another kind, or if the values are not finite or not of shape
-    [P, width].
+    Raises CourseError if the file is truncated or in none of these formats, or if the values are not finite or do not
+    have shape [P, width].
     """
     if path.is_dir():
         return _read_peft(path)

@@ -53,7 +53,7 @@ class PrefixTask(Task):
     def rows(self) -> tuple[list["Row"], list["Row"]]:
         """Return the training and held-out sequences.
 
-        Raises UsageError if the tokenizer has no end-of-text token, or no begin-of-text token although data.begin
+        Raises UsageError if the tokenizer has no end-of-text token, or no begin-of-text token even though data.begin
         requires one.
         """
         from course_lib.prefix.samples import rows

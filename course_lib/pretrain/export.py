@@ -166,9 +166,10 @@ def _step(checkpoint: Path) -> int | None:
 
 
 def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """Return the tokenizer folder: `requested`, or else the checkpoint, the run's `tokenizer` folder or data.tokenizer.
+    """Return the tokenizer folder.
 
-    Raises UsageError if none of them contains a tokenizer.
+    This is `requested` if given, otherwise the first folder that contains a tokenizer: the checkpoint, the run's
+    `tokenizer` folder or data.tokenizer. Raises UsageError if no tokenizer is found.
     """
     candidates = (
         [requested] if requested else [resolved.checkpoint, *([resolved.run / "tokenizer"] if resolved.run else [])]
@@ -191,7 +192,11 @@ def _read_tokenizer(folder: Path) -> Any:
 
 
 def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
-    """Return the model configuration from `requested`, or else from the checkpoint's config.json or run settings."""
+    """Return the model configuration.
+
+    It comes from `requested` if given, otherwise from the checkpoint's config.json or, if that does not exist, from the
+    run settings.
+    """
     path = requested or resolved.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
         return model_config(settings_files.load(PretrainConfig, path).model)
@@ -285,7 +290,10 @@ def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
 
 
 def _log(resolved: _Source) -> list[dict[str, Any]]:
-    """Return the log entries up to the checkpoint's step, from the run log or else from trainer_state.json."""
+    """Return the log entries up to the checkpoint's step.
+
+    They come from the run log if it exists, otherwise from trainer_state.json.
+    """
     if resolved.run and (resolved.run / log.FILE).is_file():
         entries = log.read(resolved.run)
     else:

@@ -190,8 +190,8 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
     """Return the number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
 
-    `padded` is the number of rows in the checkpoint. `spare` is the maximum number of rows that Megatron can have added
-    as padding. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
+    `padded` is the number of rows in the checkpoint. `spare` is the maximum number of rows that Megatron could have
+    added as padding. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
     """
     if entries and entries > padded:
         raise UsageError(f"tokenizer: has {entries} entries, the checkpoint {padded}: it was trained with another")

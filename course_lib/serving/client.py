@@ -68,7 +68,7 @@ class Client:
             tensors: the input tensors [B, …] by name; a single number applies to all sequences.
 
         Raises:
-            CourseError: if no server answers, the server does not serve the model, or it rejects the request.
+            CourseError: if no server responds, the server does not serve the model, or it rejects the request.
             UsageError: if a value is out of range for the data type of its tensor.
         """
         dtypes = {tensor.name: tensor.dtype for tensor in INPUTS}

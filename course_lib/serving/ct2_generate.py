@@ -68,7 +68,8 @@ class Ct2Generator:
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document.
 
-        Raises UsageError if CTranslate2 does not support a setting, or if a text exceeds the model's positions.
+        Raises UsageError if CTranslate2 does not support a setting, or if a text is longer than the model's maximum
+        sequence length.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)

@@ -46,10 +46,10 @@ class Engine:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
-        """Return the answers to `rows`, in the same order.
+        """Return the responses to `rows`, in the same order.
 
-        If `log_probs` is true, the answers include the log probability of each new token. Raises UsageError, before
-        any sequence runs, if one of them is invalid.
+        If `log_probs` is true, the responses include the log probability of each new token. Raises UsageError,
+        before any sequence runs, if one of them is invalid.
         """
         for row in rows:
             self.check(row)
@@ -67,7 +67,7 @@ class Engine:
             raise UsageError(f"{name}: {value} is not allowed; {allowed}")
 
     def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
-        """Yield (tensor name, value, what is allowed) for each problem with a sequence."""
+        """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
             there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
             yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"

@@ -155,7 +155,7 @@ class _Writer:
                 self._files(spec, self._cast(weight_map.prefix_stored(values, self.config), spec.name))
 
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:
-        """Return the model weights in a file under their short names, and add these names to `names`."""
+        """Return the model weights in a file, identified by their short names, and add these names to `names`."""
         wanted = []
         for weight in weight_files.weights(path):
             name = weight_map.short(weight.name)

@@ -23,7 +23,7 @@ class Forward:
         Args:
             model: a transformers GPT-2 or GPT-NeoX model.
             inputs: token ids of each sequence.
-            prefixes: prefix [P, L·2·H] for each sequence, or None.
+            prefixes: prefix [prefix length, layers · 2 · hidden size] for each sequence, or None.
             room: maximum number of new tokens per sequence.
         """
         self.model = model

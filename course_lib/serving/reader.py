@@ -132,10 +132,10 @@ def _whole_biases(weights: dict[str, Tensor], config: FtConfig, divided: int | N
 
     With parallel residual, every rank adds the sum of both biases, so the total is N times the stored sum. The reader
     puts this total into the second bias and sets the first to zero. Otherwise, the engine adds each bias once as
-    stored, although FasterTransformer's converter also divides the biases by N in this case.
+    stored, even though FasterTransformer's converter also divides the biases by N in this case.
 
     Args:
-        weights: the model's weights by short name; changed in place.
+        weights: the model's weights, identified by their short names; modified in place.
         config: the folder's configuration.
         divided: the divisor recorded in conversion.json, or None if there is none.
         read: function that returns the parts of a tensor.

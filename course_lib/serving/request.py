@@ -18,7 +18,7 @@ MAX_BEAMS = 64  # FasterTransformer's limit
 class Row:
     """One text to continue, with its settings."""
 
-    ids: tuple[int, ...]  # the input; empty: start with start_id, which is not part of the answer
+    ids: tuple[int, ...]  # the input; empty: start with start_id, which is not part of the response
     output_length: int  # maximum number of new tokens
     task: int | None = None  # index of the prefix; None: no prefix
     top_k: int = 0  # sample from this many most likely tokens; 0: all; 1, or 0 with top_p 0: greedy decoding

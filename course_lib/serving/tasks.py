@@ -47,7 +47,7 @@ def split(argument: str) -> tuple[str, Path | None]:
 
 
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tensor]:
-    """Return the values of each prefix by name, each [P, L·2·H].
+    """Return the values of each prefix by name, each [prefix length, layers · 2 · hidden size].
 
     Raises UsageError if a name is not allowed or is used twice, and CourseError if values do not match the model.
     """

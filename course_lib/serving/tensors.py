@@ -1,4 +1,4 @@
-"""Conversion of request tensors to engine requests, and of answers to tensors. Uses torch, but not Triton."""
+"""Conversion of request tensors to engine requests, and of engine responses to tensors. Uses torch, but not Triton."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,7 +81,7 @@ def outputs(
     Args:
         tensors: the request tensors.
         asked: the sequences in the request.
-        answers: the answer for each sequence.
+        answers: the engine's response for each sequence.
         end_id: padding id after the texts of a sequence that has no end_id.
     """
     most = max(row.output_length for row in asked)

@@ -30,7 +30,7 @@ from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that is waiting for its answer."""
+    """A request that is waiting for its response."""
 
     sender: Any
     outputs: frozenset[str]  # names of the output tensors that the client requested
@@ -47,7 +47,7 @@ class TritonPythonModel:
     """The class that the backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the folder named in the model's configuration, and start the thread that answers requests."""
+        """Load the folder named in the model's configuration, and start the thread that processes requests."""
         folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
         try:
             self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
@@ -58,7 +58,7 @@ class TritonPythonModel:
         self.worker.start()
 
     def execute(self, arrived: Sequence[Any]) -> None:
-        """Queue the requests; answer invalid requests immediately with an error."""
+        """Queue the requests; send an error response immediately for each invalid request."""
         for request in arrived:
             sender = request.get_response_sender()
             try:
@@ -67,7 +67,7 @@ class TritonPythonModel:
                 _fail(sender, error)
 
     def finalize(self) -> None:
-        """Answer the queued requests and stop the thread."""
+        """Process the queued requests and stop the thread."""
         self.waiting.put(None)
         self.worker.join()
 
@@ -100,7 +100,7 @@ class TritonPythonModel:
             for index, one in enumerate(batch):
                 try:
                     one.answer(answers[index] if answers else self._run([one])[0])
-                # For example, shared memory may be full; the other requests still receive their answers
+                # For example, shared memory may be full; the other requests still receive their responses
                 except Exception as error:
                     _fail(one.sender, error)
 
@@ -116,7 +116,7 @@ def _send(sender: Any, response: Any) -> None:
 
 
 def _fail(sender: Any, error: Exception) -> None:
-    """Answer with an error message. Suppress any exception, so that the answering thread continues."""
+    """Send an error response. Suppress any exception, so that the calling thread continues."""
     message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
     with suppress(Exception):
         _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message)))

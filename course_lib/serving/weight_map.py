@@ -61,7 +61,7 @@ def full(name: str, family: Family) -> str:
 
 
 def pieces(config: FtConfig) -> dict[str, Piece]:
-    """Return how each weight is stored (name, shape, split axis), by the weight's short name."""
+    """Return how each weight is stored (name, shape, split axis); weights are identified by their short names."""
     specs = {spec.name: spec for spec in tensors(config)}
     pieces_by_name = {}
     for theirs, ours in GLOBAL[config.family].items():
@@ -120,11 +120,14 @@ def _transposed(piece: Piece, config: FtConfig) -> bool:
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
-    """Return a prefix [P, L·2·H] in the stored layout [L, 2, n, P, d], before it is split between ranks."""
+    """Return a prefix [P, L·2·H] in the stored layout [L, 2, n, P, d], before it is split between ranks.
+
+    P is the prefix length, L the number of layers, n the number of heads, d the head size, and H = n·d the hidden size.
+    """
     return values.view(len(values), config.layers, 2, config.heads, config.head_size).permute(1, 2, 3, 0, 4)
 
 
 def prefix_values(parts: list[Tensor]) -> Tensor:
-    """Return the prefix [P, L·2·H] from the parts in its files."""
+    """Return the prefix [P, L·2·H] from the parts in its files (see `prefix_stored` for the letters)."""
     whole = torch.cat(parts, 2).permute(3, 0, 1, 2, 4)
     return whole.reshape(len(whole), -1)

@@ -42,7 +42,7 @@ class Codec:
         space before it, like any other word. The ␛n has no space before it, because sentencepiece would spend a token
         on that space.
         """
-        # Imported here, because training needs neither of them and they take 1 MB of memory.
+        # Imported here, because training needs neither of them and they use 1 MB of memory.
         from course_lib.japanese import normalize, segment
 
         text = normalize(text)

@@ -20,7 +20,7 @@ from course_lib.files import CHUNK, open_binary, require_file
 
 # A character that has occurred this often is common, and `alphabet` stops counting it.
 COMMON = 16
-# Characters that are white space in Python, but not in Unicode and `tokenizers`.
+# Characters that are whitespace in Python, but not in Unicode and `tokenizers`.
 SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 
@@ -77,7 +77,7 @@ def as_lines(
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
     """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
 
-    There are at most `limit` of them, including those in `always`, and none is in `never` or is white space. If
+    There are at most `limit` of them, including those in `always`, and none is in `never` or is whitespace. If
     characters are equally frequent, those with smaller code points are preferred, so that the same text always gives
     the same alphabet. Raises CourseError naming the first line that is not UTF-8.
     """

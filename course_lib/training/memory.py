@@ -77,7 +77,7 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
 
     - Stages 1 and 2: padding of two flat groups (with and without weight decay) to a multiple of 2·ranks elements.
     - Stage 1 and higher: an fp32 copy of the weights, even in fp32 training.
-    - Stage 2: the whole gradient of any parameter that crosses the end of a rank's shard.
+    - Stage 2: the whole gradient of any parameter that straddles a shard boundary.
     - Stage 3: padding of each parameter, and a whole copy of each small parameter in addition to its shard.
 
     A frozen parameter has only a weight, which stage 3 also shards.

@@ -16,7 +16,10 @@ Settings = TypeVar("Settings", bound=RunConfig)
 
 @dataclass(frozen=True)
 class RunKind(Generic[Settings]):
-    """A kind of run, as used by `course memory` and by its own training command. Only `run` imports torch."""
+    """The settings class of one kind of training run, and the functions that complete, start and plan such a run.
+
+    The training command for this kind of run and `course memory` use it. Of these functions, only `run` imports torch.
+    """
 
     settings: type[Settings]
     of_profile: Callable[[str | None], str]  # profile name → settings file for its run

@@ -230,7 +230,7 @@ class RunConfig:
         return values
 
     def sizes(self) -> Sizes:
-        """Return the model sizes from which the memory of the run is computed."""
+        """Return the model sizes that the memory planner needs. Each kind of run must override this method."""
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
 
 

@@ -1,5 +1,7 @@
 """Exact matches held against real greedy generation; finished lines; and memory held against what PyTorch holds."""
 
+from functools import partial
+
 import pytest
 import torch
 from course_lib.generation.config import GenerateConfig
@@ -80,6 +82,10 @@ def test_what_is_kept_for_the_backward_pass():
     assert kept_for_backward(frozen, lambda: frozen(inputs).sum())[1] == 0
 
 
+def _loss_of(model, batch):
+    return loss(model(batch["input_ids"]), batch["labels"])
+
+
 def test_a_frozen_base_keeps_less_than_a_trained_one(tmp_path):
     folder = bases.folder(tmp_path, "gpt_neox")
     batch = collate([Row([5, 6, 7, 8, 9, 10], 1)] * 4)
@@ -87,5 +93,6 @@ def test_a_frozen_base_keeps_less_than_a_trained_one(tmp_path):
     for trained in (False, True):
         model = PrefixModel(frozen_base.load(folder).requires_grad_(trained), None)
         model.base.get_input_embeddings().weight.requires_grad_(True)
-        sizes.append(kept_for_backward(model, lambda m=model: loss(m(batch["input_ids"]), batch["labels"]))[1])
+        forward = partial(_loss_of, model, batch)
+        sizes.append(kept_for_backward(model, forward)[1])
     assert 0 < sizes[0] < sizes[1]

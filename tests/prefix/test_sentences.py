@@ -50,7 +50,7 @@ def test_each_line_is_the_first_one_changed_and_shares_are_as_stated():
     texts = list(sentences.documents(3_000))
     assert texts[:50] == list(sentences.documents(50)) != list(sentences.documents(50, seed=7))
     sentence_of = {each.polite: each for kind in sentences.every_sentence().values() for each in kind}
-    changes = Counter()
+    changes: Counter[str] = Counter()
     for text in texts:
         first, *others = text.split("\n")
         assert len(others) == sentences.LINES - 1
