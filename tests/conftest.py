@@ -4,7 +4,12 @@ import signal
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# No deadlines for hypothesis: on a busy machine any example may take long, and timeouts of tests name what hangs.
+hypothesis.settings.register_profile("course", deadline=None)
+hypothesis.settings.load_profile("course")
 
 # A shell's background jobs ignore Ctrl-C, and so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
