@@ -18,6 +18,7 @@ from course_lib.gptsan.diagrams import extra_stage
 from course_lib.gptsan.freeze import is_extra
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.japanese.diagrams import LONGEST, lattice, mecab_lattice
+from course_lib.japanese.lattice import path as lattice_path
 from course_lib.japanese.segment import segment
 from course_lib.prefix.diagrams import cache_and_prefix
 from course_lib.pretrain.diagrams import gpt2_block, samples, zero2_step
@@ -53,6 +54,7 @@ ALL: dict[str, Callable[[], Drawing]] = {
     "cache_and_prefix, longer": partial(cache_and_prefix, ("この", "文", "は"), "長い", 5),
     "lattice": lambda: lattice(mecab_lattice("東京都に住む")),
     "lattice, longest": lambda: lattice(mecab_lattice("すもももももももものうちだ")),
+    "lattice, two paths": lambda: lattice(mecab_lattice("外国人参政権"), lattice_path(["外国", "人", "参政", "権"])),
     "lattice, one word": lambda: lattice(mecab_lattice("はい")),
     "merges_and_lattice": partial(merges_and_lattice, "東京大学院", MERGES, SCORES),
     "merges_and_lattice, one character": partial(merges_and_lattice, "東", MERGES, SCORES),
@@ -233,6 +235,15 @@ def test_lattice_is_what_mecab_chose_and_its_costs_add_up() -> None:
         links = [int(text) for text in shown[shown.index("0") :] if re.fullmatch(r"[+-]\d+", text)]
         connections = [text for text in shown if re.fullmatch(r"\+\d+|-\d+", text)]
         assert f"sum of all costs: {end.total}" in shown and links and connections
+    right = lattice_path(["外国", "人", "参政", "権"])
+    drawn = lattice(mecab_lattice("外国人参政権"), right)
+    assert [fill_behind(drawn, word) for word in ("人参", "参政", "6,512")] == [
+        color.fill for color in (drawing.ORANGE, drawing.GREEN, drawing.PLAIN)
+    ]
+    shown = [text.text for text in texts(drawn)]
+    assert {"sum of all costs: 8,421", f"sum of all costs: {right[-1].total:,}"} <= set(shown)
+    # One of two entries 人 is on the path; the sum of its connection and cost leads to the total below it.
+    assert right[1].total == right[0].total + right[1].connection + right[1].cost
     with pytest.raises(UsageError, match="without white space"):
         mecab_lattice("東京 都")
     with pytest.raises(UsageError, match=f"allowed: up to {LONGEST}"):
@@ -253,9 +264,9 @@ def test_merge_tree_and_segmentations() -> None:
 def test_banding_finds_pairs_with_an_equal_band() -> None:
     assert "candidate pairs: A–B: 7 of 8 values equal" in [text.text for text in texts(banding(SIGNATURES, 4))]
     assert "candidate pairs: none" in [text.text for text in texts(banding(SIGNATURES, 1))]
-    # 256 and 512 have the same lowest byte, 00, and are different values.
-    shown = [text.text for text in texts(banding({"A": [256, 1000], "B": [512, 2000]}, 2))]
-    assert "candidate pairs: none" in shown and shown.count("00") == 2
+    # The last four digits of both values are the same, and the values are different.
+    shown = [text.text for text in texts(banding({"A": [100_256, 1000], "B": [200_256, 99_999]}, 2))]
+    assert "candidate pairs: none" in shown and shown.count("…0256") == 2 and {"1000", "99999"} <= set(shown)
     with pytest.raises(UsageError, match="bands: 3 is not allowed"):
         banding(SIGNATURES, 3)
 

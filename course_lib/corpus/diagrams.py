@@ -7,17 +7,19 @@ from itertools import combinations
 from course_lib.drawing import HUES, MUTED, PLAIN, SMALL, Canvas, Drawing, text_width
 from course_lib.errors import UsageError
 
-# Widest drawing, size of a cell, and space between two bands [pixels].
+# Widest drawing, smallest width of a cell, and space between two bands [pixels].
 WIDTH, CELL, GAP = 920, 34, 16
+# Values with more digits are shown by their last four.
+DIGITS = 5
 
 
 def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
     """Draw signatures cut into bands, the buckets of each band, and the candidate pairs.
 
     Two documents are candidates if all values in at least one band are equal; only candidates are compared. With b
-    bands of r values and similarity s, the probability is 1 − (1 − sʳ)ᵇ. If a value is above 999, the lowest byte of
-    each value is shown, in hexadecimal, but whole values are compared. `NearDuplicates` in dedup.py finds candidates in
-    this way. Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4 (http://www.mmds.org).
+    bands of r values and similarity s, the probability is 1 − (1 − sʳ)ᵇ. Of a value with more than five
+    digits, only the last four are shown, but whole values are compared. `NearDuplicates` in dedup.py finds candidates
+    in this way. Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4 (http://www.mmds.org).
 
     Args:
         signatures: MinHash values by a short document name; all have the same length.
@@ -30,8 +32,10 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
     if len(lengths) != 1 or bands < 1 or lengths[0] % bands:
         raise UsageError(f"bands: {bands} is not allowed: it must divide the length of each signature, {lengths}")
     size = lengths[0] // bands
+    shown = {name: [_short(value) for value in values] for name, values in signatures.items()}
+    cell = max(CELL, *(int(text_width(value, SMALL)) + 12 for values in shown.values() for value in values))
     left = 40 + max(text_width(name) for name in signatures)
-    step = size * CELL + GAP
+    step = size * cell + GAP
     if left + bands * step > WIDTH:
         raise UsageError(f"signatures: {lengths[0]} values in {bands} bands are too wide to draw; allowed: about 20")
     buckets = [_buckets(signatures, band * size, size) for band in range(bands)]
@@ -39,22 +43,20 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
     top, line = 82, 32
     below = top + line * len(signatures) + 40
     canvas = Canvas(max(480, int(left + bands * step + 8)), int(below + line * deepest + 60))
-    hexadecimal = any(value > 999 for values in signatures.values() for value in values)
     canvas.text(16, below - 14, "buckets", color=MUTED, anchor="start")
     for row, name in enumerate(signatures):
         canvas.text(left - 14, top + line * row + 13, name, anchor="end")
     for band, members in enumerate(buckets):
         x = left + band * step
-        canvas.text(x + size * CELL / 2, top - 18, f"band {band + 1}", SMALL, MUTED)
-        for number, (content, names) in enumerate(members.items()):
+        canvas.text(x + size * cell / 2, top - 18, f"band {band + 1}", SMALL, MUTED)
+        for number, names in enumerate(members.values()):
             color = HUES[number % len(HUES)] if len(names) > 1 else PLAIN
-            canvas.box(x, below + line * number, size * CELL, 26, ", ".join(names), color=color, size=SMALL)
+            canvas.box(x, below + line * number, size * cell, 26, ", ".join(names), color=color, size=SMALL)
             for name in names:
-                for column, value in enumerate(content):
-                    shown = f"{value & 0xFF:02x}" if hexadecimal else str(value)
-                    y = top + line * list(signatures).index(name)
-                    canvas.box(x + column * CELL, y, CELL, 26, shown, color=color, size=SMALL)
-        canvas.arrow((x + size * CELL / 2, below - 34), (x + size * CELL / 2, below - 4))
+                y = top + line * list(signatures).index(name)
+                for column, value in enumerate(shown[name][band * size : (band + 1) * size]):
+                    canvas.box(x + column * cell, y, cell, 26, value, color=color, size=SMALL)
+        canvas.arrow((x + size * cell / 2, below - 34), (x + size * cell / 2, below - 4))
     pairs = sorted({pair for members in buckets for names in members.values() for pair in combinations(names, 2)})
     facts = [
         f"{one}–{two}: {_equal(signatures[one], signatures[two])} of {lengths[0]} values equal" for one, two in pairs
@@ -66,6 +68,10 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
         f"Each of {len(signatures)} documents has a signature of {lengths[0]} values. In each band, documents with "
         f"equal values share a bucket, drawn in one color. Found {found}.",
     )
+
+
+def _short(value: int) -> str:
+    return str(value) if len(str(value)) <= DIGITS else f"…{str(value)[-4:]}"
 
 
 def _buckets(signatures: Mapping[str, Sequence[int]], start: int, size: int) -> dict[tuple[int, ...], list[str]]:

@@ -9,6 +9,13 @@ import numpy.typing as npt
 from course_lib.corpus.banding import probability
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
+# What each count of an extraction contains, where its name does not say so.
+LABELS = {
+    "links": "links: brackets and targets",
+    "markup": "tags, bold marks, character references",
+    "sections and layout": "left-out sections, line layout",
+}
+
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
     """Draw a bar chart of what the articles in a dump consist of [thousands of characters].
@@ -16,26 +23,32 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
     `counts` maps each kind of markup to the number of characters removed (Report.counts); `kept` is the number of
     plain-text characters.
     """
-    kinds = {"plain text": kept} | {name.removeprefix("characters of "): n for name, n in counts.items()}
+    kinds = {name.removeprefix("characters of "): number for name, number in counts.items()}
+    kinds = {"plain text": kept} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
     figure, axis = subplots()
-    axis.barh(names, [kinds[n] / 1000 for n in names], color=[AFTER if n == "plain text" else BEFORE for n in names])
-    axis.set(xlabel="characters [thousands]", title="What the articles of the dump consist of")
+    colors = [AFTER if name == "plain text" else BEFORE for name in names]
+    bars = axis.barh(names, [kinds[name] / 1000 for name in names], color=colors)
+    axis.bar_label(bars, fmt="%.1f", padding=3)
+    axis.set(
+        xlabel="characters [thousands]",
+        title=f"What the articles of the dump consist of: {sum(kinds.values()):,} characters",
+    )
     return figure
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
     """Draw histograms of document lengths [characters] before and after cleaning: one panel per corpus, log x-axis.
 
-    Both arguments map a corpus name to the lengths of its documents.
+    Both arguments map a corpus name to the lengths of its documents, each at least 1.
     """
     figure, axes = subplots(len(before))
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
-        highest = max(*before[name], *after[name])
-        bins = np.geomspace(10, highest + 1, 30)
-        axis.hist([max(10, n) for n in before[name]], bins=bins, color=BEFORE, alpha=0.6, label="before")
-        axis.hist([max(10, n) for n in after[name]], bins=bins, color=AFTER, alpha=0.75, label="after")
-        axis.set(xscale="log", xlabel="characters per document", title=name)
+        lengths = [*before[name], *after[name]]
+        bins = np.geomspace(min(lengths), max(lengths) + 1, 30)
+        axis.hist(before[name], bins=bins, color=BEFORE, alpha=0.6, label="before")
+        axis.hist(after[name], bins=bins, color=AFTER, alpha=0.75, label="after")
+        axis.set(xscale="log", xlabel="characters per document (logarithmic axis)", title=name)
         axis.legend(frameon=False)
     np.atleast_1d(axes)[0].set_ylabel("documents")
     return figure

@@ -6,8 +6,8 @@ https://aclanthology.org/N18-2085; Gao et al. 2020, https://arxiv.org/abs/2101.0
 
 - Documents are raw. Normalization and segmentation happen inside the model's own tokenizer.
 - Line breaks are removed first and not counted. `course segment` writes a sentence per line and drops the breaks of the
-  text, so the course's models have not learned where a paragraph ends: the breaks alone would cost the tiny GPT-2 model
-  a twentieth of its bits, and a trigram model next to nothing.
+  text, so a model pretrained on such lines has not learned where a paragraph ends: the breaks alone would cost the tiny
+  GPT-2 model a twentieth of its bits, and a trigram model next to nothing.
 - A document's bits are those of all its tokens and of the token that ends it.
 - The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes. Characters
   that normalization or the tokenizer replaces or deletes are counted in the denominators, although a replaced character

@@ -65,6 +65,11 @@ def _check_size(answer: Any) -> str | None:
     if width > WIDTH:
         return f"with {number} sentences the interval is {width:.3f} wide, more than {WIDTH}: too few."
     enough = next(size for size in range(2, largest + 1) if max(widths()[size - 2 :]) <= WIDTH)
+    if number < enough:
+        return (
+            f"with {number} sentences the interval is {width:.3f} wide, but with a few more it is wider than {WIDTH} "
+            "again: too few. Look for the number from which on it stays below."
+        )
     if number > SLACK * enough:
         return f"with {number} sentences the interval is {width:.3f} wide: more work than needed for {WIDTH}."
     return None
@@ -114,8 +119,8 @@ CHAPTER = Chapter(
         "The order matters: strip the marks first, otherwise the ␣ from ␛s would be stripped too.",
     ),
     Exercise(
-        f"how many sentences of the gold file give a 95 % interval of at most {WIDTH} for the baseline's F1? Answer "
-        "with a number that is at most a quarter above the smallest one",
+        f"from how many sentences of the gold file on does the 95 % interval of the baseline's F1 stay at most {WIDTH} "
+        "wide? Answer with that number, or up to a quarter more",
         _check_size,
         (
             "Measure the width, high - low, for the whole file and for half of it. How do they differ?",

@@ -17,12 +17,13 @@ def extra_stage(switch_layers: int, extra_layers: int, experts: int) -> Drawing:
         experts: number of experts in a switch layer.
     """
     canvas = Canvas(860, 590)
+    extras = f"{extra_layers} extra layer{'s' * (extra_layers > 1)}"
     x, width = 30, 200
     stack = (
         ("embedding + position", "of each token", FROZEN, 50),
         (f"{switch_layers} switch layers", "of the base model", FROZEN, 150),
         ("+ extra positions", "", TRAINED, 34),
-        (f"{extra_layers} extra layer{'s' * (extra_layers > 1)}", "new", TRAINED, 80),
+        (extras, "new", TRAINED, 80),
         ("linear, swish", "", FROZEN, 34),
         ("head + bias", "tied to the embedding", FROZEN, 44),
     )
@@ -46,7 +47,7 @@ def extra_stage(switch_layers: int, extra_layers: int, experts: int) -> Drawing:
     canvas.key(16, 572, {"frozen": FROZEN, "trained": TRAINED, "no weights": PLAIN})
     return canvas.finish(
         "GPTSAN with an extra stage and the spout",
-        f"Tokens pass the embedding, {switch_layers} switch layers, the extra positions, {extra_layers} extra layers, "
+        f"Tokens pass the embedding, {switch_layers} switch layers, the extra positions, {extras}, "
         "a linear layer and the head. The spout network turns a vector into one key and one value for each layer. "
         "Trained are the extra positions, the extra layers and the spout network; the rest is frozen. A switch layer "
         f"has attention and a router that sends each token to one of {experts} experts; a soft bypass, tanh(x·W), is "

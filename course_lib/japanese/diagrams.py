@@ -1,21 +1,24 @@
 """Drawing for chapter 2: MeCab's lattice, the candidate words of a sentence with their costs and the cheapest path."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from course_lib.drawing import (
     BLUE,
+    GREEN,
     GREY,
-    MUTED,
     ORANGE,
     PLAIN,
     SMALL,
     Canvas,
+    Color,
     Drawing,
     rows_without_overlap,
     with_minus,
 )
 from course_lib.errors import UsageError
+from course_lib.japanese.lattice import Step
 
 # Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
 COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13
@@ -68,8 +71,8 @@ def mecab_lattice(sentence: str) -> list[Node]:
     return list(nodes.values())
 
 
-def lattice(nodes: Sequence[Node]) -> Drawing:
-    """Draw a lattice above the cheapest path with its costs.
+def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
+    """Draw a lattice above the cheapest path with its costs, and below it another path.
 
     A tile spans the characters of its word and shows the part of speech, the word's cost, and the cost of the cheapest
     path to its end. On the path, the number at an arrow is the connection cost: total − previous total − word cost.
@@ -77,6 +80,7 @@ def lattice(nodes: Sequence[Node]) -> Drawing:
 
     Args:
         nodes: the candidates, as `mecab_lattice` returns them; the last one is the end of the sentence.
+        other: a second path through the same sentence, as `lattice.path` returns it; its words are green.
 
     Raises:
         UsageError: if the sentence is too long to draw.
@@ -85,44 +89,67 @@ def lattice(nodes: Sequence[Node]) -> Drawing:
     length = end.start
     if length > LONGEST:
         raise UsageError(f"nodes: a sentence of {length} characters is too long to draw; allowed: up to {LONGEST}")
-    # Words of the path come first, so that they share the first row.
-    words = sorted(words, key=lambda node: (not node.best, node.start, node.end))
+    second = _places(other)
+    # Words of each path come together, so that they share a row.
+    words = sorted(words, key=lambda node: (not node.best, _place(node) not in second, node.start, node.end))
     rows = rows_without_overlap((node.start, node.end) for node in words)
     path = [node for node in words if node.best]
+    steps = _steps([*path, end])
     below = 78 + (max(rows) + 1) * (TILE + 6)
-    lines = -(-(len(path) + 1) // PER_LINE)
-    canvas = Canvas(max(2 * LEFT + COLUMN * length, 860), below + 76 + 72 * lines)
+    paths = [("cheapest path", steps, ORANGE), ("other path", other, GREEN)][: 2 if other else 1]
+    heights = [48 + 72 * -(-len(each) // PER_LINE) for _, each, _ in paths]
+    canvas = Canvas(max(2 * LEFT + COLUMN * length, 860), below + 34 + sum(heights))
     characters = {node.start + offset: character for node in words for offset, character in enumerate(node.surface)}
     for position, character in characters.items():
         canvas.text(LEFT + COLUMN * (position + 0.5), 56, character, 16, bold=True)
     for node, row in zip(words, rows, strict=True):
         x, span = LEFT + COLUMN * node.start, COLUMN * len(node.surface) - 4
         numbers = with_minus(f"{node.cost:,}"), with_minus(f"{node.total:,}")
-        color = ORANGE if node.best else PLAIN
+        color = ORANGE if node.best else GREEN if _place(node) in second else PLAIN
         canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
     canvas.lines(16, below + 8, ["in a tile: part of speech, cost of the word, cost of the cheapest path to its end"])
-    _path(canvas, below + 62, [*path, end])
-    total = with_minus(f"{end.total:,}")
-    canvas.text(16, below + 34, "cheapest path, with the cost of each connection", SMALL, MUTED, "start")
-    canvas.text(16, canvas.height - 20, f"sum of all costs: {total}", anchor="start")
-    costs = ", ".join(f"{node.surface} {node.part} {node.cost:,}" for node in path)
+    y = below + 34
+    facts = []
+    for (name, each, color), height in zip(paths, heights, strict=True):
+        total = with_minus(f"{each[-1].total:,}")
+        canvas.text(16, y, f"{name}, with the cost of each connection", SMALL, color.line, "start")
+        _path(canvas, y + 28, each, color)
+        canvas.text(16, y + height - 28, f"sum of all costs: {total}", anchor="start")
+        costs = ", ".join(f"{step.word} {step.part_of_speech} {step.cost:,}" for step in each[:-1])
+        facts.append(f"The {name} is {costs}; with the costs of the connections, its total is {total}.")
+        y += height
     return canvas.finish(
         "MeCab's lattice",
-        f"{len(words)} candidate words with their costs, each below the characters that it spans. The cheapest path is "
-        f"{costs}; with the costs of the connections, its total is {total}.",
+        f"{len(words)} candidate words with their costs, each below the characters that it spans. {' '.join(facts)}",
     )
 
 
-def _path(canvas: Canvas, y: float, nodes: Sequence[Node]) -> None:
-    """Draw the cheapest path as lines of up to PER_LINE words, with the connection costs at the arrows."""
+def _place(node: Node) -> tuple[str, str, int, int]:
+    return node.surface, node.part, node.start, node.cost
+
+
+def _places(steps: Sequence[Step]) -> set[tuple[str, str, int, int]]:
+    """Return word, part of speech, start and cost of each word on a path, which identify it in a lattice."""
+    starts = accumulate((len(step.word) for step in steps), initial=0)
+    return {(step.word, step.part_of_speech, start, step.cost) for step, start in zip(steps, starts, strict=False)}
+
+
+def _steps(nodes: Sequence[Node]) -> list[Step]:
+    """Return the words of the cheapest path with the cost of each connection."""
+    totals = [0, *(node.total for node in nodes)]
+    return [
+        Step(node.surface, node.part, node.cost, node.total - before - node.cost, node.total)
+        for node, before in zip(nodes, totals, strict=False)
+    ]
+
+
+def _path(canvas: Canvas, y: float, steps: Sequence[Step], color: Color) -> None:
+    """Draw a path as lines of up to PER_LINE words, with the connection costs at the arrows."""
     canvas.box(16, y, 54, 40, "start", "0", color=GREY, size=SMALL)
-    before = 0
-    for number, node in enumerate(nodes):
+    for number, step in enumerate(steps):
         line, column = divmod(number, PER_LINE)
         x, top = 132 + 122 * column, y + 72 * line
-        name, color = (node.surface, ORANGE) if node.surface else ("end", GREY)
-        box = canvas.box(x, top, 60, 40, name, with_minus(f"{node.cost:,}"), color=color)
+        name, fill = (step.word, color) if step.word else ("end", GREY)
+        box = canvas.box(x, top, 60, 40, name, with_minus(f"{step.cost:,}"), color=fill)
         canvas.arrow((x - 62, box.left[1]), box.left)
-        link = node.total - before - node.cost
-        canvas.text(x - 31, top - 10, with_minus(f"{link:+,}"), SMALL, BLUE.line)
-        before = node.total
+        canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)

@@ -9,8 +9,8 @@ from course_lib.figures import AFTER, subplots
 from course_lib.japanese.normalize import normalize
 
 KINDS = (
-    ("full-width ASCII", "！", "～"),
-    ("half-width kana", "｡", "ﾟ"),
+    ("full-width letters and signs", "！", "～"),
+    ("half-width katakana", "｡", "ﾟ"),
     ("full-width space", "　", "　"),
     ("wave dashes", "〜", "〜"),
 )
@@ -28,11 +28,15 @@ def changed_characters(texts: Iterable[str]) -> Counter[str]:
 
 def normalization_changes(texts: Iterable[str]) -> Any:
     """Draw a bar chart of the eight kinds of characters that normalization replaced or removed most often."""
+    texts = list(texts)
     counts = changed_characters(texts).most_common(8)[::-1]
     figure, axis = subplots()
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
     axis.bar_label(bars, padding=3)
-    axis.set(xlabel="characters replaced or removed", title="What normalization changed")
+    axis.set(
+        xlabel="characters replaced or removed",
+        title=f"What normalization changed in {sum(map(len, texts)):,} characters",
+    )
     return figure
 
 

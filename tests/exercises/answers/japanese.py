@@ -59,7 +59,8 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda m: by_pattern(m.replace("␛e", "␛")), "replace ␛s before ␛e"),
     ],
     3: [
-        (10, "too few"),
+        (23, "more than 0.1: too few"),
+        (17, "wider than 0.1 again"),
         (102, "more work than needed"),
         (40, "more work than needed"),
         (500, "only 102 sentences"),
