@@ -71,9 +71,10 @@ class Runs:
         )
 
     def costs(self) -> str:
-        """Return trained parameters, memory and time as one line."""
+        """Return trained parameters, memory and time (mean ± sample standard deviation) as one line."""
         states, kept = self.states / 1e6, self.activations / 1e6
-        return f"trained {self.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {self.seconds.mean:.1f} s"
+        seconds = f"{self.seconds.mean:.1f} s ± {self.seconds.deviation:.1f} s"
+        return f"trained {self.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}"
 
 
 def over_seeds(

@@ -84,9 +84,10 @@ def methods(cases: Mapping[str, Runs], without: float) -> Any:
         without: held-out loss of the base without training [nats per token].
     """
     figure, axes = subplots(2, height=3.0, width=9.0)
-    for (name, runs), colour in zip(cases.items(), COLOURS, strict=False):
-        loss = runs.held_out
-        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, marker="o", capsize=4, label=name)
+    # Open markers of different shapes stay visible where two methods lie on each other.
+    for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):
+        loss, style = runs.held_out, {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none"}
+        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, capsize=4, label=name, **style)
     axes[0].axhline(without, color=BEFORE, linestyle="--", label="no training")
     axes[0].set(xscale="log", xlabel="trained parameters", ylabel="held-out loss [nats per token]")
     axes[0].set_ylim(bottom=0)
