@@ -23,7 +23,7 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     hidden = kind is tqdm and not sys.stderr.isatty()
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
-    # A notebook's bar sends three messages for each update. A client that reads them only after the cell, such as nbval,
-    # loses messages beyond the 1,000 that ZeroMQ keeps, the one that says that the cell has ended among them.
+    # A notebook's bar sends three messages per update. A client that reads them only after the cell, such as nbval,
+    # loses those beyond the 1,000 that ZeroMQ keeps, among them the one that says that the cell has ended.
     style = {"unit": unit, "unit_scale": True, "leave": False, "mininterval": 0.2 if kind is tqdm else 1.0}
     return kind(desc=label, total=total, initial=start, disable=hidden, **style)
