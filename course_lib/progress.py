@@ -20,10 +20,9 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     kind: Any = tqdm
     if hasattr(shell, "kernel") and find_spec("ipywidgets"):
         from course_lib.notebook_bar import NotebookBar as kind
-    hidden = kind is tqdm and not sys.stderr.isatty()
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
-    # A notebook's bar sends three messages per update. A client that reads them only after the cell, such as nbval,
-    # loses those beyond the 1,000 that ZeroMQ keeps, among them the one that says that the cell has ended.
-    style = {"unit": unit, "unit_scale": True, "leave": False, "mininterval": 0.2 if kind is tqdm else 1.0}
-    return kind(desc=label, total=total, initial=start, disable=hidden, **style)
+    style: dict[str, Any] = {"unit": unit, "unit_scale": True, "leave": False}
+    if kind is tqdm:
+        style |= {"mininterval": 0.2, "disable": not sys.stderr.isatty()}
+    return kind(desc=label, total=total, initial=start, **style)

@@ -27,6 +27,7 @@ from course_lib.gptsan.samples import collate
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import parameter_groups
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,8 @@ def _run(
     rng = np.random.default_rng(seed)
     told = _classes(train, rng if shuffled else None)
     chosen = settings.optimizer
-    groups = [
-        {"params": [p for n, p in _trained(model) if decays(n) == decay], "weight_decay": decay * chosen.weight_decay}
-        for decay in (True, False)
-    ]
+    groups = parameter_groups(model, decays, chosen.weight_decay)
+    trained = [parameter for group in groups for parameter in group["params"]]
     optimizer = torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
     model.train()
     order = _epochs(len(train), how.samples, rng)
@@ -94,7 +93,7 @@ def _run(
             output, y = _read(model, train, rows, told[rows], how.length)
             loss, log_z = cross_entropy(output.logits, y)
             (loss + settings.loss.z_loss * log_z + output.router_loss).backward()
-            nn.utils.clip_grad_norm_([p for _, p in _trained(model)], chosen.grad_clip or float("inf"))
+            nn.utils.clip_grad_norm_(trained, chosen.grad_clip or float("inf"))
             optimizer.step()
             optimizer.zero_grad()
             bar.update()
@@ -112,10 +111,6 @@ def _staged(base: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM:
     names = [name for name, _ in model.named_parameters()]
     freeze(model, frozen_names("base", "onehot", config, names))
     return model
-
-
-def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
 def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:

@@ -56,7 +56,7 @@ def extra_stage(switch_layers: int, extra_layers: int, experts: int) -> Drawing:
 
 
 def _part(canvas: Canvas, x: float, y: float, label: str, detail: str, color: Color) -> Box:
-    """Draw x + norm(part(x)) in a row with the middle `y`, and return the box with the sum."""
+    """Draw the residual step x + norm(part(x)) as a row centered at height `y`, and return the box of its sum."""
     part = canvas.box(x + 46, y - 21, 158, 42, label, detail, color=color)
     norm = canvas.box(x + 226, y - 15, 52, 30, "norm", color=color, size=SMALL)
     total = canvas.box(x + 306, y - 13, 28, 26, "+", bold=True)

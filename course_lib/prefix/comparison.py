@@ -1,8 +1,10 @@
 """Comparison of training methods over several seeds: same data, same steps, mean and spread."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
+
+import numpy as np
 
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches
@@ -23,7 +25,7 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
         """Return the mean and the sample standard deviation; one value has the deviation 0."""
-        return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,12 @@ class Runs:
     @property
     def held_out(self) -> Spread:
         """Held-out loss [nats per token]."""
-        return Spread.of([run.held_out or 0.0 for run in self.runs])
+        return Spread.of([_known(run.held_out) for run in self.runs])
 
     @property
     def matches(self) -> Spread:
         """Share of held-out targets that greedy decoding returns exactly."""
-        return Spread.of([run.matches or 0.0 for run in self.runs])
+        return Spread.of([_known(run.matches) for run in self.runs])
 
     @property
     def seconds(self) -> Spread:
@@ -93,13 +95,8 @@ def over_seeds(
         builders: functions that return the model to train, as for `sweep`.
         seeds: the seeds.
     """
-    named = {(name, seed): f"{name}, seed {seed}" for name in cases for seed in seeds}
-    found = sweep(
-        settings,
-        {label: [*cases[name], f"engine.seed={seed}"] for (name, seed), label in named.items()},
-        {label: builders[name] for (name, _), label in named.items() if builders and name in builders},
-    )
-    return {name: Runs(tuple(found[named[name, seed]] for seed in seeds)) for name in cases}
+    found = _grid(settings, cases, "engine.seed", dict.fromkeys(cases, seeds), builders)
+    return {name: Runs(tuple(runs.values())) for name, runs in found.items()}
 
 
 def over_rates(
@@ -116,13 +113,29 @@ def over_rates(
         rates: maximum learning rates for each case.
         builders: functions that return the model to train, as for `sweep`.
     """
-    named = {(name, rate): f"{name}, rate {rate:g}" for name in cases for rate in rates[name]}
+    return _grid(settings, cases, "optimizer.lr.max", rates, builders)
+
+
+def _grid(
+    settings: PrefixConfig,
+    cases: Mapping[str, Sequence[str]],
+    key: str,
+    values: Mapping[str, Sequence[float]],
+    builders: Mapping[str, Build] | None,
+) -> dict[str, dict[float, Case]]:
+    """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}."""
+    named = {(name, value): f"{name}, {key}={value}" for name in cases for value in values[name]}
     found = sweep(
         settings,
-        {label: [*cases[name], f"optimizer.lr.max={rate}"] for (name, rate), label in named.items()},
+        {label: [*cases[name], f"{key}={value}"] for (name, value), label in named.items()},
         {label: builders[name] for (name, _), label in named.items() if builders and name in builders},
     )
-    return {name: {rate: found[named[name, rate]] for rate in rates[name]} for name in cases}
+    return {name: {value: found[named[name, value]] for value in values[name]} for name in cases}
+
+
+def _known(value: float | None) -> float:
+    """Return a measurement, or NaN if there were no held-out samples to measure."""
+    return math.nan if value is None else value
 
 
 def untrained(settings: PrefixConfig) -> tuple[float, float]:
@@ -133,4 +146,5 @@ def untrained(settings: PrefixConfig) -> tuple[float, float]:
     assert settings.model.base
     _, held_out = PrefixTask(settings).rows()
     model = PrefixModel(frozen_base.load(settings.model.base, TORCH[settings.precision.dtype]), None)
-    return evaluate(model, held_out, settings.batch.resolve(1).micro) or 0.0, exact_matches(model, held_out) or 0.0
+    loss = evaluate(model, held_out, settings.batch.resolve(1).micro)
+    return _known(loss), _known(exact_matches(model, held_out))

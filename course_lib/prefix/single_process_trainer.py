@@ -19,10 +19,10 @@ from course_lib.prefix.measure import exact_matches, kept_for_backward, state_by
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
-from course_lib.prefix.warm_start import parameter_groups
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import parameter_groups
 
 Build = Callable[[PrefixConfig], PrefixModel]
 

@@ -1,15 +1,16 @@
 """Warm start for a prefix, based on the keys and values that the frozen model computes for real tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import require_room
 from course_lib.prefix.encoder import PrefixEncoder
+from course_lib.training.parameter_groups import parameter_groups
 
 
 @torch.no_grad()
@@ -62,12 +63,3 @@ def fit(
         optimizer.step()
         losses.append(loss.detach())
     return [float(loss) for loss in losses]
-
-
-def parameter_groups(model: nn.Module, decays: Callable[[str], bool], weight_decay: float) -> list[dict[str, Any]]:
-    """Return two optimizer groups of trained parameters: those for which `decays(name)` is true, and the rest."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}
-        for decayed in (True, False)
-    ]

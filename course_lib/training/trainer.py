@@ -26,6 +26,7 @@ from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import ResolvedBatch, RunConfig
 
 
@@ -119,11 +120,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """
         if self.optimizer is None:
             wanted = self.settings.optimizer
-            named = [(name, p) for name, p in (model or self.model).named_parameters() if p.requires_grad]
-            groups = [
-                {"params": [p for name, p in named if self.decays(name)], "weight_decay": wanted.weight_decay},
-                {"params": [p for name, p in named if not self.decays(name)], "weight_decay": 0.0},
-            ]
+            groups = parameter_groups(model or self.model, self.decays, wanted.weight_decay)
             self.optimizer = torch.optim.AdamW(
                 groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon, fused=wanted.fused
             )

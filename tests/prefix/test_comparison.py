@@ -1,11 +1,13 @@
 """Runs over seeds and learning rates, LoRA among them, and the base without training."""
 
+import math
+
 import pytest
 import torch
 from course_lib.models import frozen_base
 from course_lib.prefix import lora
-from course_lib.prefix.comparison import Spread, over_rates, over_seeds, untrained
-from course_lib.prefix.single_process_trainer import sweep, train
+from course_lib.prefix.comparison import Runs, Spread, over_rates, over_seeds, untrained
+from course_lib.prefix.single_process_trainer import Case, sweep, train
 from peft import get_peft_model_state_dict
 
 from tests.prefix import bases
@@ -28,10 +30,15 @@ def test_runs_over_seeds_are_single_runs_with_these_seeds(short):
     assert list(found) == ["P = 2", "LoRA"] and [len(runs.runs) for runs in found.values()] == [2, 2]
     alone = sweep(short, {"alone": ["model.length=2", "engine.seed=4"]})["alone"]
     assert found["P = 2"].runs[1].losses == alone.losses != found["P = 2"].runs[0].losses
-    assert found["P = 2"].held_out == Spread.of([run.held_out or 0.0 for run in found["P = 2"].runs])
+    assert found["P = 2"].held_out == Spread.of([run.held_out or -1.0 for run in found["P = 2"].runs])
     # 3 layers: A [2, 32] and B [3 · 32, 2]
     assert found["LoRA"].trained == 3 * 2 * (32 + 96)
     assert found["LoRA"].states - 12 * found["LoRA"].trained < 100
+
+
+def test_without_held_out_samples_there_is_no_loss():
+    case = Case([1.0], None, None, trained=1, states=12, activations=1, seconds=0.1)
+    assert math.isnan(Runs((case, case)).held_out.mean) and math.isnan(Runs((case,)).matches.mean)
 
 
 def test_runs_over_rates(short):
