@@ -1,6 +1,7 @@
 """Copying a pretrained model from a local folder or from the Hugging Face Hub."""
 
 import shutil
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,21 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
 def fetched_model(checkpoint: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     """Fetch a model into the subfolder model/ of a product, and return the product's counts."""
     return fetch(checkpoint, folder / "model")
+
+
+def origin(model: Path, checkpoint: str | None, run: str) -> str:
+    """Return one line that says where a base comes from: its repository or folder, or the run that trained it.
+
+    Args:
+        model: folder of the base.
+        checkpoint: the ready base that the profile names; None if the profile trains its base.
+        run: settings file of the run that trains the base otherwise.
+    """
+    from course_lib.checkpoints import weight_files
+    from course_lib.checkpoints.torch_dtypes import torch_name
+
+    weights = list(weight_files.by_name(model).values())
+    elements = sum(prod(weight.shape) for weight in weights)
+    name = Path(checkpoint).name if checkpoint and Path(checkpoint).is_dir() else checkpoint
+    how = f"loaded from {name}, not trained here" if checkpoint else f"trained here with {run}"
+    return f"base: {how}; {elements:,} numbers in {torch_name(weights[0].dtype)}"
