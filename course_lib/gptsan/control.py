@@ -2,7 +2,7 @@
 
 Loss, optimizer and learning-rate schedule are those of a DeepSpeed run (trainer.py), but everything runs in this
 process, on the GPU if there is one, with shorter examples, and nothing is saved. A notebook can therefore train a few
-models. The frozen weights have the dtype of the settings, the trained weights are fp32.
+models. The frozen weights are in bf16 if the settings say so, otherwise in fp32; the trained weights are in fp32.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,8 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
     """Return the model with new extra layers, everything else but the spout frozen."""
     config = read_config(stage)
     config.router_jitter_noise = settings.loss.router_jitter
-    dtype = TORCH[settings.precision.dtype]
+    # fp16 would need a loss scale.
+    dtype = torch.float32 if settings.precision.dtype == "fp16" else TORCH[settings.precision.dtype]
     model: GPTSanForCausalLM = model_folder.load_weights(GPTSanForCausalLM, stage, config, dtype=dtype)
     names = [name for name, _ in model.named_parameters()]
     freeze(model, frozen_names(stage / IGNORE, "onehot", config, names))
@@ -118,8 +119,7 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
         if name == SPOUT_OUT or not name.startswith(SPOUT):
             std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
             parameter.data = initial(name, tuple(parameter.shape), rng, std)
-    gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
-    return model.to("cuda" if gpu else "cpu")
+    return model.to(model_folder.device(settings.launch.device))
 
 
 def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:

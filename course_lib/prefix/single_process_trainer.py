@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import config
+from course_lib.checkpoints.model_folder import device
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
@@ -67,8 +68,7 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Result:
     steps = task.steps(batch)
     train, held_out = task.rows()
     samples = Samples(train, steps * batch.total, settings.engine.seed)
-    gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
-    model = build_model(settings).to("cuda" if gpu else "cpu")
+    model = build_model(settings).to(device(settings.launch.device))
     # Suppress the transformers warning that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)

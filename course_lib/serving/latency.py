@@ -94,8 +94,8 @@ def hugging_face(model: Any) -> Writer:
 
     def write(rows: Rows, new: int) -> list[list[int]]:
         longest = max(map(len, rows))
-        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=model.device)
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=model.device)
         end = model.generation_config.eos_token_id
         options = {"max_new_tokens": new, "min_new_tokens": new, "eos_token_id": end, "pad_token_id": end}
         settings = GenerationConfig(do_sample=False, **options)
