@@ -28,6 +28,7 @@ from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.progress import progress
+from course_lib.training.hardware import one_thread
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 
@@ -66,7 +67,9 @@ def short_run(
     with torch.random.fork_rng():
         # For the routers' jitter.
         torch.manual_seed(seed)
-        return _run(_staged(stage, settings, seed), settings, examples, seed, shuffled, how)
+        model = _staged(stage, settings, seed)
+        with one_thread(model.num_parameters()):
+            return _run(model, settings, examples, seed, shuffled, how)
 
 
 def _run(

@@ -22,6 +22,7 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.progress import progress
+from course_lib.training.hardware import one_thread
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 
@@ -51,6 +52,8 @@ class Result(Case):
 def train(settings: PrefixConfig, build_model: Build = build) -> Result:
     """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
 
+    A small model runs on one CPU thread (hardware.one_thread).
+
     Args:
         settings: settings of the run.
         build_model: function that returns the model to train, before its warm start; all its parameters that require
@@ -64,11 +67,17 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Result:
         raise UsageError(f"precision.dtype: fp16 is not allowed here: {need}; allowed: bf16, fp32")
     task = PrefixTask(settings)
     task.check()
+    model = build_model(settings).to(device(settings.launch.device))
+    with one_thread(sum(parameter.numel() for parameter in model.parameters())):
+        return _measured(settings, task, model)
+
+
+def _measured(settings: PrefixConfig, task: PrefixTask, model: PrefixModel) -> Result:
+    """Train and evaluate a model, see `train`."""
     batch = settings.batch.resolve(1)
     steps = task.steps(batch)
     train, held_out = task.rows()
     samples = Samples(train, steps * batch.total, settings.engine.seed)
-    model = build_model(settings).to(device(settings.launch.device))
     # Suppress the transformers warning that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)

@@ -7,8 +7,7 @@ including the prompts.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from transformers import GenerationConfig
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.generation.config import GenerateConfig
+from course_lib.training.hardware import one_thread
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]
@@ -75,7 +75,7 @@ def measure(
         CourseError: if a writer does not return `new` tokens for each sequence.
     """
     speeds = list[Speed]()
-    with _one_thread():
+    with one_thread():
         for batch in batches:
             seconds: dict[str, list[float]] = {name: [] for name in writers}
             for turn in range(rounds + 1):
@@ -132,13 +132,3 @@ def reader(loaded: Any, task: int | None = None) -> Writer:
         return [answer.ids[len(row) :] for answer, row in zip(engine.run(asked), rows, strict=True)]
 
     return write
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
