@@ -30,11 +30,6 @@ SIZES = (
 MOST_LAYERS = 1024
 
 
-def device(choice: str = "auto") -> str:
-    """Return the device for this process: `cuda` if there is a GPU and `choice` is not `cpu`, else `cpu`."""
-    return "cuda" if choice != "cpu" and torch.cuda.is_available() else "cpu"
-
-
 def check_settings(folder: Path) -> None:
     """Check the JSON files in a model or tokenizer folder, and the model sizes in config.json.
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from course_lib.checkpoints import model_folder
+from course_lib.checkpoints import compute, model_folder
+from course_lib.checkpoints.compute import one_thread
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
@@ -28,7 +29,6 @@ from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.progress import progress
-from course_lib.training.hardware import one_thread
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 
@@ -122,7 +122,7 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
         if name == SPOUT_OUT or not name.startswith(SPOUT):
             std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
             parameter.data = initial(name, tuple(parameter.shape), rng, std)
-    return model.to(model_folder.device(settings.launch.device))
+    return model.to(compute.device(settings.launch.device))
 
 
 def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:

@@ -165,7 +165,7 @@ def _known(value: float | None) -> float:
 
 def untrained(settings: PrefixConfig) -> tuple[float, float]:
     """Return the held-out loss [nats per token] and the share of exact matches of the base without any training."""
-    from course_lib.checkpoints.model_folder import device
+    from course_lib.checkpoints.compute import device
     from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.models import frozen_base
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import config
-from course_lib.checkpoints.model_folder import device
+from course_lib.checkpoints.compute import device, one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
@@ -22,7 +22,6 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.progress import progress
-from course_lib.training.hardware import one_thread
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 

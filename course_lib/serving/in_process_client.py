@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from course_lib.checkpoints.model_folder import device
+from course_lib.checkpoints.compute import device
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.tensors import outputs, rows_of, wants_log_probs

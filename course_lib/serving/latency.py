@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
+from course_lib.checkpoints.compute import one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.generation.config import GenerateConfig
-from course_lib.training.hardware import one_thread
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]

@@ -20,7 +20,7 @@ import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
 from torch import Tensor
 
-from course_lib.checkpoints.model_folder import device
+from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine

@@ -1,9 +1,7 @@
-"""The device that a process runs on: peak memory use, peak FLOP/s for known GPUs, and number of CPU threads."""
+"""Properties of the device that a rank runs on: peak memory use, and peak FLOP/s for known GPUs."""
 
 import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 # Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key that occurs in the
 # device name is used, so longer keys come first.
@@ -12,25 +10,6 @@ PEAK_TFLOPS = {
     "A10G": 70.0, "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0,
     "RTX 3090": 71.0,
 }  # fmt: skip
-
-
-# Parameters up to which more than one CPU thread makes a model slower: the threads wait for each other longer than they
-# compute. Measured with 2.3 million parameters on two cores: 40 training steps took 2 s of CPU time with one thread and
-# 14 s with two.
-SMALL = 10_000_000
-
-
-@contextmanager
-def one_thread(parameters: int = 0) -> Iterator[None]:
-    """Limit PyTorch to one CPU thread inside the context, unless a model has more than SMALL parameters."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if parameters <= SMALL else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def peak_flops(given: float | None) -> float | None:
