@@ -60,11 +60,15 @@ def WEBTEXT() -> Definition:
 
 
 def own_files(sources: Sources) -> tuple[Path, ...]:
-    """Return the user's own text files, sorted within each pattern. Raises UsageError if a pattern matches no file."""
+    """Return the user's own text files, sorted within each pattern, without hidden files.
+
+    Raises UsageError if a pattern matches no file.
+    """
     found: list[Path] = []
     for pattern in sources.files:
         path = profiles.beside(pattern)
-        matches = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
+        files = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
+        matches = [file for file in files if not file.name.startswith(".")]
         if not matches:
             raise UsageError(f"corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
         found += [file for file in matches if file not in found]
