@@ -1,0 +1,1 @@
+"""A rehearsal of the course on a small copy of what the profiles download: published file layouts, random weights."""
