@@ -122,11 +122,11 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
         for case, share in bars.items():
             axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
             axis.text(share + 0.02, cases.index(case), f"{share:.0%}", va="center")
-        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.5), xticks=[0, 0.5, 1])
+        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.9), xticks=[0, 0.5, 1])
         axis.set_yticks(range(len(cases)), cases if axis is axes[0] else [""] * len(cases))
     if chance is not None:
         axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
-        axes[-1].text(chance, len(cases) - 0.52, " chance", color=BEFORE, va="bottom", fontsize=8)
+        axes[-1].text(chance, -0.5, " chance", color=BEFORE, va="bottom", fontsize=8)
     return figure
 
 
