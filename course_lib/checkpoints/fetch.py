@@ -29,7 +29,7 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
         folder: target folder; must not exist yet.
 
     Raises:
-        CourseError: if the Hub has no such model or cannot be reached.
+        CourseError: if the Hub has no such model, cannot be reached, or the download stops.
     """
     if profiles.beside(checkpoint).is_dir():
         shutil.copytree(profiles.beside(checkpoint), folder)
@@ -47,14 +47,17 @@ def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
     """Download a model to the folder `place` and return the names of its files and their revision."""
     from huggingface_hub import HfApi, snapshot_download
 
+    # The library, the network and the Hub raise different kinds of errors.
     try:
         found = HfApi().model_info(checkpoint)
-        names = needed(file.rfilename for file in found.siblings or ())
-        revision = str(found.sha)
-        snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
-    # The library, the network and the Hub raise different kinds of errors.
     except Exception as error:
         why = "neither a folder nor a model that the Hub provides"
+        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
+    names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
+    try:
+        snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
+    except Exception as error:
+        why = "the download stopped, and continues when it is asked for again"
         raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
     return names, revision
 

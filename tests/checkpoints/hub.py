@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer /OWNER/NAME/resolve/REVISION/PATH: with the file, or for LFS with the place of its content."""
         content = self.server.files[repo].get(path)
         if path in self.server.failing:
-            self._answer({"error": "not today"}, 500)
+            self._answer({"error": "not today"}, 403)
         elif content is None:
             self._answer({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
         elif path.endswith(LARGE):

@@ -102,7 +102,8 @@ def gpt_neox(
 ) -> None:
     """rinna's GPT-NeoX models: the same weights as .bin and .safetensors, sentencepiece read by T5Tokenizer."""
     folder.mkdir(parents=True)
-    sentencepiece_model(folder, vocabulary)
+    # only the instruction models have an entry for a line break
+    sentencepiece_model(folder, vocabulary, ["<NL>"] if "instruction" in folder.name else [])
     config = {
         "architectures": ["GPTNeoXForCausalLM"],
         "bos_token_id": 2,
@@ -161,7 +162,7 @@ def _leftovers(layers: int, positions: int, size: int, dtype: torch.dtype) -> di
     return found
 
 
-def sentencepiece_model(folder: Path, vocabulary: int) -> None:
+def sentencepiece_model(folder: Path, vocabulary: int, symbols: list[str]) -> None:
     """spiece.model and spiece.vocab: unigram with byte fallback and no prefix, as the card of the 3.6B model says."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(line for text in texts() for line in text.splitlines() if line),
@@ -177,7 +178,7 @@ def sentencepiece_model(folder: Path, vocabulary: int) -> None:
         eos_id=3,
         pad_piece="[PAD]",
         unk_piece="[UNK]",
-        user_defined_symbols=["[CLS]", "[SEP]", "[MASK]", "<NL>"],
+        user_defined_symbols=["[CLS]", "[SEP]", "[MASK]", *symbols],
         minloglevel=2,
     )
 
