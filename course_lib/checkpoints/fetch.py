@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,22 @@ def needed(names: Iterable[str]) -> list[str]:
 def fetched_model(checkpoint: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     """Fetch a model into the subfolder model/ of a product, and return the product's counts."""
     return fetch(checkpoint, folder / "model")
+
+
+def origin(model: Path, checkpoint: str | None, run: str) -> str:
+    """Return one line that says where a base comes from: its repository or folder, or the run that trained it.
+
+    Args:
+        model: folder of the base.
+        checkpoint: the ready base that the profile names; None if the profile trains its base.
+        run: settings file of the run that trains the base otherwise.
+    """
+    from course_lib.checkpoints import weight_files
+    from course_lib.checkpoints.torch_dtypes import torch_name
+
+    weights = list(weight_files.by_name(model).values())
+    elements = sum(prod(weight.shape) for weight in weights)
+    local = checkpoint and profiles.beside(checkpoint).is_dir()
+    name = Path(checkpoint).name if checkpoint and local else checkpoint
+    how = f"loaded from {name}, not trained here" if checkpoint else f"trained here with {run}"
+    return f"base: {how}; {elements:,} numbers in {torch_name(weights[0].dtype)}"
