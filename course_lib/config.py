@@ -23,7 +23,7 @@ from course_lib.errors import UsageError
 SECTIONS = (
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
     "subword.bpe", "subword.unigram", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus",
-    "gptsan.classes", "prefix.recipe", "serving.recipe",
+    "gptsan.classes", "prefix.recipe", "serving.recipe", "training.runs",
 )  # fmt: skip
 # Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -13,7 +13,7 @@ from course_lib.errors import UsageError
 
 CONFIGS = Path(__file__).parent / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
-BUNDLED = ("tiny", "single-gpu", "xl")
+BUNDLED = ("tiny", "colab", "single-gpu", "xl")
 VARIABLE = "COURSE_PROFILE"
 
 # path → (modification times of the files that it was read from, values)

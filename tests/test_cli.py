@@ -143,7 +143,7 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
     for verb in ("status", "run", "clean"):
         assert (
             one_line(course(verb), 2)
-            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, single-gpu, xl, or the path of a YAML file that extends one"
+            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
         )
 
 

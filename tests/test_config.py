@@ -10,6 +10,7 @@ from course_lib import chapters, config, profiles
 from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
 from course_lib.japanese import products
+from course_lib.training.settings import RunsConfig
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import model_validator
@@ -197,7 +198,7 @@ def test_a_wrong_override_is_refused_by_name(job_yaml: Path, override: str, want
 def test_a_config_that_does_not_exist_lists_those_that_do() -> None:
     with pytest.raises(
         UsageError,
-        match=r"absent\.yaml: no such config; allowed: a path, or one of tiny, single-gpu, xl",
+        match=r"absent\.yaml: no such config; allowed: a path, or one of tiny, colab, single-gpu, xl, gpt",
     ):
         config.load(Job, "absent.yaml")
 
@@ -235,7 +236,8 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
             patched.setenv("COURSE_PROFILE", profile)
             for product in chapters.products():
                 product.define()
-    return asked
+    # Read when a run starts, not when its product is defined.
+    return asked | {"training.runs": RunsConfig}
 
 
 def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:

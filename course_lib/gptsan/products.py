@@ -218,4 +218,4 @@ def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
         trained = export(run, folder / MODEL)
         return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
 
-    return run_product.fill(folder, Gptsan(settings), paths.root() / RUNS, write_model)
+    return run_product.fill(folder, Gptsan(settings), RUNS, write_model)

@@ -33,7 +33,7 @@ def number(text: str) -> int:
 
 def test_all_sizes_are_there():
     assert [name.removesuffix(".yaml") for name in RUNS] == [
-        "gpt-neox-3.6b", "gpt-neox-tiny", "gpt2-1.3b", "gpt2-125m", "gpt2-300m", "gpt2-345m", "gpt2-6.7b", "gpt2-tiny", "gpt2-xl",
+        "gpt-neox-3.6b", "gpt-neox-colab", "gpt-neox-tiny", "gpt2-1.3b", "gpt2-125m", "gpt2-300m", "gpt2-345m", "gpt2-6.7b", "gpt2-colab", "gpt2-tiny", "gpt2-xl",
     ]  # fmt: skip
 
 

@@ -61,9 +61,7 @@ def test_overlap_of_longer_entries() -> None:
 
 def test_sizes_that_the_text_does_not_support_are_left_out() -> None:
     measured = characters_per_token(unseen_texts(), sizes=(3000, 500_000))
-    assert {label: list(points) for label, points in measured.items()} == dict.fromkeys(
-        ("BPE, segmented", "BPE, raw", "Unigram, raw"), [3000]
-    )
+    assert [list(points) for points in measured.values()] == [[3000]] * 3
     with pytest.raises(CourseError, match="empty"):
         characters_per_token(["", ""], sizes=(3000,))
 
