@@ -144,7 +144,8 @@ def gpt_neox(
     _write_card(folder)
     torch.manual_seed(0)
     model = GPTNeoXForCausalLM(GPTNeoXConfig(**config | {"initializer_range": 0.1}))
-    state = {name: weight.to(dtype) for name, weight in model.state_dict().items()}
+    # the published files have the name that transformers 4 gave the output layer
+    state = {name.replace("lm_head", "embed_out"): w.to(dtype) for name, w in model.state_dict().items()}
     state |= _leftovers(layers, positions, hidden // heads, dtype)
     torch.save(state, folder / "pytorch_model.bin")
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
