@@ -72,10 +72,8 @@ def main() -> int:
             with standing(name, folder) as stage:
                 for outcome in rehearse(stage, asked.chapters):
                     failed += bool(outcome.problem)
-                    print(
-                        f"{name} chapter {outcome.chapter}: {outcome.seconds:.0f} s {outcome.problem[-3000:]}",
-                        flush=True,
-                    )
+                    took = f"{outcome.seconds:.0f} s, {outcome.processor:.0f} s of processor time"
+                    print(f"{name} chapter {outcome.chapter}: {took} {outcome.problem[-3000:]}", flush=True)
             for product, seconds in seconds_of_products(folder / "workspace").items():
                 print(f"  {product:<30}{seconds:6.1f} s")
     return int(failed > 0)
