@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.rehearsal import published
 
 HERE = Path(__file__).parent
-PROFILES = ("single-gpu", "xl")
+PROFILES = ("single-gpu", "xl", "colab")
 BASES = {"single-gpu": published.NEOX_SMALL, "xl": published.NEOX_LARGE}
 
 
@@ -21,13 +21,13 @@ def copy_settings(folder: Path) -> None:
 
 
 def write_local(folder: Path) -> None:
-    """Write a profile NAME-local.yaml for each profile: bundled texts and the models in folder/hub."""
-    for name in PROFILES:
+    """Write a profile NAME-local.yaml for those with published models: bundled texts and the models in folder/hub."""
+    for name, base in BASES.items():
         (folder / f"{name}-local.yaml").write_text(
             f"extends: {name}-small.yaml\n"
             "corpus:\n  sources: {wikipedia: bundled, webtext: bundled}\n"
             f"gptsan:\n  recipe: {{checkpoint: {folder.absolute() / 'hub' / published.GPTSAN}}}\n"
-            f"prefix:\n  recipe: {{checkpoint: {folder.absolute() / 'hub' / BASES[name]}}}\n",
+            f"prefix:\n  recipe: {{checkpoint: {folder.absolute() / 'hub' / base}}}\n",
             encoding="utf8",
         )
 

@@ -39,6 +39,10 @@ def standing(name: str, folder: Path) -> Iterator[Stage]:
     if not (folder / "hub").is_dir():
         published.write_all(folder / "hub")
     build.copy_settings(folder)
+    # Stands for the mounted drive of the profile colab; the other profiles have none.
+    drive = folder / ("drive" if name == "colab" else "none")
+    if name == "colab":
+        drive.mkdir(exist_ok=True)
     # The mirror's address is a setting of the downloads: another port would make them stale.
     port = folder / "port"
     with hub.running() as models, serving(int(port.read_text()) if port.exists() else 0) as texts:
@@ -52,7 +56,8 @@ def standing(name: str, folder: Path) -> Iterator[Stage]:
             "corpus:\n"
             "  download:\n"
             f"    wikipedia_mirror: {texts.address}\n"
-            f"    cc100_mirror: {texts.address}/cc-100\n",
+            f"    cc100_mirror: {texts.address}/cc-100\n"
+            f"training:\n  runs: {{folder: {drive / 'course'}}}\n",
             encoding="utf8",
         )
         own = {
