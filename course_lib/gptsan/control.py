@@ -45,9 +45,14 @@ class Outcome:
 class Control:
     """Settings for short trainings."""
 
-    steps: int = 60
+    steps: int = 40
     samples: int = 16  # examples per step
     length: int = 96  # tokens of each example that are used
+
+    @classmethod
+    def of(cls, settings: GptsanConfig) -> "Control":
+        """Return the settings for a short version of a run: the default, or half of its steps if that is less."""
+        return cls(steps=min(cls.steps, (settings.engine.max_steps or 2 * cls.steps) // 2))
 
 
 def short_run(

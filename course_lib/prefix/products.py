@@ -133,8 +133,11 @@ def origin() -> str:
     recipe = config.section("prefix.recipe", RecipeConfig)
     line = fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
     counts: dict[str, int] = {} if recipe.checkpoint else (TOKENS.manifest() or {"counts": {}})["counts"]
+    if not counts:
+        return line
     total = sum(counts.values())
-    return "\n".join([line, *(f"{name:10} {count:>9,} tokens, {count / total:4.0%}" for name, count in counts.items())])
+    rows = [f"{name:10} {count:>9,} tokens, {count / total:4.0%}" for name, count in counts.items()]
+    return "\n".join([line, *rows, f"{'together':10} {total:>9,} tokens"])
 
 
 def _settings_of(task: str) -> PrefixConfig:

@@ -17,7 +17,7 @@ from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.tokenizer import load_tokenizer
-from course_lib.training.settings import OptimizerConfig, RateConfig
+from course_lib.training.settings import OptimizerConfig, PrecisionConfig, RateConfig
 
 from tests.gptsan import handmade
 from tests.gptsan.test_generate import SHAPE, build
@@ -25,7 +25,10 @@ from tests.gptsan.test_generate import SHAPE, build
 CONTEXT = 24
 TEXTS = ("犬が吠えた。外は雨だ！", "猫が寝ている。夢の中。")
 LETTERS = sorted(set("".join(TEXTS)))
-SETTINGS = GptsanConfig(optimizer=OptimizerConfig(lr=RateConfig(max=3e-2, min=3e-3, warmup_rate=0.1), grad_clip=1.0))
+SETTINGS = GptsanConfig(
+    optimizer=OptimizerConfig(lr=RateConfig(max=3e-2, min=3e-3, warmup_rate=0.1), grad_clip=1.0),
+    precision=PrecisionConfig(dtype="fp32"),
+)
 
 
 @pytest.fixture(scope="module")
