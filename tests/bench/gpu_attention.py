@@ -22,12 +22,15 @@ from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel
 from course_lib.pretrain.config import PretrainConfig
 from torch import Tensor
+from torch.autograd import DeviceType
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
 from tests.bench.gpu_common import Bench, Part, Values, matrix_rate, synchronize
 from tests.bench.gpu_gptsan import TINY
 
+# parts of the names of attention kernels on the card
+OPERATORS = "aten::_scaled_dot_product_"
 MARKS = ("flash", "fmha", "cudnn", "efficient", "attention", "sdpa")
 
 
@@ -37,8 +40,8 @@ def run(bench: Bench) -> Values:
     rates = {dtype: matrix_rate(device, dtype) for dtype in ("bf16", "fp16")}
     # (name, forward and backward pass)
     models = {
-        "GPT-2 124M": _gpt2("gpt2-125m.yaml", bench),
-        "GPT-2 XL": _gpt2("gpt2-xl.yaml", bench),
+        "GPT-2 124M": _gpt2("gpt2-tiny.yaml" if bench.tiny else "gpt2-125m.yaml", bench),
+        "GPT-2 XL": _gpt2("gpt2-tiny.yaml" if bench.tiny else "gpt2-xl.yaml", bench),
         "prefix of GPT-NeoX 3.6B": _prefix(bench),
         "GPTSAN": _gptsan(bench),
     }
@@ -68,7 +71,9 @@ def _gpt2(file: str, bench: Bench) -> Build:
 
 
 def _prefix(bench: Bench) -> Build:
-    shape = replace(config.load(PretrainConfig, "gpt-neox-3.6b.yaml").model, num_layers=1)
+    shape = replace(
+        config.load(PretrainConfig, "gpt-neox-tiny.yaml" if bench.tiny else "gpt-neox-3.6b.yaml").model, num_layers=1
+    )
     rows, length = (1, 16) if bench.tiny else (16, 64)
 
     def build(dtype: str) -> Step:
@@ -112,12 +117,11 @@ def _kernels(device: str, step: Step) -> Values:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     with profile(activities=activities) as trace:
         once()
-    names = [event.key for event in trace.key_averages()]
+    events = trace.key_averages()
+    on_card = [event.key for event in events if event.device_type == DeviceType.CUDA]
     return {
-        "operators": sorted(name for name in names if name.startswith("aten::_scaled_dot_product")),
-        "kernels": sorted(
-            name for name in names if "::" not in name[:8] and any(mark in name.lower() for mark in MARKS)
-        ),
+        "operators": sorted(event.key for event in events if event.key.startswith(OPERATORS)),
+        "kernels": sorted(name for name in on_card if any(mark in name.lower() for mark in MARKS)),
         "seconds": once(),
     }
 

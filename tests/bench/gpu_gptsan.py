@@ -52,7 +52,7 @@ def extra_stage(bench: Bench) -> Values:
     """The figures of training the extra layers and the spout."""
     _examples(bench)
     _, found = largest(bench, _choices(bench))
-    return {"kind": "training", "what": "GPTSAN 2.8B + 14 layers, base frozen"} | found
+    return {"kind": "training", "what": f"{_name(bench)}, base frozen"} | found
 
 
 def generation(bench: Bench) -> Values:
@@ -76,10 +76,14 @@ def generation(bench: Bench) -> Values:
         assert [len(row) for row in found] == [length] * texts
         rows.append({"texts": texts, "new_tokens": length, "tokens_per_second": texts * length / seconds})
     memory = 0.0 if bench.tiny else torch.cuda.max_memory_allocated()
-    return {"kind": "generation", "what": "GPTSAN 2.8B + 14 layers", "rows": rows, "allocated_gb": memory / GB}
+    return {"kind": "generation", "what": _name(bench), "rows": rows, "allocated_gb": memory / GB}
 
 
 PARTS = [Part("gptsan-extra", 150, extra_stage), Part("gptsan-generation", 70, generation)]
+
+
+def _name(bench: Bench) -> str:
+    return "GPTSAN tiny" if bench.tiny else "GPTSAN 2.8B + 14 layers"
 
 
 def _choices(bench: Bench) -> Iterator[Callable[[], Task]]:

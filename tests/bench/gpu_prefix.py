@@ -33,7 +33,7 @@ def run(bench: Bench) -> Values:
     lines = (json.dumps({"text": " ".join(f"w{word}" for word in row)}) + "\n" for row in words)
     (bench.folder / "texts.jsonl").write_text("".join(lines))
     _, found = largest(bench, _choices(bench))
-    return {"kind": "training", "what": "prefix of GPT-NeoX 3.6B, base frozen"} | found
+    return {"kind": "training", "what": f"prefix of GPT-NeoX {'tiny' if bench.tiny else '3.6B'}, base frozen"} | found
 
 
 PARTS = [Part("prefix-3.6b-fp16", 140, run)]

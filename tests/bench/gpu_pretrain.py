@@ -56,7 +56,11 @@ def run(chosen: Run, bench: Bench) -> Values:
     """The figures of a run."""
     prepare(bench.folder)
     _, found = largest(bench, _choices(chosen, bench))
-    return {"kind": "training", "what": f"GPT-2 {chosen.model}", "dropout": chosen.dropout} | found
+    return {
+        "kind": "training",
+        "what": f"GPT-2 {'tiny' if bench.tiny else chosen.model}",
+        "dropout": chosen.dropout,
+    } | found
 
 
 PARTS = [Part(name, seconds, partial(run, chosen)) for name, (chosen, seconds) in RUNS.items()]

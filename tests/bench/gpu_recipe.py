@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--text", type=Path, action="append", metavar="FILE", help=".txt or .jsonl, also compressed")
+    parser.add_argument("--vocabulary", type=int, metavar="ENTRIES", help="of the tokenizer; default: the profile's")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--speed", type=float, default=300_000)
     parser.add_argument("--epochs", type=float, default=20)
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not prepared.exists():
         if not options.text:
             parser.error(f"--text: not given, and {prepared} does not exist")
-        prepare(options.text, prepared)
+        prepare(options.text, prepared, options.vocabulary)
     if options.stop == "prepared":
         return 0
     settings = recipe(prepared, folder / "run", options.minutes, options.speed, options.epochs, options.set)
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def prepare(texts: Sequence[Path], target: Path) -> None:
+def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None:
     """Documents, those held out, segmented lines, the tokenizer and the tokens, in the profile's settings."""
     documents = [text for path in texts for text in read_texts(path) if text.strip()]
     random.Random(0).shuffle(documents)
@@ -98,7 +99,8 @@ def prepare(texts: Sequence[Path], target: Path) -> None:
         lines, words = folder / "lines.txt", folder / "tokenizer"
         workers = default_workers()
         segment_file(folder / "documents.jsonl", lines, config.section("japanese.segment", SegmentConfig), workers)
-        train_bpe([lines], words, config.section("subword.bpe", BpeConfig), show_progress=False)
+        size = [f"vocab_size={vocabulary}"] if vocabulary else []
+        train_bpe([lines], words, config.section("subword.bpe", BpeConfig, size), show_progress=False)
         found = tokenize([lines], words, folder / "tokens", workers, append_eod=True)
         lines.unlink()
         about = {

@@ -64,7 +64,7 @@ PARTS = [Part("reader", 80, in_this_process), Part("triton", 90, behind_server)]
 
 
 def _what(bench: Bench) -> str:
-    return "GPT-NeoX 1.3B, " + ("fp32" if bench.tiny else "fp16")
+    return "GPT-NeoX tiny, fp32" if bench.tiny else "GPT-NeoX 1.3B, fp16"
 
 
 def _folder(bench: Bench) -> Path:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from tests.bench.gpu_attention import OPERATORS
 from tests.bench.gpu_common import GB, Values
 
 HEADS = (
@@ -81,7 +82,7 @@ def _kernels(result: Values) -> str:
     lines = [f"Matrix products: {rates}; copy within memory {result['copy'] / 1e12:.2f} TB/s\n"]
     lines += ["| attention in | format | PyTorch's operators | kernels | one layer, ms |", "|---|---|---|---|---|"]
     for row in result["rows"]:
-        operators = ", ".join(name.removeprefix("aten::_scaled_dot_product_") for name in row["operators"])
+        operators = ", ".join(name.removeprefix(OPERATORS) for name in row["operators"])
         kernels = ", ".join(name[:60] for name in row["kernels"])
         lines.append(f"| {row['model']} | {row['dtype']} | {operators} | {kernels} | {row['seconds'] * 1e3:.2f} |")
     return "\n".join(lines) + "\n"
