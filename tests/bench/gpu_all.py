@@ -41,7 +41,7 @@ GRACE = 40  # for a part to end after its own limit, its ranks included [s]
 LEFT = 3  # exit code
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", action="append", choices=[*PARTS], metavar="PART", help=", ".join(PARTS))
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--here", choices=[*PARTS], help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder: Path = options.output.absolute()
     if options.here:
         return measure(PARTS[options.here], folder, options.cpu)

@@ -60,6 +60,6 @@ def _task(bench: Bench, micro: int) -> Task:
     changes = common_changes(bench, f"micro-{micro}", "fp16") | {
         "model.base": bench.folder / "base", "data.input": bench.folder / "texts.jsonl", "data.form": "samples",
         "data.begin": "with", "batch.local_size": micro, "batch.micro_size": micro,
-        "optimizer.lr.warmup_steps": 0,
+        "optimizer.lr.warmup_steps": 0, "model.warm_start_steps": 5 if bench.tiny else 200,
     }  # fmt: skip
     return PrefixTask(config.load(PrefixConfig, "prefix-neox-3.6b.yaml", overrides(changes)))

@@ -30,14 +30,15 @@ from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_folder, atomic_write
 from course_lib.generation.config import GenerateConfig
+from course_lib.generation.generator import Generator
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.pipeline import segment_file
 from course_lib.parallel import default_workers
+from course_lib.pretrain import text_codec
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.export import export
 from course_lib.pretrain.figures import loss_curve
-from course_lib.pretrain.generate import generate
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedDataset
 from course_lib.subword.bpe import train_bpe
@@ -172,6 +173,7 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
     results = [report.evaluate("GPT-2", open_model(model), inputs)]
     results.append(report.evaluate(TRIGRAM, trigram_model([prepared / "documents.jsonl"]), inputs))
     sampling = GenerateConfig(max_new_tokens=100, num_return_sequences=2, seed=0)
+    written = Generator(model, text_codec.load).generate(PROMPTS, sampling)
     facts: dict[str, Any] = json.loads((prepared / "about.json").read_text(encoding="utf8"))
     last = [entry for entry in entries if entry["kind"] == "train"][-1]
     evaluated = [entry for entry in entries if entry["kind"] == "eval"]
@@ -183,7 +185,7 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
         "tokens_per_second": last["tokens_per_second"],
         "held_out_loss": {str(entry["step"]): entry["loss"] for entry in evaluated},
         "scores": report.to_dict(inputs, results)["models"],
-        "samples": {prompt: generate(model, prompt, sampling) for prompt in PROMPTS},
+        "samples": {prompt: [one.text for one in texts] for prompt, texts in zip(PROMPTS, written)},
     }
     for key in ("data.input", "data.tokenizer", "engine.output_dir"):
         facts["settings"].pop(key, None)

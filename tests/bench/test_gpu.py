@@ -1,8 +1,6 @@
 """The GPU benchmark and the recipe take their whole paths on CPU with tiny shapes, so that they are ready when a card is there."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -25,8 +23,6 @@ from tests.bench import (
 )
 from tests.bench.gpu_common import Bench, Part
 
-COMMAND = [sys.executable, "-W", "ignore", "-m", "tests.bench.gpu_all"]
-
 
 def test_all_parts_together_take_less_than_25_minutes():
     parts = [*gpu_attention.PARTS, *gpu_pretrain.PARTS, *gpu_gptsan.PARTS, *gpu_prefix.PARTS, *gpu_serving.PARTS]
@@ -34,26 +30,23 @@ def test_all_parts_together_take_less_than_25_minutes():
     assert sum(part.seconds for part in parts) <= gpu_all.TOTAL
 
 
-def test_a_part_is_measured_once_and_the_others_are_left_for_another_call(tmp_path: Path):
-    """Also that the command needs no card only with --cpu."""
-    command = [*COMMAND, "-o", str(tmp_path / "results"), "--cpu"]
-    done = subprocess.run([*command, "--only", "kernels"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = tmp_path / "results" / "kernels.json"
-    found = json.loads(result.read_text())
-    assert {row["model"]: row["operators"][:1] for row in found["rows"]}.keys() == {
-        "GPT-2 124M",
-        "GPT-2 XL",
-        "prefix of GPT-NeoX 3.6B",
-        "GPTSAN",
-    }
-    assert all("flash_attention_for_cpu" in row["operators"][0] and row["seconds"] > 0 for row in found["rows"])
+def test_a_part_is_measured_once_and_the_others_are_left_for_another_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "results"
+    assert gpu_all.main(["-o", str(folder), "--cpu", "--only", "kernels"]) == 0, (folder / "kernels.log").read_text()
+    result = folder / "kernels.json"
+    rows = json.loads(result.read_text())["rows"]
+    models = ["GPT-2 124M", "GPT-2 XL", "prefix of GPT-NeoX 3.6B", "GPTSAN"]
+    assert [row["model"] for row in rows] == [model for model in models for _ in ("bf16", "fp16")]
+    assert all("flash_attention_for_cpu" in row["operators"][0] and row["seconds"] > 0 for row in rows)
     before = result.stat().st_mtime_ns
-    again = subprocess.run([*command, "--until", "1"], capture_output=True, text=True)
-    assert again.returncode == gpu_all.LEFT
-    assert "gpt2-xl: no time left" in again.stdout and "kernels:" not in again.stdout
+    capsys.readouterr()
+    assert gpu_all.main(["-o", str(folder), "--cpu", "--until", "1"]) == gpu_all.LEFT
+    told = capsys.readouterr().out
+    assert "gpt2-xl: no time left" in told and "kernels:" not in told
     assert result.stat().st_mtime_ns == before
-    assert "flash_attention_for_cpu" in (tmp_path / "results" / "tables.md").read_text()
+    assert "flash_attention_for_cpu" in (folder / "tables.md").read_text()
 
 
 @pytest.mark.parametrize(
