@@ -17,8 +17,8 @@ class Local:
     """Drop-in replacement for `Client` that runs the engine in this process."""
 
     def __init__(self, folder: Path) -> None:
-        """Load an exported folder, onto the GPU if there is one. Raises CourseError if the folder is damaged."""
-        self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
+        """Load an exported folder. Raises CourseError if the folder is damaged."""
+        self.engine = Engine(reader.load(folder))
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the output tensors for one request, like Client.infer. Raises UsageError if the request is invalid."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from course_lib import config, paths
+from course_lib import config, paths, profiles
 from course_lib.documents import read_texts
 from course_lib.evaluate_cli import PAIRS, TRIGRAM, open_model, trigram_model
 from course_lib.evaluation import report
@@ -105,7 +105,7 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
         found = tokenize([lines], words, folder / "tokens", workers, append_eod=True)
         lines.unlink()
         about = {
-            "profile": config.profile(),
+            "profile": profiles.name(),
             "texts": [path.name for path in texts],
             "characters": sum(map(len, documents)),
         }

@@ -7,9 +7,8 @@ dynamic loss scale, skipped steps, casts, checkpoints.
 import sys
 from pathlib import Path
 
-from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
-
 from course_lib.training import worker
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 
 if __name__ == "__main__":
     CPU_Accelerator.is_fp16_supported = lambda _: True
