@@ -137,7 +137,7 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, 
 
     On CPU the first choice is taken. Raises CourseError if none fits.
     """
-    refused = []
+    refused: list[str] = []
     for choice in choices:
         task = choice()
         if plan(task.settings, 1).total > bench.room:

@@ -95,8 +95,8 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
     held_out = max(1, round(HELD_OUT * len(documents)))
     with atomic_folder(target) as folder:
         for name, part in (("held_out", documents[:held_out]), ("documents", documents[held_out:])):
-            lines = (json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in part)
-            (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf8")
+            written = (json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in part)
+            (folder / f"{name}.jsonl").write_text("".join(written), encoding="utf8")
         lines, words = folder / "lines.txt", folder / "tokenizer"
         workers = default_workers()
         segment_file(folder / "documents.jsonl", lines, config.section("japanese.segment", SegmentConfig), workers)

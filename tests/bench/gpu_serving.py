@@ -46,7 +46,7 @@ def behind_server(bench: Bench) -> Values:
         return {"kind": "note", "what": "Triton", "note": str(error)}
     folder, rows = _folder(bench), []
     with held_on_device() as held, server.running(folder, timeout=120) as triton:
-        client = Client(triton.grpc)
+        client = Client(triton.http, "http")
         for batch in (2,) if bench.tiny else (8, 64):
             prompts, new, times = _prompts(batch), 8 if bench.tiny else 128, []
             for _ in range(4):  # the first is warm-up
