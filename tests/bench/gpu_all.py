@@ -13,16 +13,16 @@ tables are also written to DIR/tables.md. Exit code: 0 when all parts are measur
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
+import psutil
 import torch
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder: Path = options.output.absolute()
     if options.here:
-        return measure(PARTS[options.here], folder, options.cpu)
+        part = PARTS[options.here]
+        return measure(part, folder, options.cpu, part.seconds - (time() - psutil.Process().create_time()))
     if not options.table:
         if not options.cpu and not torch.cuda.is_available():
             parser.error("no GPU here; --cpu tries the path")
@@ -100,21 +101,29 @@ def _start(part: Part, folder: Path, cpu: bool) -> None:
         except subprocess.TimeoutExpired:
             (folder / f"{part.name}.failed").write_text(f"did not end within {part.seconds} s\n")
         finally:
-            # SIGTERM lets a training stop its ranks, which have a session of their own.
-            for sign, patience in ((signal.SIGTERM, 25), (signal.SIGKILL, 5)):
-                if process.poll() is None:
-                    os.killpg(process.pid, sign)
-                    try:
-                        process.wait(patience)
-                    except subprocess.TimeoutExpired:
-                        continue
+            _end(process)
 
 
-def measure(part: Part, folder: Path, cpu: bool) -> int:
-    """Measures a part in this process and writes its result, or the reason that there is none."""
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a part that still runs, first with SIGTERM, and then all that it started: ranks have a session of their own."""
+    if process.poll() is not None:
+        return
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.kill()
+    process.wait()
+
+
+def measure(part: Part, folder: Path, cpu: bool, seconds: float) -> int:
+    """Measures a part in this process, within some seconds, and writes its result, or the reason that there is none."""
     started = monotonic()
     try:
-        with time_limit(part.seconds), tempfile.TemporaryDirectory() as place:
+        with time_limit(seconds), tempfile.TemporaryDirectory() as place:
             values = part.run(Bench(Path(place), cpu))
     except Late:
         why = f"took longer than {part.seconds} s"

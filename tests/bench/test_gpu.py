@@ -64,10 +64,10 @@ def test_a_part_that_fails_leaves_its_reason_and_no_result(
     part = Part("bad", 1, run)
     if reason is None:  # killed while it writes, say
         with pytest.raises(TypeError):
-            gpu_all.measure(part, tmp_path, True)
+            gpu_all.measure(part, tmp_path, True, part.seconds)
         assert list(tmp_path.iterdir()) == []
         return
-    assert gpu_all.measure(part, tmp_path, True) == 1
+    assert gpu_all.measure(part, tmp_path, True, part.seconds) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.failed"]
     assert (tmp_path / "bad.failed").read_text().strip() == reason
 
