@@ -134,7 +134,7 @@ def recipe(
 def trained(settings: PretrainConfig, end: float) -> bool:
     """Trains until `end` at the latest, from the last checkpoint if there is one, and says whether the last step is done.
 
-    In the last minute, a run is ended after its next checkpoint, so that nothing is trained twice.
+    In the last minute, a run is ended one step after its next checkpoint, so that no more than that step is trained twice.
     """
     run = settings.engine.output_dir
     newest: Callable[[], list[Path]] = lambda: checkpoint.whole_checkpoints(run)[:1]
