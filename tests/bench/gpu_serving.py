@@ -24,16 +24,14 @@ def in_this_process(bench: Bench) -> Values:
     """Tokens per second of the engine and of `generate`, with and without the prefix."""
     logging.set_verbosity_error()
     loaded = reader.load(_folder(bench), device=bench.device)
-    engine, rows, new = Engine(loaded), [], 8 if bench.tiny else 128
-    for batch in (2,) if bench.tiny else (8, 64):
-        prompts = _prompts(batch)
-        peer = partial(hugging_face, loaded.model, prompts, new)
-        for name, task in (("engine", None), ("engine with prefix", 0)):
-            side = partial(in_process, engine, prompts, new, task)
-            # both return lists of numbers, so they wait for the card
-            mine, _, ratio = by_turns(side, peer, 3)
-            row = {"side": name, "batch": batch, "tokens_per_second": batch * new / mine, "ratio": 1 / ratio}
-            rows.append(row | ({"equal": _equal(side(), peer())} if task is None else {}))
+    engine, rows, new = Engine(loaded), [], _new(bench)
+    for name, task, batch in (("engine", None, 8), ("engine with prefix", 0, 8), ("engine", None, 64)):
+        prompts = _prompts(bench, batch)
+        side, peer = partial(in_process, engine, prompts, new, task), partial(hugging_face, loaded.model, prompts, new)
+        # both return lists of numbers, so they wait for the card
+        mine, _, ratio = by_turns(side, peer, 2)
+        row = {"side": name, "batch": len(prompts), "tokens_per_second": len(prompts) * new / mine, "ratio": 1 / ratio}
+        rows.append(row | ({"equal": _equal(side(), peer())} if task is None else {}))
     memory = 0.0 if bench.tiny else torch.cuda.max_memory_allocated()
     return {"kind": "serving", "what": _what(bench), "rows": rows, "allocated_gb": memory / GB}
 
@@ -47,20 +45,21 @@ def behind_server(bench: Bench) -> Values:
     folder, rows = _folder(bench), []
     with held_on_device() as held, server.running(folder, timeout=120) as triton:
         client = Client(triton.http, "http")
-        for batch in (2,) if bench.tiny else (8, 64):
-            prompts, new, times = _prompts(batch), 8 if bench.tiny else 128, []
-            for _ in range(4):  # the first is warm-up
+        for batch in (8, 64):
+            prompts, new, times = _prompts(bench, batch), _new(bench), []
+            for _ in range(3):  # the first is warm-up
                 started = time.perf_counter()
                 texts = behind_triton(client, prompts, new, None)
                 times.append(time.perf_counter() - started)
-            assert [len(text) for text in texts] == [new] * batch
-            rows.append({"side": "Triton", "batch": batch, "tokens_per_second": batch * new / sorted(times[1:])[1]})
+            assert [len(text) for text in texts] == [new] * len(prompts)
+            speed = len(prompts) * new / min(times[1:])
+            rows.append({"side": "Triton", "batch": len(prompts), "tokens_per_second": speed})
         # the model's process holds the weights: on the card, not beside it
         taken = held()
     return {"kind": "serving", "what": _what(bench), "rows": rows, "held_gb": taken / GB}
 
 
-PARTS = [Part("reader", 80, in_this_process), Part("triton", 90, behind_server)]
+PARTS = [Part("reader", 90, in_this_process), Part("triton", 90, behind_server)]
 
 
 def _what(bench: Bench) -> str:
@@ -72,9 +71,15 @@ def _folder(bench: Bench) -> Path:
     return exported(bench.folder, layers, hidden, "fp32" if bench.tiny else "fp16")
 
 
-def _prompts(batch: int) -> list[list[int]]:
+def _new(bench: Bench) -> int:
+    """Tokens that each prompt is continued by."""
+    return 8 if bench.tiny else 64
+
+
+def _prompts(bench: Bench, batch: int) -> list[list[int]]:
     rng = torch.Generator().manual_seed(0)
-    return [torch.randint(3, VOCABULARY, (32,), generator=rng).tolist() for _ in range(batch)]
+    rows = range(batch // 4 if bench.tiny else batch)
+    return [torch.randint(3, VOCABULARY, (32,), generator=rng).tolist() for _ in rows]
 
 
 def _equal(texts: Texts, others: Texts) -> float:
