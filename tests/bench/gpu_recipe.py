@@ -3,11 +3,11 @@
     COURSE_PROFILE=single-gpu python -m tests.bench.gpu_recipe -o DIR --text novels.txt.xz --text articles.jsonl --stop prepared
     COURSE_PROFILE=single-gpu python -m tests.bench.gpu_recipe -o DIR --minutes 20 --speed 400000 --until 560
 
-DIR holds every stage's product, so another call goes on where the last one ended, with --until after that many seconds at the latest. The first
-line prepares on any machine: a hundredth of the documents is held out; segmenter, tokenizer and run are those of the profile. The run takes as
-many steps as fit into the minutes at that speed [tokens/s, from gpu_all's table], but no more than --epochs passes over the text, as text seen
-more often teaches little (Muennighoff et al. 2023, https://arxiv.org/abs/2305.16264). The results are in DIR/results: curve.png, log.jsonl
-and recipe.json with bits per character, minimal pairs and samples, beside a character trigram model of the same text.
+DIR holds every stage's product, so another call goes on where the last one ended; --until ends a call after that many seconds at the latest.
+The first line prepares on any machine: documents with a fiftieth of the characters are held out; segmenter, tokenizer and run are those of the
+profile. The run takes as many steps as fit into the minutes at that speed [tokens/s, from gpu_all's table], but no more than --epochs passes over
+the text, as text seen more often teaches little (Muennighoff et al. 2023, https://arxiv.org/abs/2305.16264). The results are in DIR/results:
+curve.png, log.jsonl and recipe.json with bits per character, minimal pairs and samples, beside a character trigram model of the same text.
 
 Exit code: 0 when the results are there, 3 if another call is needed.
 """
@@ -48,7 +48,7 @@ from course_lib.training.launch import train
 
 from tests.bench.gpu_common import Enough
 
-HELD_OUT = 0.01  # of the documents
+HELD_OUT = 0.02  # of the characters
 JUDGED = 500_000  # held-out characters at most
 SAVE = 60  # time between checkpoints [s]
 PROMPTS = ("日本の", "昔々、あるところに", "春になると、山の")
@@ -92,9 +92,12 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
     """Documents, those held out, segmented lines, the tokenizer and the tokens, in the profile's settings."""
     documents = [text for path in texts for text in read_texts(path) if text.strip()]
     random.Random(0).shuffle(documents)
-    held_out = max(1, round(HELD_OUT * len(documents)))
+    held_out, kept, room = list[str](), list[str](), HELD_OUT * sum(map(len, documents))
+    for text in documents:
+        (held_out if len(text) <= room else kept).append(text)
+        room -= len(text) if len(text) <= room else 0
     with atomic_folder(target) as folder:
-        for name, part in (("held_out", documents[:held_out]), ("documents", documents[held_out:])):
+        for name, part in (("held_out", held_out), ("documents", kept)):
             written = (json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in part)
             (folder / f"{name}.jsonl").write_text("".join(written), encoding="utf8")
         lines, words = folder / "lines.txt", folder / "tokenizer"
@@ -109,7 +112,12 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
             "texts": [path.name for path in texts],
             "characters": sum(map(len, documents)),
         }
-        about |= {"documents": len(documents), "held_out_documents": held_out, "tokens": found.tokens}
+        about |= {
+            "documents": len(documents),
+            "held_out_documents": len(held_out),
+            "held_out_characters": sum(map(len, held_out)),
+            "tokens": found.tokens,
+        }
         (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
         (folder / "manifest.json").write_text("{}\n")
 
