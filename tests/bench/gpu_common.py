@@ -196,7 +196,7 @@ def common_changes(bench: Bench, name: str, dtype: str) -> Values:
         "precision.dtype": bench.precision(dtype), "zero.stage": 2, "zero.offload_optimizer": "false", "launch.ranks": 1,
         "engine.max_steps": 2 * bench.every * bench.entries, "engine.num_train_epochs": "null", "engine.save_steps": 1_000_000,
         "engine.logging_freq": bench.every, "engine.eval_freq": 0, "engine.tracking": "[]",
-        "engine.output_dir": bench.folder / name,
+        "engine.output_dir": bench.folder / name, "launch.device": "cpu" if bench.tiny else "auto",
     }  # fmt: skip
 
 
