@@ -6,9 +6,10 @@
     python -m tests.bench.gpu_all -o DIR --table                # only the tables, for the README
     python -m tests.bench.gpu_all -o DIR --cpu                  # tiny shapes on CPU, to see that the path works
 
-Each part is a process of its own, with its own time limit, and DIR/PART.json appears whole or not at all. A part that fails or takes too long
-leaves its reason in DIR/PART.failed, and is left out from then on unless it is named with --only. DIR/PART.log has all output. The
-tables are also written to DIR/tables.md. Exit code: 0 when all parts are measured, 1 if one failed, 3 if parts are left for another call.
+Each part is a process of its own, with its own time limit, and DIR/PART.json appears whole or not at all. A part that
+fails or takes too long leaves its reason in DIR/PART.failed, and is left out from then on unless it is named with
+--only. DIR/PART.log has all output. The tables are also written to DIR/tables.md. Exit code: 0 when all parts are
+measured, 1 if one failed, 3 if parts are left for another call.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def _start(part: Part, folder: Path, cpu: bool) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a part that still runs, first with SIGTERM, and then all that it started: ranks have a session of their own."""
+    """Ends a part that still runs, first with SIGTERM, and then all that it started, ranks included."""
     if process.poll() is not None:
         return
     family = psutil.Process(process.pid).children(recursive=True)

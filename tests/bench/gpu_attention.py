@@ -1,8 +1,9 @@
 """The card's rates, and the attention kernels that its PyTorch chooses for the course's models, seen in the profiler.
 
-Models have one layer of the real width and run forward and backward as in training: GPT-2 without a mask, GPT-NeoX behind a prefix and GPTSAN
-behind a bidirectional part with one. `flash` in a kernel's name is FlashAttention, `cudnn` that of cuDNN, `fmha` or `efficient` the
-memory-efficient kernel, which takes a mask; `_math` is none of them and stores all scores.
+Models have one layer of the real width and run forward and backward as in training: GPT-2 without a mask, GPT-NeoX
+behind a prefix and GPTSAN behind a bidirectional part with one. `flash` in a kernel's name is FlashAttention, `cudnn`
+that of cuDNN, `fmha` or `efficient` the memory-efficient kernel, which takes a mask; `_math` is none of them and stores
+all scores.
 """
 
 from collections.abc import Callable
@@ -58,7 +59,8 @@ Build = Callable[[str], Step]
 
 
 def _gpt2(file: str, bench: Bench) -> Build:
-    shape = replace(config.load(PretrainConfig, file).model, num_layers=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+    shape = config.load(PretrainConfig, file).model
+    shape = replace(shape, num_layers=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     rows, length = (1, 64) if bench.tiny else (8, 1024)
 
     def build(dtype: str) -> Step:
@@ -104,7 +106,7 @@ def _gptsan(bench: Bench) -> Build:
 
 
 def _kernels(device: str, step: Step) -> Values:
-    """The attention operators of PyTorch that a step calls, the card's kernels behind them, and the time of the step [s]."""
+    """PyTorch's attention operators in a step, the card's kernels behind them, and the time of the step [s]."""
 
     def once() -> float:
         started = perf_counter()

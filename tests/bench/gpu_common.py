@@ -1,6 +1,6 @@
 """What the parts of the GPU benchmark share: the place they run in, the card's rates, and a measured training run.
 
-A part is one process (gpu_all.py starts it). It returns plain values for its JSON file and raises Late when its time is over.
+A part is one process, which gpu_all.py starts. It returns plain values for its JSON file, or raises Late.
 """
 
 import os
@@ -94,7 +94,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def matrix_rate(device: str, dtype: str) -> float:
-    """Products of large matrices of random numbers [FLOP/s]: the median of ten turns of twenty, after two for warming up."""
+    """Products of large random matrices [FLOP/s]: the median of ten turns of twenty, after two for warming up."""
     size = 256 if device == "cpu" else 8192
     a, b = (torch.randn(size, size, device=device, dtype=TORCH[dtype]) for _ in range(2))  # type: ignore[index]
     times = []
@@ -133,9 +133,9 @@ def held_on_device() -> Iterator[Callable[[], float]]:
 
 
 def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, Values]:
-    """Measures the first choice that the planner lets on the card; one that runs out of memory is noted, and the next taken.
+    """Measures the first choice that the planner lets on the card.
 
-    On CPU the first choice is taken. Raises CourseError if none fits.
+    One that runs out of memory all the same is noted, and the next is taken. On CPU the first choice is taken. Raises CourseError if none fits.
     """
     refused: list[str] = []
     for choice in choices:
@@ -193,9 +193,9 @@ def measure(bench: Bench, task: Task) -> Values:
 def common_changes(bench: Bench, name: str, dtype: str) -> Values:
     """The settings of a run that is measured and saves nothing, by dotted key."""
     return {
-        "precision.dtype": bench.precision(dtype), "zero.stage": 2, "zero.offload_optimizer": "false", "launch.ranks": 1,
-        "engine.max_steps": 2 * bench.every * bench.entries, "engine.num_train_epochs": "null", "engine.save_steps": 1_000_000,
-        "engine.logging_freq": bench.every, "engine.eval_freq": 0, "engine.tracking": "[]",
+        "precision.dtype": bench.precision(dtype), "zero.stage": 2, "zero.offload_optimizer": "false",
+        "launch.ranks": 1, "engine.max_steps": 2 * bench.every * bench.entries, "engine.num_train_epochs": "null",
+        "engine.save_steps": 1_000_000, "engine.logging_freq": bench.every, "engine.eval_freq": 0, "engine.tracking": "[]",
         "engine.output_dir": bench.folder / name, "launch.device": "cpu" if bench.tiny else "auto",
     }  # fmt: skip
 

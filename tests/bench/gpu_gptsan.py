@@ -1,7 +1,8 @@
 """GPTSAN 2.8B with 14 extra layers, random weights: the extra stage over a frozen base, and generation.
 
-Training takes `course gptsan train`'s own path: bf16, ZeRO-2, with spout, examples of 1024 random tokens, the largest power of two up to
-32 as micro batch that the planner lets on the card. Generation writes behind a prompt of 32 tokens, with a class on the spout.
+Training takes `course gptsan train`'s own path: bf16, ZeRO-2, with spout, examples of 1024 random tokens, the largest
+power of two up to 32 as micro batch that the planner lets on the card. Generation writes behind a prompt of 32 tokens,
+with a class on the spout.
 """
 
 import json

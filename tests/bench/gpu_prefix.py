@@ -1,7 +1,7 @@
 """A prefix for a frozen base of rinna's 3.6B shape, random weights, through `course prefix train`'s own path, in fp16.
 
-The settings are those of prefix-neox-3.6b.yaml, without offload, on one rank. Rows are 64 tokens long; the micro batch is the largest power
-of two up to 64 that the planner lets on the card.
+The settings are those of prefix-neox-3.6b.yaml, without offload, on one rank. Rows are 64 tokens long; the micro batch
+is the largest power of two up to 64 that the planner lets on the card.
 """
 
 import json

@@ -1,7 +1,8 @@
 """GPT-2 124M, 345M and XL through `course pretrain`'s own path, on random tokens, sequences of 1024.
 
-ZeRO-2 with one rank under DeepSpeed's launcher, so NCCL, and the largest power of two up to 32 as micro batch that the planner lets on
-the card; each block is recomputed only where a micro batch of 4 does not fit without. Useful FLOPs are those of `flops_per_token`.
+ZeRO-2 with one rank under DeepSpeed's launcher, so NCCL, and the largest power of two up to 32 as micro batch that the
+planner lets on the card; each block is recomputed only where a micro batch of 4 does not fit without. Useful FLOPs are
+those of `flops_per_token`.
 """
 
 from collections.abc import Callable, Iterator
@@ -75,10 +76,11 @@ def _choices(chosen: Run, bench: Bench) -> Iterator[Callable[[], Task]]:
 def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> Task:
     length = 128 if bench.tiny else 1024
     changes = common_changes(bench, f"micro-{micro}-{recompute}", chosen.dtype) | {
-        "data.input": f"[{bench.folder}/tokens]", "data.tokenizer": bench.folder / "tokenizer", "data.seq_length": length,
-        "data.train_tokens": "null", "model.max_position_embeddings": length, "model.recompute": recompute,
+        "data.input": f"[{bench.folder}/tokens]", "data.tokenizer": bench.folder / "tokenizer",
+        "data.seq_length": length, "data.train_tokens": "null", "model.max_position_embeddings": length, "model.recompute": recompute,
         "model.hidden_dropout_prob": chosen.dropout, "model.attention_probs_dropout_prob": chosen.dropout,
-        "batch.global_size": "null", "batch.local_size": micro, "batch.micro_size": micro, "optimizer.lr.decay_steps": "null",
+        "batch.global_size": "null", "batch.local_size": micro, "batch.micro_size": micro,
+        "optimizer.lr.decay_steps": "null",
         "precision.initial_scale_power": chosen.scale, "engine.test_iters": 0, "engine.compile": chosen.compile,
     }  # fmt: skip
     file = "gpt2-tiny.yaml" if bench.tiny else f"{chosen.config}.yaml"

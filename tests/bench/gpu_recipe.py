@@ -1,13 +1,14 @@
-"""The recipe of a profile on plain text: prepared, trained for some minutes on one GPU, and judged; only figures are kept.
+"""A profile's run on plain text: prepared, trained for some minutes on one GPU, and judged; only figures are kept.
 
-    COURSE_PROFILE=single-gpu python -m tests.bench.gpu_recipe -o DIR --text novels.txt.xz --text articles.jsonl --stop prepared
+    COURSE_PROFILE=single-gpu python -m tests.bench.gpu_recipe -o DIR --text novels.txt.xz --stop prepared
     COURSE_PROFILE=single-gpu python -m tests.bench.gpu_recipe -o DIR --minutes 20 --speed 400000 --until 560
 
-DIR holds every stage's product, so another call goes on where the last one ended; --until ends a call after that many seconds at the latest.
-The first line prepares on any machine: documents with a fiftieth of the characters are held out; segmenter, tokenizer and run are those of the
-profile. The run takes as many steps as fit into the minutes at that speed [tokens/s, from gpu_all's table], but no more than --epochs passes over
-the text, as text seen more often teaches little (Muennighoff et al. 2023, https://arxiv.org/abs/2305.16264). The results are in DIR/results:
-curve.png, log.jsonl and recipe.json with bits per character, minimal pairs and samples, beside a character trigram model of the same text.
+DIR holds every stage's product, so another call goes on where the last one ended; --until ends a call after that many
+seconds at the latest. The first line prepares on any machine: documents with a fiftieth of the characters are held out;
+segmenter, tokenizer and run are those of the profile. The run takes as many steps as fit into the minutes at that speed
+[tokens/s, from gpu_all's table], but no more than --epochs passes over the text, as text seen more often teaches little
+(Muennighoff et al. 2023, https://arxiv.org/abs/2305.16264). The results are in DIR/results: curve.png, log.jsonl and
+recipe.json with bits per character, minimal pairs and samples, beside a character trigram model of the same text.
 
 Exit code: 0 when the results are there, 3 if another call is needed.
 """
@@ -140,9 +141,9 @@ def recipe(
 
 
 def trained(settings: PretrainConfig, end: float) -> bool:
-    """Trains until `end` at the latest, from the last checkpoint if there is one, and says whether the last step is done.
+    """Trains on until `end` at the latest, and says whether the last step is done.
 
-    In the last minute, a run is ended one step after its next checkpoint, so that no more than that step is trained twice.
+    In the last minute, a run is ended one step after its next checkpoint, so that only that step is trained twice.
     """
     run = settings.engine.output_dir
     newest: Callable[[], list[Path]] = lambda: checkpoint.whole_checkpoints(run)[:1]

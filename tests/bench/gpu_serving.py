@@ -1,7 +1,8 @@
-"""The reader of an exported folder on the card in fp16, in process and behind Triton, against Hugging Face's `generate`.
+"""The reader of an exported folder on the card in fp16, in process and behind Triton, against `generate`.
 
-A GPT-NeoX of 24 layers of 2048 (1.3 billion parameters) with random weights and a prefix of 20; greedy, 8 or 64 prompts of 32 tokens. All
-sides pick the most likely of nearly equal random tokens, so in 16 bits their texts part sooner or later: the share of equal tokens is said.
+A GPT-NeoX of 24 layers of 2048 (1.3 billion parameters) with random weights and a prefix of 20; greedy, 8 or 64 prompts
+of 32 tokens. All sides pick the most likely of nearly equal random tokens, so in 16 bits their texts part sooner or
+later: the share of equal tokens is said.
 """
 
 import time

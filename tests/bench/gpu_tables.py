@@ -9,7 +9,8 @@ from tests.bench.gpu_common import GB, Values
 
 HEADS = (
     "| aim, on one H200 | measured | |\n|---|---|---|\n",
-    "| what | format | compiled | dropout | micro batch | recompute | tokens/s | of the matrix rate | allocated, GB | held, GB | planner, GB | planner / held |\n"
+    "| what | format | compiled | dropout | micro batch | recompute | tokens/s | of the matrix rate "
+    "| allocated, GB | held, GB | planner, GB | planner / held |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|\n",
 )
 
@@ -59,8 +60,8 @@ def _off(result: Values) -> float:
 
 def _training(result: Values) -> str:
     cells = [
-        result["what"], result["dtype"], "yes" if result["compile"] else "no", result.get("dropout", ""), result["micro_batch"],
-        result["recompute"], f"{result['tokens_per_second']:,.0f}", f"{result['share']:.1%}",
+        result["what"], result["dtype"], "yes" if result["compile"] else "no", result.get("dropout", ""),
+        result["micro_batch"], result["recompute"], f"{result['tokens_per_second']:,.0f}", f"{result['share']:.1%}",
         *(f"{result[key] / GB:.1f}" for key in ("allocated", "held", "planned")),
         f"{1 + _off(result):.2f}" if result["held"] else "",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The GPU benchmark and the recipe take their whole paths on CPU with tiny shapes, so that they are ready when a card is there."""
+"""The GPU benchmark and the recipe take their whole paths on CPU with tiny shapes, ready for a card."""
 
 import json
 import time

@@ -1,7 +1,7 @@
 """A rank that trains in fp16 on a CPU: `python -m tests.training.fp16_rank TASK RUN [--resume]`.
 
-DeepSpeed refuses fp16 on CPUs without instructions for it. PyTorch can compute it, only slowly, and everything else is what runs on a card:
-dynamic loss scale, skipped steps, casts, checkpoints.
+DeepSpeed refuses fp16 on CPUs without instructions for it. PyTorch can compute it, only slowly, and everything else is
+what runs on a card: dynamic loss scale, skipped steps, casts, checkpoints.
 """
 
 import sys

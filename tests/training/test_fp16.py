@@ -20,7 +20,8 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     run = tmp_path / "run"
     run.mkdir()
     changes = [f"data.input=[{tmp_path}/tokens]", f"data.tokenizer={tmp_path}/tokenizer", f"engine.output_dir={run}"]
-    changes += ["engine.max_steps=8", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0", "engine.tracking=[]"]  # fmt: skip
+    changes += ["engine.max_steps=8", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0"]
+    changes += ["engine.tracking=[]"]
     changes += ["precision.dtype=fp16", "precision.initial_scale_power=23", "launch.ranks=1", "data.seq_length=64"]
     task = Gpt2(config.load(PretrainConfig, "gpt2-tiny.yaml", changes))
     batch = task.settings.batch.resolve(1)

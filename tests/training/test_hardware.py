@@ -1,8 +1,7 @@
-"""What a rank knows about its card: the vendor's peak by the card's name, and formats that the card has no units for."""
+"""What a rank knows about its card: the vendor's peak by its name, and formats that it has no units for."""
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -43,8 +42,8 @@ def card(monkeypatch: pytest.MonkeyPatch, name: str, bf16: bool = True) -> None:
 
 
 def settings(place: Path, dtype: str) -> PretrainConfig:
-    values: dict[str, Any] = {"precision": {"dtype": dtype}, "batch": {"micro_size": 2}, "engine": {"output_dir": str(place)}}  # fmt: skip
-    return config.build(PretrainConfig, values)
+    changes = [f"precision.dtype={dtype}", "batch.micro_size=2", f"engine.output_dir={place}"]
+    return config.build(PretrainConfig, {}, changes)
 
 
 def test_bf16_is_refused_on_a_card_that_would_emulate_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -59,6 +58,6 @@ def test_a_log_entry_of_an_fp16_run_has_the_loss_scale_and_the_skipped_steps(tmp
     found = trainer.scaling(engine, settings(tmp_path, "fp16"))
     assert found == {"loss_scale": 4096.0, "skipped_steps": 3}
     assert trainer.scaling(engine, settings(tmp_path, "bf16")) == {}
-    zeros = dict.fromkeys(("epoch", "loss", "reader_cost", "batch_cost", "steps_per_second", "tokens_per_second", "tokens_per_second_per_rank", "learning_rate", "memory", "loss_max"), 0.0)  # fmt: skip
-    entry = {"kind": "train", "step": 1} | zeros
+    keys = "epoch loss reader_cost batch_cost steps_per_second tokens_per_second tokens_per_second_per_rank"
+    entry = {"kind": "train", "step": 1} | dict.fromkeys(f"{keys} learning_rate memory loss_max".split(), 0.0)
     assert log.line(entry | found) == log.line(entry) + ", loss scale: 4096, steps skipped: 3"
