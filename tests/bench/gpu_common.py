@@ -135,7 +135,8 @@ def held_on_device() -> Iterator[Callable[[], float]]:
 def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, Values]:
     """Measures the first choice that the planner lets on the card.
 
-    One that runs out of memory all the same is noted, and the next is taken. On CPU the first choice is taken. Raises CourseError if none fits.
+    One that runs out of memory all the same is noted, and the next is taken. On CPU the first choice is taken. Raises
+    CourseError if none fits.
     """
     refused: list[str] = []
     for choice in choices:
@@ -195,7 +196,8 @@ def common_changes(bench: Bench, name: str, dtype: str) -> Values:
     return {
         "precision.dtype": bench.precision(dtype), "zero.stage": 2, "zero.offload_optimizer": "false",
         "launch.ranks": 1, "engine.max_steps": 2 * bench.every * bench.entries, "engine.num_train_epochs": "null",
-        "engine.save_steps": 1_000_000, "engine.logging_freq": bench.every, "engine.eval_freq": 0, "engine.tracking": "[]",
+        "engine.save_steps": 1_000_000, "engine.logging_freq": bench.every, "engine.eval_freq": 0,
+        "engine.tracking": "[]",
         "engine.output_dir": bench.folder / name, "launch.device": "cpu" if bench.tiny else "auto",
     }  # fmt: skip
 

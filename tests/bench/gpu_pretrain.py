@@ -77,7 +77,8 @@ def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> Task:
     length = 128 if bench.tiny else 1024
     changes = common_changes(bench, f"micro-{micro}-{recompute}", chosen.dtype) | {
         "data.input": f"[{bench.folder}/tokens]", "data.tokenizer": bench.folder / "tokenizer",
-        "data.seq_length": length, "data.train_tokens": "null", "model.max_position_embeddings": length, "model.recompute": recompute,
+        "data.seq_length": length, "data.train_tokens": "null", "model.max_position_embeddings": length,
+        "model.recompute": recompute,
         "model.hidden_dropout_prob": chosen.dropout, "model.attention_probs_dropout_prob": chosen.dropout,
         "batch.global_size": "null", "batch.local_size": micro, "batch.micro_size": micro,
         "optimizer.lr.decay_steps": "null",
