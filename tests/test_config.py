@@ -10,6 +10,7 @@ from course_lib import chapters, config, profiles
 from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
 from course_lib.japanese import products
+from course_lib.subword.config import ExperimentsConfig
 from course_lib.training.settings import RunsConfig
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -236,8 +237,8 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
             patched.setenv("COURSE_PROFILE", profile)
             for product in chapters.products():
                 product.define()
-    # Read when a run starts, not when its product is defined.
-    return asked | {"training.runs": RunsConfig}
+    # Read when a run starts, or by a notebook, not when a product is defined.
+    return asked | {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig}
 
 
 def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:

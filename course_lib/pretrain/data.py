@@ -59,9 +59,12 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
 
 
 def spread(corpus: Indexed, tokens: int) -> list[Array]:
-    """Return evenly spaced sequences of a corpus with about `tokens` tokens in all; all of them if it has no more."""
+    """Return evenly spaced sequences of a corpus with about `tokens` tokens in all; all of them if it has no more.
+
+    A sequence of more than `tokens` tokens is cut.
+    """
     step = max(-(-int(corpus.sizes.sum(dtype=np.int64)) // tokens), 1)
-    return [corpus.get(i, 0, int(corpus.sizes[i])) for i in range(0, len(corpus.sizes), step)]
+    return [corpus.get(i, 0, min(int(corpus.sizes[i]), tokens)) for i in range(0, len(corpus.sizes), step)]
 
 
 def special_ids(tokenizer: Path) -> tuple[int, int]:

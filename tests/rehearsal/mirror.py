@@ -14,7 +14,8 @@ from course_lib.paths import data
 from tests.corpus.mirror import Mirror
 
 DAY = "20261101"
-STREAM = re.compile(rb"BZh[1-9]1AY&SY")
+# Pages of the sample that are published, and in a stream; the real dump has millions, and 100 in a stream.
+PAGES, STREAM = 160, 40
 # First and last page id of each part; the real dump has six.
 PARTS = ("p1p114794", "p114795p390428")
 
@@ -36,13 +37,13 @@ def publish(mirror: Mirror) -> None:
 
 def dump_files() -> dict[str, bytes]:
     """Return the files of a dump by name: all pages, the pages in parts, and the index of each."""
-    sample = data("jawiki-sample.xml.bz2").read_bytes()
-    starts = [match.start() for match in STREAM.finditer(sample)]
-    streams = [sample[start:end] for start, end in zip(starts, [*starts[1:], len(sample)], strict=True)]
-    head, *pages, tail = streams
-    half = len(pages) // 2
-    files = _with_index("{}.{}.bz2", streams)
-    for number, (span, part) in enumerate(zip(PARTS, [pages[:half], pages[half:]], strict=True), start=1):
+    xml = bz2.decompress(data("jawiki-sample.xml.bz2").read_bytes())
+    pages = re.findall(rb" *<page>.*?</page>\n", xml, re.S)[:PAGES]
+    head, tail = bz2.compress(xml[: xml.index(b"  <page>")]), bz2.compress(b"</mediawiki>")
+    streams = [bz2.compress(b"".join(pages[at : at + STREAM])) for at in range(0, len(pages), STREAM)]
+    half = len(streams) // len(PARTS)
+    files = _with_index("{}.{}.bz2", [head, *streams, tail])
+    for number, (span, part) in enumerate(zip(PARTS, [streams[:half], streams[half:]], strict=True), start=1):
         files |= _with_index(f"{{}}{number}.{{}}-{span}.bz2", [head, *part, tail])
     return files
 

@@ -31,11 +31,11 @@ CARD = {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "README
 def write_all(folder: Path) -> None:
     """Write the three repositories to folder/OWNER/NAME."""
     gptsan(folder / GPTSAN)
-    gpt_neox(folder / NEOX_SMALL, vocabulary=3000, hidden=96, heads=3, layers=4, positions=256, dtype=torch.float32)
-    gpt_neox(folder / NEOX_LARGE, vocabulary=3200, hidden=128, heads=2, layers=5, positions=256, dtype=torch.float16)
+    gpt_neox(folder / NEOX_SMALL, vocabulary=3000, hidden=96, heads=3, layers=3, positions=256, dtype=torch.float32)
+    gpt_neox(folder / NEOX_LARGE, vocabulary=3200, hidden=128, heads=2, layers=4, positions=256, dtype=torch.float16)
     with (folder / NEOX_SMALL / "smileface_suffix.task0.weight").open("wb") as file:
         # rinna's own prefix, [prefix positions, layers · 2 · hidden]
-        torch.save(torch.randn(10, 4 * 2 * 96) * 0.1, file)
+        torch.save(torch.randn(10, 3 * 2 * 96) * 0.1, file)
 
 
 def texts() -> Iterable[str]:
@@ -68,13 +68,13 @@ def gptsan(folder: Path) -> None:
         "initializer_factor": 0.002,
         "is_encoder_decoder": False,
         "layer_norm_epsilon": 1e-05,
-        "max_position_embeddings": 256,
+        "max_position_embeddings": 160,
         "model_type": "gptsan-japanese",
         "num_experts": 4,
         "num_ext_layers": 0,
         "num_heads": 4,
-        "num_layers": 3,
-        "num_switch_layers": 3,
+        "num_layers": 2,
+        "num_switch_layers": 2,
         "output_attentions": False,
         "output_hidden_states": False,
         "output_router_logits": False,
@@ -144,7 +144,8 @@ def gpt_neox(
     _write_card(folder)
     torch.manual_seed(0)
     model = GPTNeoXForCausalLM(GPTNeoXConfig(**config | {"initializer_range": 0.1}))
-    state = {name: weight.to(dtype) for name, weight in model.state_dict().items()}
+    # the published files have the name that transformers 4 gave the output layer
+    state = {name.replace("lm_head", "embed_out"): w.to(dtype) for name, w in model.state_dict().items()}
     state |= _leftovers(layers, positions, hidden // heads, dtype)
     torch.save(state, folder / "pytorch_model.bin")
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})

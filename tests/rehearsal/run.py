@@ -5,6 +5,7 @@ A folder of an earlier run is continued: what is fresh in it is not built again.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ class Outcome:
 
     chapter: str
     seconds: float
+    processor: float  # seconds of processor time
     output: str
     problem: str  # empty if all is well
 
@@ -32,11 +34,18 @@ class Outcome:
 def rehearse(stage: Stage, chapters: Sequence[str]) -> Iterator[Outcome]:
     """Run chapters one after the other as `course run` does, and yield how each went."""
     for chapter in chapters:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), _of_children()
         command = [sys.executable, "-m", "course_lib.cli", "run", chapter]
         done = subprocess.run(command, env=stage.environment, capture_output=True, text=True, check=False)
         problem = (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
-        yield Outcome(chapter, time.perf_counter() - started, done.stdout, problem)
+        seconds, processor = time.perf_counter() - started, _of_children() - used
+        yield Outcome(chapter, seconds, processor, done.stdout, problem)
+
+
+def _of_children() -> float:
+    """Return the processor time of the processes that this one has waited for, and of theirs [s]."""
+    found = os.times()
+    return found.children_user + found.children_system
 
 
 def seconds_of_products(workspace: Path) -> dict[str, float]:
@@ -63,10 +72,8 @@ def main() -> int:
             with standing(name, folder) as stage:
                 for outcome in rehearse(stage, asked.chapters):
                     failed += bool(outcome.problem)
-                    print(
-                        f"{name} chapter {outcome.chapter}: {outcome.seconds:.0f} s {outcome.problem[-3000:]}",
-                        flush=True,
-                    )
+                    took = f"{outcome.seconds:.0f} s, {outcome.processor:.0f} s of processor time"
+                    print(f"{name} chapter {outcome.chapter}: {took} {outcome.problem[-3000:]}", flush=True)
             for product, seconds in seconds_of_products(folder / "workspace").items():
                 print(f"  {product:<30}{seconds:6.1f} s")
     return int(failed > 0)

@@ -20,6 +20,8 @@ SIZES = {
     "batch.global_size", "batch.local_size", "batch.micro_size",
     "engine.max_steps", "engine.num_train_epochs", "engine.eval_freq", "engine.save_steps",
     "optimizer.lr.warmup_steps", "launch.ranks", "launch.device",
+    # not a size: ranks on a CPU have no fp16
+    "precision.dtype",
 }  # fmt: skip
 
 
