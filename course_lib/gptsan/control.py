@@ -127,7 +127,8 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
         if name == SPOUT_OUT or not name.startswith(SPOUT):
             std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
             parameter.data = initial(name, tuple(parameter.shape), rng, std)
-    return model.to(compute.device(settings.launch.device))
+    model.to(compute.device(settings.launch.device))
+    return model
 
 
 def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:

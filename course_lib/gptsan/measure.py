@@ -3,7 +3,7 @@
 Everything runs in small batches on the model's device, so that a large model needs little memory besides its weights.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 
 # A row of Examples.
-Example = Mapping[str, Any]
+Example = dict[str, Any]
 # Examples in a forward pass.
 BATCH = 16
 

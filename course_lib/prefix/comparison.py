@@ -135,7 +135,10 @@ def at_best_rate(
         builders: functions that return the model to train, as for `sweep`.
         seeds: the seeds.
     """
-    best = {name: min(runs, key=lambda rate, runs=runs: _known(runs[rate].held_out)) for name, runs in tried.items()}
+    best = {}
+    for name, runs in tried.items():
+        losses = {rate: _known(run.held_out) for rate, run in runs.items()}
+        best[name] = min(losses, key=losses.__getitem__)
     tuned = {name: [*cases[name], f"optimizer.lr.max={rate}"] for name, rate in best.items()}
     more = over_seeds(settings, tuned, builders, seeds[1:])
     return {name: Runs((tried[name][rate], *more[name].runs)) for name, rate in best.items()}

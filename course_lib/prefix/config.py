@@ -30,6 +30,16 @@ Form = Literal["course", "rinna", "peft"]
 FILE = "prefix.safetensors"
 
 
+# Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
+Way = Literal["mlp", "embedding", "LoRA", "full"]
+RATES: dict[Way, tuple[float, ...]] = {
+    "mlp": (1e-2, 3e-2, 1e-1),
+    "embedding": (1e-1, 3e-1, 1.0),
+    "LoRA": (3e-3, 1e-2, 3e-2),
+    "full": (3e-4, 1e-3, 3e-3),
+}
+
+
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
     """The base model and the prefix to train for it."""
@@ -163,13 +173,10 @@ class QuickConfig:
     dtype: Literal["fp32", "bf16"] = setting(
         "fp32", "number format of the base in these runs; fp16 would need DeepSpeed's loss scale"
     )
-    rates: dict[Literal["mlp", "embedding", "LoRA", "full"], tuple[float, ...]] = Field(
-        default_factory=lambda: {
-            "mlp": (1e-2, 3e-2, 1e-1), "embedding": (1e-1, 3e-1, 1.0), "LoRA": (3e-3, 1e-2, 3e-2),
-            "full": (3e-4, 1e-3, 3e-3),
-        },
+    rates: dict[Way, tuple[float, ...]] = Field(
+        default_factory=lambda: dict(RATES),
         description="learning rates that are tried for each way of training; a way that is left out is not compared",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, config=STRICT)

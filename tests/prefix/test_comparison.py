@@ -49,7 +49,7 @@ def test_runs_over_rates(short):
 
 
 def test_each_case_gets_its_best_rate_and_no_run_twice(short):
-    cases = {"mlp": ["model.length=2"], "LoRA": ["model.method=full"]}
+    cases = {"mlp": ["model.length=2", "optimizer.lr.min=0"], "LoRA": ["model.method=full", "optimizer.lr.min=0"]}
     builders = {"LoRA": lora.builder(2)}
     tried = over_rates(short, cases, {"mlp": [1e-12, 3e-2], "LoRA": [1e-3, 1e-12]}, builders)
     found = at_best_rate(short, cases, tried, builders, seeds=(*SEEDS[:1], 7))
