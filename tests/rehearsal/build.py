@@ -7,10 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.rehearsal import published
+from tests.rehearsal import HERE, published
 
-HERE = Path(__file__).parent
-PROFILES = ("single-gpu", "xl", "colab")
 BASES = {"single-gpu": published.NEOX_SMALL, "xl": published.NEOX_LARGE}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from course_lib.chapters import CHAPTERS
 
-from tests.rehearsal.build import PROFILES
+from tests.rehearsal import PROFILES
 from tests.rehearsal.stage import Stage, standing
 
 

@@ -18,8 +18,7 @@ from course_lib.corpus.config import Sources
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 
-from tests.rehearsal import published
-from tests.rehearsal.build import PROFILES
+from tests.rehearsal import PROFILES, published
 from tests.rehearsal.mirror import DAY
 from tests.rehearsal.stage import Stage, standing
 

@@ -7,7 +7,7 @@ import pytest
 from course_lib import chapters, config, profiles
 from course_lib.workspace import Product
 
-from tests.rehearsal.build import HERE, PROFILES
+from tests.rehearsal import HERE, PROFILES
 
 # The dotted keys that a small profile may change, without the name of their product.
 SIZES = {
