@@ -12,7 +12,7 @@ from course_lib.errors import CourseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-TEXT = "当店のお得なセールは今週まで。セールスマンも驚く安さです。ぜひ会員登録をして、毎日の買い物にお役立てください。送料は全国どこでも無料です。お申し込みは電話でも受け付けています。"
+TEXT = "当店のお得なセールは今週まで。セールスマンも驚く安さです。期間限定の品もあり、毎日の買い物にお役立てください。送料は全国どこでも無料です。お申し込みは電話でも受け付けています。"
 PLAIN = "朝の市場では、とれたての魚が氷の上に並んでいる。店の人は大きな声で客を呼び、子どもたちは店先の貝をのぞきこんでいた。昼前には売り切れるので、遅く来た客は残った貝と海草を買って帰ることになる。"
 
 
@@ -48,7 +48,7 @@ def test_the_words_are_found_as_by_a_plain_alternation(
 
 
 def test_documents_with_more_than_the_limit_go(tmp_path: Path) -> None:
-    source, words = tmp_path / "in.txt", listed(tmp_path, "会員登録", "送料", "無料")
+    source, words = tmp_path / "in.txt", listed(tmp_path, "期間限定", "送料", "無料")
     source.write_text(f"{TEXT}\n\n{PLAIN}\n", encoding="utf8")
     for limit, kept in ((0, 1), (2, 1), (3, 2)):
         settings = WebtextConfig(filters=FilterConfig(blocked_words=words, max_blocked=limit))
