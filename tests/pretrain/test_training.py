@@ -35,13 +35,11 @@ from tests.waiting import LIMIT, until
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def inputs(folder: Path) -> Path:
     """Tokens with a pattern to learn, and a tokenizer folder of the same size."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 
-    folder = tmp_path_factory.mktemp("data")
     words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCABULARY)}
     (folder / "tokenizer").mkdir()
     save(Tokenizer(WordLevel(words, "<unk>")), Preparation(False, False), folder / "tokenizer")
@@ -50,6 +48,11 @@ def place(tmp_path_factory):
     with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(ids, np.full(300, 100))
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("data"))
 
 
 def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
