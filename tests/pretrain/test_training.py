@@ -249,7 +249,8 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         (
             "optimizer.lr.decay_steps=30",
         ): r"^optimizer\.lr\.decay_steps: 30 is not allowed: the run in [^{]* has None; ",
-        ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
+        ("launch.ranks=1", "batch.global_size=null"): "batch.global_size: unset, which gives 2 .* the run in .* has 8; "
+        "resume it with batch.global_size=8$",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
     }.items():

@@ -16,7 +16,9 @@ from typing import Any
 import psutil
 import pytest
 from course_lib import config
-from course_lib.training import checkpoint, log
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import checkpoint, launch, log
 
 from tests.gptsan import test_training as gptsan
 from tests.prefix import test_training as prefix
@@ -120,6 +122,22 @@ def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(started: dict
         f"all output is in {command.run}/output.txt\n"
     )
     assert (command.process.returncode, command.left()) == (143, [])
+    goes_on(command, step)
+
+
+def goes_on(command: Command, step: int) -> None:
+    """An interrupted run of two ranks goes on with one."""
+    settings = config.load(
+        PretrainConfig, command.run.parent / "c.yaml", ["launch.ranks=1", f"engine.max_steps={step + 2}"]
+    )
+    said: list[str] = []
+    before = log.read(command.run)
+    resumed = launch.train(Gpt2(settings), resume=True, say=said.append)
+    assert said[0].startswith(f"checkpoint-{step} was saved by 2 ranks and continues on 1, with the same batches")
+    train = [entry for entry in resumed.log if entry["kind"] == "train"]
+    assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
+    assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]
+    assert checkpoint.ranks_of(checkpoint.latest(command.run)) == 1
 
 
 def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(started: dict[str, Command]) -> None:
@@ -162,8 +180,4 @@ def test_a_killed_command_leaves_no_ranks(started: dict[str, Command]) -> None:
     command.process.kill()
     command.end()
     until(lambda: not command.left())
-    assert saved_last(command) >= 4
-
-
-def saved_last(command: Command) -> int:
-    return checkpoint.step_of(checkpoint.latest(command.run))
+    assert checkpoint.step_of(checkpoint.latest(command.run)) >= 4
