@@ -287,7 +287,7 @@ def test_status_json_and_clean_of_the_real_course() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", ["--help", "status", "doctor"])
+@pytest.mark.parametrize("arguments", ["--help", "status"])
 def test_a_reader_that_has_enough_is_no_error(monkeypatch: pytest.MonkeyPatch, arguments: str, unbuffered: str) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reader, writer = os.pipe()

@@ -189,7 +189,8 @@ class Monitor:
     def _memory_line(self, event: dict[str, Any]) -> str:
         return (
             f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
-            f"(with another stage, start a new run in another engine.output_dir); {self._how_on()}"
+            f"(another number of GPUs may continue this run; for another stage, start a new run in another "
+            f"engine.output_dir); {self._how_on()}"
         )
 
 

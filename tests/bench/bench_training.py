@@ -6,8 +6,9 @@ Shape: gpt2-tiny's (4 × 128, 128 tokens, micro batch 8, fp32), one thread a ran
 a warm-up, takes STEPS steps when it is its turn, and waits; quoted is the median over the rounds of the ratio to ours.
 `ours` is Gpt2Trainer as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
 own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping;
-`bare sums` trains nothing: two ranks sum as many gradients over gloo as two ranks of ours in a step, and gather as many weights.
-With `--only SIDE,SIDE` the others are left out.
+`ours, twice` is two runs of one rank side by side, which exchange nothing: what the two cores can do at most. `bare sums` trains nothing:
+two ranks sum as many gradients over gloo as two ranks of ours in a step, and gather as many weights: what gloo takes at least.
+With `--only SIDE`, once for each, the others are left out.
 """
 
 import argparse
@@ -31,14 +32,18 @@ from course_lib.training import log
 from course_lib.training.launch import _environment, free_port
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
+# a side → the ranks of a run
 SIDES = {
     "ours": 1,
     "ours, 2 ranks": 2,
+    "ours, twice": 1,
     "trainer + ZeRO-2": 1,
     "trainer": 1,
     "bare loop": 1,
     "bare sums": 2,
-}  # and their ranks
+}
+# a side → its runs side by side
+BESIDE = {"ours, twice": 2}
 WARM_UP = 10  # steps
 END = 20_000  # steps; nobody gets there
 
@@ -209,18 +214,19 @@ def run_side(side: str, file: Path, steps: int) -> None:
 @contextmanager
 def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> Iterator[list["subprocess.Popen[str]"]]:
     """The processes of a side, behind their warm-up."""
-    ranks = SIDES[side]
-    run = folder / side.replace(" ", "_")
-    file = run.with_suffix(".yaml")
-    run.mkdir()
-    file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
-    command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
-    environments = [environment(side, settings, rank) for rank in range(ranks)]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each | place)
-        for each in environments
-    ]
+    processes = []
+    for number in range(BESIDE.get(side, 1)):
+        run = folder / f"{side.replace(' ', '_')}{number or ''}"
+        file = run.with_suffix(".yaml")
+        run.mkdir()
+        file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
+        command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        for rank in range(SIDES[side]):
+            each = environment(side, settings, rank) | place
+            processes.append(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each)
+            )
     try:
         for process in processes:
             answer(process)
@@ -283,7 +289,9 @@ def main() -> None:
         with IndexedWriter(folder / "tokens", dtype_for(settings.model.vocab_size)) as writer:
             ids = np.random.default_rng(0).integers(3, settings.model.vocab_size, 1_000_000, "<u2")
             writer.append(ids, np.full(2_000, 500))
-        sides = {side: stack.enter_context(started(side, folder, settings, options.steps)) for side in options.only}
+        sides = {
+            side: stack.enter_context(started(side, folder, settings, options.steps)) for side in options.only or SIDES
+        }
         rounds = [{side: turn(processes) for side, processes in sides.items()} for _ in range(options.rounds)]
         report(rounds, options.steps, settings.batch.micro_size * settings.data.seq_length)
         train = [entry for entry in log.read(folder / "ours") if entry["kind"] == "train"][1:]
@@ -295,7 +303,7 @@ def main() -> None:
 def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int) -> None:
     """Other work on the machine lengthens a step, and hardly its CPU time: that ratio is the one to trust for a single rank."""
     for side in rounds[0]:
-        ranks = SIDES[side]
+        ranks = SIDES[side] * BESIDE.get(side, 1)
         step = median(times[side][0] for times in rounds) / steps
         wall, cpu = (median(times["ours"][clock] / times[side][clock] for times in rounds) for clock in (0, 1))
         print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s", end="; ")
@@ -307,12 +315,12 @@ def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int
     print(
         f"two ranks: {ratio:.3f} x twice one (>= 0.93); quietest turns {min(one) / min(two):.3f}; needs two idle cores"
     )
-    if "bare sums" in rounds[0]:
-        sums = [times["bare sums"][0] for times in rounds]
-        bound = median(a / (a + c) for a, c in zip(one, sums, strict=True))
-        lost = median((b - a) / steps for a, b in zip(one, two, strict=True))
+    if "bare sums" in rounds[0] and "ours, twice" in rounds[0]:
+        twice, sums = ([times[side][0] for times in rounds] for side in ("ours, twice", "bare sums"))
+        cores = median(a / b for a, b in zip(one, twice, strict=True))
+        bound = median(a / (b + c) for a, b, c in zip(one, twice, sums, strict=True))
         print(
-            f"bare sums alone: {median(sums) / steps * 1e3:.1f} of the {lost * 1e3:.1f} ms that two ranks lose; without any other loss: {bound:.3f} x"
+            f"two runs that exchange nothing: {cores:.3f} x; with gloo's {median(sums) / steps * 1e3:.1f} ms a step: {bound:.3f} x"
         )
 
 
