@@ -50,7 +50,9 @@ def load(engine: Any, checkpoint: Path) -> None:
         methods["_get_all_ckpt_names"] = lambda *_: [first_rank]
         methods["load_module_state_dict"] = partial(_load_module, engine, folder, engine.load_module_state_dict)
     with _replaced(engine, methods):
-        engine.load_checkpoint(str(checkpoint))
+        loaded, _ = engine.load_checkpoint(str(checkpoint))
+    if loaded is None:
+        raise CourseError(f"{checkpoint}: DeepSpeed found no checkpoint to load")
 
 
 def part(pieces: Sequence[torch.Tensor], start: int, length: int) -> torch.Tensor:

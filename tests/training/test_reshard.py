@@ -43,7 +43,7 @@ def kinds(places: dict[str, Path]) -> dict[str, Make]:
 
     bf16 = "precision.dtype=bf16"
     return {
-        "GPT-2, stage 0": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=0"),
+        "GPT-2, stage 0, bf16": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=0", bf16),
         "GPT-2, stage 1": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=1"),
         "GPT-2, stage 2": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2"),
         "GPT-2, stage 2, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", "zero.offload_optimizer=true"),
@@ -76,7 +76,7 @@ def train(tasks: dict[str, Task], number: int, resume: bool) -> None:
 
 
 def keep(run: Path, step: int) -> None:
-    """Removes the checkpoints after a step, and what came after them from the log."""
+    """Removes the checkpoints after a step."""
     for path in (run / checkpoint.FOLDER).glob("checkpoint-*"):
         if checkpoint.step_of(path) > step:
             shutil.rmtree(path)
@@ -92,15 +92,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Task], dic
         places[module.__name__].mkdir()
         module.inputs(places[module.__name__])
     made = kinds(places)
-    unbroken = {name: make(folder / "unbroken" / str(number)) for number, (name, make) in enumerate(made.items())}
-    train(unbroken, 2, resume=False)
+
+    def tasks(name: str, *more: str) -> dict[str, Task]:
+        return {
+            kind: make(folder / name / str(number), *(more if "GPT-2" in kind else ()))
+            for number, (kind, make) in enumerate(made.items())
+        }
+
+    train(tasks("unbroken"), 2, resume=False)
     shutil.copytree(folder / "unbroken", folder / "broken")
-    broken = {name: make(folder / "broken" / str(number)) for number, (name, make) in enumerate(made.items())}
-    for number, step in ((1, 2), (2, 4)):
+    # On one rank, larger micro-batches too, where the loss is a mean over equally many tokens of each sample.
+    for ranks_now, step, more in ((1, 2, ("batch.micro_size=4",)), (2, 4, ())):
+        broken = tasks("broken", *more)
         for task in broken.values():
             keep(task.settings.engine.output_dir, step)
-        train(broken, number, resume=True)
-    return unbroken, broken
+        train(broken, ranks_now, resume=True)
+    return tasks("unbroken"), broken
 
 
 def losses(run: Path) -> list[float]:
