@@ -158,10 +158,7 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
         weights.append(mine(group, lambda shard, index: shard["fp32_flat_groups"][index]))
         old = shards[0]["optimizer_state_dict"]["state"][places[engine.param_names[group[0]]][0]]
         states[number] = {
-            key: mine(group, lambda shard, index, key=key: shard["optimizer_state_dict"]["state"][index][key])
-            if _is_flat(value)
-            else value
-            for key, value in old.items()
+            key: mine(group, partial(_moment, key=key)) if _is_flat(value) else value for key, value in old.items()
         }
     groups = [
         saved | {"params": [sub for sub, owner in optimizer.sub_group_to_group_id.items() if owner == index]}
@@ -171,6 +168,12 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
         "optimizer_state_dict": {"state": states, "param_groups": groups},
         "fp32_flat_groups": weights,
     }
+
+
+def _moment(shard: Shard, index: int, key: str) -> torch.Tensor:
+    """Return the flat tensor of an Adam moment for a sub-group in a shard of stage 3."""
+    tensor: torch.Tensor = shard["optimizer_state_dict"]["state"][index][key]
+    return tensor
 
 
 def _is_flat(value: Any) -> bool:
