@@ -2,13 +2,19 @@
 
 import json
 import os
+import shlex
 from dataclasses import asdict
+from math import floor, inf, log10
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from course_lib import profiles
+from course_lib.files import human_size
+
+# Units of time: how many are in an hour, name, and from how many on the next unit is used.
+UNITS = ((3600, "s", 90), (60, "min", 90), (1, "h", 48), (1 / 24, "days", 700), (1 / 8766, "years", inf))
 
 
 def show(
@@ -22,6 +28,7 @@ def show(
     from course_lib.paths import root
 
     if profile is not None:
+        profiles.file(profile)
         os.environ[profiles.VARIABLE] = profile
     path, sections = profiles.file(), config.sections()
     from course_lib import profile_costs as costs
@@ -32,7 +39,7 @@ def show(
         content |= {"downloads": [asdict(each) for each in loaded], "stages": [asdict(each) for each in stages]}
         print(json.dumps(content, ensure_ascii=False, indent=1))
         return
-    print(f"profile {profiles.name()}: {_short(path)}; products in {_short(root())}\n")
+    print(f"profile {profiles.name()}: {path}\nproducts: {root()}\n")
     nested: dict[str, Any] = {}
     for name, values in sections.items():
         chapter, _, inner = name.partition(".")
@@ -40,36 +47,44 @@ def show(
     print(yaml_values.dump(nested) + "# All other settings are the defaults that `course VERB --help` lists.\n")
     print("downloads:" if loaded else "downloads: none")
     for each in loaded:
-        size = "unknown" if each.size is None else f"{each.size / 1e9:.1f} GB"
+        size = "unknown" if each.size is None else human_size(each.size)
         print(f"{size:>10}  {each.what} ({each.license})")
-    print(f"\nestimates for this machine ({costs.machine()}):\nchapter       hours  disk, GB")
+    print(f"\nestimates for {costs.machine()}; the hours may be wrong by a factor of 3:")
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
-    rows = [(str(stage.chapter), stage.hours, stage.disk, stage.what) for stage in stages]
-    for number, took, space, what in [*rows, ("all", hours, disk, "and minutes for the notebooks' own cells")]:
-        print(f"{number:>7}{_duration(took):>12}{space / 1e9:>10.1f}  {what}")
+    rows = [(f"chapter {stage.chapter}", stage.hours, stage.disk, stage.what) for stage in stages]
+    for name, took, space, what in [*rows, ("all", hours, disk, "not counted: the notebooks' own cells, minutes each")]:
+        print(f"{name:<9}{_duration(took):>10}{human_size(space):>10}  {what}")
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the new folder; its name becomes the profile's")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the new folder; the profile gets its name")],
     texts: Annotated[
-        list[Path] | None, typer.Argument(metavar="[TEXT]...", help=".txt or .jsonl, plain or compressed; copied")
+        list[Path] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="copied into FOLDER/texts: .txt or .jsonl, also .gz, .bz2, .xz; may be added later",
+        ),
     ] = None,
-    like: Annotated[str, typer.Option("--like", metavar="NAME", help="the profile that it extends")] = "tiny",
+    like: Annotated[
+        str, typer.Option("--like", metavar="NAME", help="the bundled profile that the new profile extends")
+    ] = profiles.BUNDLED[0],
 ) -> None:
-    """Create a profile for texts of one's own, with which the whole course then runs."""
+    """Create a profile for your own texts, so that the course runs on them."""
     from course_lib.new_profile import create
 
     created = create(folder, texts or [], like)
-    what = f"{created.documents:,} documents, {created.characters:,} characters"
-    print(f"{created.profile}: {what if texts else f'put .txt or .jsonl files into {folder}/texts'}")
-    print(f"Next: export COURSE_PROFILE={created.profile}; course profile show; course run all")
+    if texts:
+        print(f"{created.profile}: {created.documents:,} documents, {created.characters:,} characters", end="")
+        print(f"; {created.short:,} of them too short, see filters.min_chars there" if created.short else "")
+    else:
+        print(f"{created.profile}: put .txt or .jsonl files into {folder / 'texts'}")
+    path = shlex.quote(str(created.profile.absolute()))
+    print(f"Next: export COURSE_PROFILE={path}; course profile show; course run all")
 
 
 def _duration(hours: float) -> str:
-    """Return hours as text; from 10,000 hours on, as years."""
-    return f"{hours:,.1f}" if hours < 10_000 else f"{hours / 8766:,.0f} years"
-
-
-def _short(path: Path) -> str:
-    """Return a path relative to the current folder if it is in it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    """Return hours as text with two significant digits, in the unit that suits them."""
+    factor, unit, _ = next(each for each in UNITS if hours * each[0] < each[2])
+    value = hours * factor
+    digits = max(0, 1 - floor(log10(max(value, 1))))
+    return f"{round(value, 1 - floor(log10(max(value, 1)))):,.{digits}f} {unit}"

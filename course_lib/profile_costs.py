@@ -1,7 +1,7 @@
 """What a profile downloads, and the estimated hours and disk space of its chapters on this machine.
 
-The figures are estimates from recorded sizes and rates (tests/bench/README.md) and from a matrix product timed here.
-They say whether a chapter takes minutes, hours or weeks.
+The figures are estimates from the sizes and rates below and from matrix products timed on this machine. They tell
+minutes from hours and days.
 """
 
 import time
@@ -50,8 +50,9 @@ CLEAN = 4e6
 TOKENIZERS = 4e-6
 # Average bytes per line, and of UTF-8 text per token of a 32,000-entry vocabulary.
 LINE, TOKEN = 120, 6.0
-# Share of the measured matrix product rate that training reaches: half on a GPU, more on a CPU.
-TRAINING = 0.4
+# Share of the measured rate of matrix products that training reaches, and the least duration of a step [s]: the tiny
+# models took 70 to 120 s for 500 steps on two quiet cores.
+TRAINING, STEP = 0.4, 0.12
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,12 @@ def sampled() -> int:
 
 
 def runs() -> Iterator[tuple[int, str, Any, int]]:
-    """Yield (chapter, what it trains, settings, number of samples if they are known, else 0) for each training run."""
+    """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
     yield 4, "GPT-2", config.load(PretrainConfig, config.section("pretrain.recipe", PretrainRecipe).config), 0
     if not config.section("gptsan.recipe", GptsanRecipe).checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     classes = config.section("gptsan.classes", EncodeConfig)
-    yield 5, f"extra stage, {classes.num_context} tokens", gptsan.planned(gptsan.tuned_settings()), 0
+    yield 5, f"extra stage, context of {classes.num_context} tokens", gptsan.planned(gptsan.tuned_settings()), 0
     recipe = config.section("prefix.recipe", PrefixRecipe)
     if not recipe.checkpoint:
         yield 6, "GPT-NeoX", config.load(PretrainConfig, recipe.base), 0
@@ -150,14 +151,29 @@ def _training(chapter: int, what: str, settings: Any, samples: int, tokens: floa
         if engine.max_steps
         else getattr(settings.data, "train_tokens", None) or (engine.num_train_epochs or 1) * epoch
     )
-    hours = trained * sizes.flops_per_token / (TRAINING * _rate(settings.precision.dtype)) / 3600
+    step = max(STEP, per_step * sizes.flops_per_token / (TRAINING * _rate(settings.precision.dtype)))
+    hours = trained / per_step * step / 3600
     elements = sum(number for number, _ in sizes.trained)
     keep = engine.keep_checkpoints or 1
-    need, room = plan(settings, ranks).total, memory()
-    fits = "" if need <= room else f"; needs {need / 1e9:.0f} GB on each device, here {room / 1e9:.0f} GB"
     disk = 16 * elements * keep + 2 * sizes.parameters
     size = f"{sizes.parameters / 1e6:,.0f} M parameters"
-    return Stage(chapter, hours, disk, f"{what}: {size}, {trained / 1e6:,.1f} M tokens{fits}")
+    return Stage(
+        chapter, hours, disk, f"{what}: {size}, trains on {trained / 1e6:,.1f} M tokens{_lacking(settings, ranks)}"
+    )
+
+
+def _lacking(settings: Any, ranks: int) -> str:
+    """Return what this machine lacks for a run, to be appended to its description; "" if it lacks nothing."""
+    import torch
+
+    if settings.launch.device == "cpu":
+        return ""
+    need, gpus = plan(settings, ranks).total, torch.cuda.device_count()
+    room = torch.cuda.get_device_properties(0).total_memory if gpus else 0
+    if gpus >= ranks and need <= room:
+        return ""
+    here = f"{gpus} of {room / 1e9:.0f} GB" if gpus else "none"
+    return f"; planned for {ranks} GPU{'s' * (ranks > 1)} with {need / 1e9:.0f} GB, here {here}"
 
 
 def machine() -> str:
@@ -169,15 +185,6 @@ def machine() -> str:
     return f"{default_workers()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB of memory, {cards}"
 
 
-def memory() -> int:
-    """Return the memory of a GPU, or of this machine if it has none [bytes]."""
-    import torch
-
-    if torch.cuda.is_available():
-        return int(torch.cuda.get_device_properties(0).total_memory)
-    return int(psutil.virtual_memory().total)
-
-
 @cache
 def _rate(dtype: NumberFormat) -> float:
     """Return the measured rate of matrix products on this machine's devices [FLOP/s], all GPUs or cores together."""
@@ -185,14 +192,17 @@ def _rate(dtype: NumberFormat) -> float:
 
     from course_lib.checkpoints.torch_dtypes import TORCH
 
-    gpus = torch.cuda.device_count()
-    device = "cuda" if gpus else "cpu"
-    side = 8192 if gpus else 512
-    # CPUs without 16-bit units emulate these formats; their rate is measured as it is.
+    gpus, cores = torch.cuda.device_count(), default_workers()
+    side, device = (8192, "cuda") if gpus else (256, "cpu")
+    # Emulation of 16-bit formats on a CPU is part of the measurement.
     a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
-    best = float("inf")
-    for _ in range(4):
+    threads, best = torch.get_num_threads(), float("inf")
+    # One thread and the shortest of many products: other programs on the machine disturb this measurement least.
+    torch.set_num_threads(1)
+    ends = time.perf_counter() + 0.5
+    while best == float("inf") or time.perf_counter() < ends:
         started = time.perf_counter()
-        (a @ a).sum().item()
+        (a @ a)[0, 0].item()
         best = min(best, time.perf_counter() - started)
-    return 2 * side**3 / best * max(gpus, 1)
+    torch.set_num_threads(threads)
+    return 2 * side**3 / best * (gpus or cores)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib import cli, config, profile_costs, profiles
+from course_lib import cli, config, profile_cli, profile_costs, profiles
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
 
@@ -52,14 +52,33 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
 
     base = hours("extends: gpt2-tiny\n")
     assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
-    assert hours("extends: gpt2-tiny\nmodel: {num_layers: 40}\n") > 5 * base
+    assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
+    assert hours("extends: gpt2-xl\n") > 1000 and "planned for 8 GPUs" in profile_costs.stages()[4].what
+
+
+@pytest.mark.parametrize(
+    ("hours", "wanted"),
+    [
+        (0.0001, "0.4 s"),
+        (0.01, "36 s"),
+        (0.5, "30 min"),
+        (1.75, "1.8 h"),
+        (47.2, "47 h"),
+        (1234, "51 days"),
+        (5e8, "57,000 years"),
+    ],
+)
+def test_durations_have_two_digits(hours: float, wanted: str) -> None:
+    assert profile_cli._duration(hours) == wanted
 
 
 def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> None:
     Path("novel.txt").write_text(f"{TEXT}\n\n{TEXT}別の話。\n", encoding="utf8")
     Path("more.jsonl").write_text(json.dumps({"text": TEXT + "三つ目。"}, ensure_ascii=False) + "\n", encoding="utf8")
     assert run("new", "my-text", "novel.txt", "more.jsonl") == 0
-    assert capsys.readouterr().out.startswith("my-text/my-text.yaml: 3 documents, ")
+    said = capsys.readouterr().out
+    assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
+    assert f"export COURSE_PROFILE={Path('my-text/my-text.yaml').absolute()};" in said
     os.environ["COURSE_PROFILE"] = "my-text/my-text.yaml"
     assert profiles.name() == "my-text"
     found = products.own_files(config.section("corpus.sources", Sources))
@@ -77,12 +96,13 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["tiny"], "tiny: tiny is a bundled profile; choose another name", 2),
         (["there"], "there: exists; choose another name", 2),
-        (["a", "--like", "huge"], "--like: 'huge' is not allowed: one of tiny, colab, single-gpu, xl", 2),
+        (["a", "--like", "huge"], "--like: 'huge' is not a bundled profile; allowed: tiny, colab, single-gpu, xl", 2),
         (["a", "picture.png"], "picture.png: is neither .txt nor .jsonl, plain or compressed", 2),
         (["a", "absent.txt"], "absent.txt: ", 1),
         (["a", "empty.txt"], "empty.txt: no document in it", 1),
         (["a", "bad.jsonl"], "bad.jsonl, line 1: not readable as JSON", 1),
-        (["a", "text.txt", "there/text.txt"], "two of the files have the same name; rename one", 2),
+        (["a", "text.txt", "there/text.txt"], "text.txt and there/text.txt have the same name; rename one", 2),
+        (["a", "there"], "there: is a folder; name the files in it", 2),
     ],
 )
 def test_new_refuses_in_one_line_and_writes_nothing(
