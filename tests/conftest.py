@@ -20,6 +20,7 @@ NOTEBOOKS = "tests/notebooks/test_nbval.py"
 SLOW = (
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
+    "tests/colab/",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
