@@ -51,7 +51,7 @@ class Client:
         self.protocol, self.timeout = protocol, timeout
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
-        # tritonclient reports a missing part by RuntimeError, and protobuf an older protobuf by an Exception of its own.
+        # tritonclient reports a missing part by RuntimeError, and protobuf an old protobuf by an Exception of its own.
         except Exception as error:
             reason = " ".join(str(error).split())[:200]
             wanted = f"pip install 'tritonclient[{protocol}]'"

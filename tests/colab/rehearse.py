@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.chapters import CHAPTERS
+
 from tests.colab import runtime
 from tests.colab.runtime import KEPT, Runtime
 
@@ -62,7 +63,9 @@ def set_up(colab: Runtime, work: Path, say: Callable[[str], None]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", help="the interpreter to rehearse with; default: this one, as it is (in Colab's image)")
+    parser.add_argument(
+        "--python", help="the interpreter to rehearse with; default: this one, as it is (in Colab's image)"
+    )
     parser.add_argument("--torch", help="requirement of a torch build for this Python, such as torch==2.13.0")
     parser.add_argument("--notebooks", nargs="*", help="default: all, or without --torch those that need no torch")
     parser.add_argument("--folder", type=Path, help="where to work; kept. Default: a temporary folder")

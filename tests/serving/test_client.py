@@ -97,7 +97,9 @@ def test_absent_grpc_is_one_line(grpc_not_imported: None, monkeypatch: pytest.Mo
     assert "tritonclient[grpc] cannot be imported (The installation does not include grpc support." in refusal_of_grpc()
 
 
-def test_protobuf_older_than_tritonclients_is_one_line(grpc_not_imported: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_protobuf_older_than_tritonclients_is_one_line(
+    grpc_not_imported: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on Colab, where grpc is installed and protobuf is 5.29."""
     pytest.importorskip("grpc")
     runtime_version = pytest.importorskip("google.protobuf.runtime_version")
