@@ -47,7 +47,9 @@ def _started(arguments: list[str] | None) -> int:
     """Import the commands, run one and return its exit code."""
     import io
 
-    from course_lib import verbs  # noqa: F401
+    from course_lib import profiles, verbs  # noqa: F401
+
+    profiles.fix()
 
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):

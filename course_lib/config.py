@@ -1,33 +1,29 @@
 """Settings from dataclasses, YAML files, `section.key=value` overrides and the current profile.
 
 Each chapter declares its settings as a pydantic dataclass whose fields are created with `setting(default, help)`.
-OmegaConf reads YAML files and overrides (in yaml_values.py), and pydantic validates the values. Other modules read
-settings only through this one.
+profiles.py finds the YAML files, OmegaConf reads them and the overrides (in yaml_values.py), and pydantic validates the
+values. Other modules read settings only through this one.
 """
 
 import dataclasses
 import inspect
 import json
-import os
 import types
 import typing
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from course_lib import profiles
 from course_lib.errors import UsageError
 
-CONFIGS = Path(__file__).parent / "configs"
-# Each profile is a file: configs/<profile>.yaml.
-PROFILES = ("tiny", "single-gpu", "xl")
 # All sections that a profile may have. When a chapter starts to read a new section, add it here.
 SECTIONS = (
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
     "subword.bpe", "subword.unigram", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary", "gptsan.corpus",
-    "gptsan.classes", "prefix.recipe", "serving.recipe",
+    "gptsan.classes", "prefix.recipe", "serving.recipe", "training.runs",
 )  # fmt: skip
 # Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -44,45 +40,25 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
     return Field(default, description=help, **limits)
 
 
-def profile() -> str:
-    """Return the name of the current profile: COURSE_PROFILE, or `tiny` if it is unset.
-
-    Raises UsageError if there is no such profile.
-    """
-    name = os.environ.get("COURSE_PROFILE", PROFILES[0])
-    if name not in PROFILES:
-        raise UsageError(f"COURSE_PROFILE: {name!r} is not a profile; allowed: {', '.join(PROFILES)}")
-    return name
-
-
-def named_profile(file: Path | None) -> str | None:
-    """Return the profile that `-c` names (`xl` or `xl.yaml`), or None if it does not name one.
-
-    A file with that name in the current folder takes precedence over the profile.
-    """
-    name = str(file).removesuffix(".yaml")
-    return name if file is not None and name in PROFILES and not file.is_file() else None
-
-
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
     """Read and check one section of a profile, such as 'corpus.wikipedia'.
 
-    `of` names the profile; None means the current one. Overrides are `key=value` strings, applied last. Raises
-    UsageError if a key or value is invalid, or if the profile has an unknown section.
+    `of` is the profile's name or path; None means the current one. Overrides are `key=value` strings, applied last.
+    Raises UsageError if a key or value is invalid, or if the profile has an unknown section.
     """
-    path = CONFIGS / f"{of or profile()}.yaml"
-    return build(cls, _sections(path, path.stat().st_mtime_ns).get(name, {}), overrides, where=f"{path.name}: {name}")
+    path = profiles.file(of)
+    return build(cls, sections(of).get(name, {}), overrides, where=f"{path.name}: {name}")
 
 
-@cache
-def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
-    """Return the sections of a profile by dotted name.
+def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the sections that a profile and the profiles it extends set, by dotted name.
 
-    The result is cached until the file changes, because listing the products reads many sections. Raises UsageError if
-    a section is unknown or is not a mapping.
+    `of` is the profile's name or path; None means the current one. Raises UsageError if a section is unknown or is not
+    a mapping.
     """
-    sections: dict[str, dict[str, Any]] = {}
-    for chapter, inner in read_yaml(path).items():
+    path = profiles.file(of)
+    found: dict[str, dict[str, Any]] = {}
+    for chapter, inner in profiles.read_yaml(path).items():
         if not isinstance(inner, dict | None):
             raise UsageError(f"{path.name}: {chapter}: {inner!r} is not allowed: expected sections")
         for name, values in (inner or {}).items():
@@ -91,46 +67,17 @@ def _sections(path: Path, _changed: int) -> dict[str, dict[str, Any]]:
                 raise UsageError(f"{path.name}: {full}: unknown section; allowed: {', '.join(SECTIONS)}")
             if not isinstance(values, dict | None):
                 raise UsageError(f"{path.name}: {full}: {values!r} is not allowed: expected `key: value` settings")
-            sections[full] = values or {}
-    return sections
+            found[full] = values or {}
+    return found
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file, given as a path or name that `find` accepts.
+    """Read settings from a YAML file, given as a path or name that `profiles.find` accepts.
 
     Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or if a key or value is
     invalid.
     """
-    return build(cls, read_yaml(find(file)), overrides, where=str(file))
-
-
-def find(file: str | Path) -> Path:
-    """Find a settings file by its path, or by its name in course_lib/configs with or without `.yaml`.
-
-    Raises UsageError if there is no such file.
-    """
-    path = next((p for p in (Path(file), CONFIGS / file, CONFIGS / f"{file}.yaml") if p.is_file()), None)
-    if path is None:
-        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*PROFILES, *bundled()))}")
-    return path
-
-
-def bundled() -> list[str]:
-    """Return the names of the config files that come with the library, excluding the profiles."""
-    return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in PROFILES)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping as plain Python values. `${key}` is replaced by the value of another key in the file.
-
-    Raises UsageError if the file cannot be read, is not a mapping, or contains `${oc.env:NAME}`.
-    """
-    from course_lib import yaml_values
-
-    loaded = yaml_values.read(path)
-    if not isinstance(loaded, dict):
-        raise UsageError(f"{path}: expected `key: value` lines at the top level")
-    return typing.cast(dict[str, Any], loaded)
+    return build(cls, profiles.read_yaml(profiles.find(file)), overrides, where=str(file))
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import config as configuration
-from course_lib import options
+from course_lib import options, profiles
 from course_lib.gptsan import cli as gptsan
 from course_lib.prefix import cli as prefix
 from course_lib.pretrain import cli as pretrain
@@ -38,7 +38,7 @@ def settings_of(file: Path | None, overrides: list[str] | None) -> Any:
 
     Without a file, return those for a pretraining run.
     """
-    content = configuration.flat(configuration.read_yaml(configuration.find(file))) if file else {}
+    content = configuration.flat(profiles.read_yaml(profiles.find(file))) if file else {}
 
     def unknown(kind: RunKind[Any]) -> int:
         return len(content.keys() - {key for key, *_ in configuration.describe(kind.settings)})

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from course_lib import config
+from course_lib import config, profiles
 from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 
@@ -52,7 +52,7 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
     current profile has no effect without -c, because it is for the course products, not for a user's own files.
     Settings that differ from the defaults are printed on one line to standard error.
     """
-    if named := config.named_profile(file):
+    if named := profiles.named(file):
         chosen = config.section(section, cls, overrides or (), named)
     else:
         chosen = given(cls, file, overrides)
@@ -68,7 +68,7 @@ def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, *
     The values come from the YAML file that -c names, or from the defaults. Each --set is then applied, followed by each
     keyword argument that is not None. Raises UsageError if -c names a profile.
     """
-    if config.named_profile(file):
+    if profiles.named(file):
         raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
     loaded = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
     changes = {key: value for key, value in named.items() if value is not None}
@@ -84,11 +84,11 @@ def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path
         file: the value of -c: a settings file, a profile name, or None for the current profile.
         of_profile: returns the settings file for the run of a profile; None means the current profile.
     """
-    named = config.named_profile(file)
+    named = profiles.named(file)
     if file is not None and named is None:
         return file
     path = Path(of_profile(named))
-    print(f"settings: {path}, the run of profile {named or config.profile()}", file=sys.stderr)
+    print(f"settings: {path}, the run of profile {named or profiles.name()}", file=sys.stderr)
     return path
 
 

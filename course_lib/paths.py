@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from course_lib import config
+from course_lib import profiles
 from course_lib.errors import UsageError
 
 # the root of the checkout; site-packages if the course is installed from a wheel
@@ -19,7 +19,7 @@ def root() -> Path:
     """
     checkout = (REPOSITORY / "pyproject.toml").exists()
     workspace = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
-    return Path(workspace).absolute() / config.profile()
+    return Path(workspace).absolute() / profiles.name()
 
 
 def data(name: str) -> Path:

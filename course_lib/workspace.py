@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from filelock import FileLock
 
-from course_lib import __version__, config, files
+from course_lib import __version__, config, files, profiles
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
@@ -205,7 +205,7 @@ def _write_manifest(folder: Path, name: str, definition: Definition, counts: dic
     }
     content = {
         "product": name,
-        "profile": config.profile(),
+        "profile": profiles.name(),
         "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 2),
         "settings": _settings(definition),

@@ -4,7 +4,7 @@ This module is separate from config.py because importing OmegaConf uses 5 MB of 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,13 +31,43 @@ except TypeError:
     OmegaConf.register_new_resolver("oc.env", _no_environment, replace=True)
 
 
-def read(path: Path) -> Any:
-    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key in the file.
+def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path, ...]]:
+    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key.
 
-    Raises UsageError naming the file if it cannot be read or contains `${oc.env:NAME}`.
+    If the file has the key `extends`, its values are merged over those of the file that it names: mappings key by key,
+    everything else replaces what was there. That file may extend another one.
+
+    Args:
+        path: the file.
+        base: returns the file for a value of `extends` in a given file.
+
+    Returns:
+        The values without `extends`, and the files that they came from, `path` first.
+
+    Raises:
+        UsageError: naming the file, if one cannot be read, contains `${oc.env:NAME}`, or extends itself.
     """
+    chain: list[Path] = []
+    contents: list[Any] = []
+    following: Path | None = path
+    while following is not None:
+        if following in chain:
+            raise UsageError(f"{path}: extends: {following} extends itself")
+        chain.append(following)
+        contents.append(_load(following))
+        content = contents[-1]
+        named = content.pop("extends", None) if OmegaConf.is_dict(content) else None
+        following = None if named is None else base(named, following)
     try:
-        return OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+        whole = contents[0] if len(contents) == 1 else OmegaConf.merge(*reversed(contents))
+        return OmegaConf.to_container(whole, resolve=True), tuple(chain)
+    except (YAMLError, OmegaConfBaseException) as error:
+        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
+
+
+def _load(path: Path) -> Any:
+    try:
+        return OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
 

@@ -68,7 +68,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert "typer" in imported
     assert imported & HEAVY == set()
     ours = {name for name in modules if name.startswith("course_lib.")}
-    assert ours <= {"course_lib.cli", "course_lib.errors", "course_lib.verbs"}
+    assert ours <= {"course_lib.cli", "course_lib.errors", "course_lib.profiles", "course_lib.verbs"}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
     for verb in ("status", "run", "clean"):
         assert (
             one_line(course(verb), 2)
-            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, single-gpu, xl"
+            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
         )
 
 

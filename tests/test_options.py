@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import cli, config, options, verbs
+from course_lib import cli, config, options, profiles, verbs
 from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.errors import UsageError
 from course_lib.gptsan import cli as gptsan
@@ -29,7 +29,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("profile", config.PROFILES)
+@pytest.mark.parametrize("profile", profiles.BUNDLED)
 @pytest.mark.parametrize("section", VERBS)
 def test_a_verb_takes_the_defaults_of_its_help_whatever_the_dial(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], profile: str, section: str
@@ -55,9 +55,9 @@ def test_what_differs_from_the_defaults_is_said_in_one_line(capsys: pytest.Captu
 
 def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> None:
     Path("xl").mkdir()
-    assert config.named_profile(Path("xl")) == config.named_profile(Path("xl.yaml")) == "xl"
+    assert profiles.named(Path("xl")) == profiles.named(Path("xl.yaml")) == "xl"
     Path("xl.yaml").write_text("vocab_size: 700\n")
-    assert config.named_profile(Path("xl.yaml")) is None
+    assert profiles.named(Path("xl.yaml")) is None
     assert options.settings(BpeConfig, "subword.bpe", Path("xl.yaml"), None).vocab_size == 700
     Path("gpt2-tiny.yaml").mkdir()
     assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 6000

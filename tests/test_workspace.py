@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import chapters, cli, config, files, paths, workspace
+from course_lib import chapters, cli, files, paths, profiles, workspace, yaml_values
 from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import products as gptsan_products
@@ -410,7 +410,7 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
 
 
 def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    listed, loaded = calls(monkeypatch, chapters, "products"), calls(monkeypatch, config, "read_yaml")
+    listed, loaded = calls(monkeypatch, chapters, "products"), calls(monkeypatch, yaml_values, "read")
     assert cli._main(["status"]) == 0
     products = len(capsys.readouterr().out.splitlines()) - 1
     assert len(listed) == 1 and products > 20 and len(loaded) <= products
@@ -437,11 +437,11 @@ def test_each_profile_has_products_of_its_own(course: Course, monkeypatch: pytes
 def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_WORKSPACE", "here")
-    assert workspace.root() == tmp_path / "here" / config.profile()
+    assert workspace.root() == tmp_path / "here" / profiles.name()
     monkeypatch.delenv("COURSE_WORKSPACE")
-    assert workspace.root() == paths.REPOSITORY / "workspace" / config.profile()
+    assert workspace.root() == paths.REPOSITORY / "workspace" / profiles.name()
     monkeypatch.setattr(paths, "REPOSITORY", tmp_path / "site-packages")
-    assert workspace.root() == tmp_path / "workspace" / config.profile()
+    assert workspace.root() == tmp_path / "workspace" / profiles.name()
 
 
 def test_an_unknown_task_lists_those_there_are() -> None:

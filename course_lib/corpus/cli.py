@@ -17,6 +17,10 @@ def download(
     date: Annotated[
         str, typer.Option("--date", metavar="D", help="day of the dump, such as 20261101, or latest")
     ] = "latest",
+    part: Annotated[
+        int | None,
+        typer.Option("--part", min=1, metavar="N", help="jawiki: only one part of the dump"),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="folder for the file")] = Path(
         "downloads"
     ),
@@ -26,7 +30,7 @@ def download(
     """Download a dump and verify it; an interrupted download is resumed."""
     from course_lib.corpus.download import download as fetch
 
-    fetch(dataset, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides))
+    fetch(dataset, output, date, options.settings(DownloadConfig, "corpus.download", config, overrides), part)
 
 
 def wikipedia(

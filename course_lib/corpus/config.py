@@ -129,5 +129,21 @@ class Sources:
     wikipedia: Literal["bundled", "download"] = setting(
         "bundled", "bundled: the sample in data/; download: the real dump"
     )
-    webtext: Literal["bundled", "download"] = setting("bundled", "bundled: the sample in data/; download: CC-100")
     date: str | int = setting("latest", "day of the Wikipedia dump, such as 20261101, or latest")
+    part: int | None = setting(
+        None, "number of the one part of the dump that is downloaded (the first has about 300 MB); unset: all", ge=1
+    )
+    webtext: Literal["bundled", "download", "files"] = setting(
+        "bundled", "bundled: the sample in data/; download: CC-100; files: the texts in `files`, cleaned as web text is"
+    )
+    files: tuple[str, ...] = setting(
+        (),
+        "text files of your own: paths or patterns such as texts/*.jsonl, relative to the profile's file; .txt with an "
+        'empty line between documents or .jsonl with "text", plain or compressed',
+    )
+
+    @model_validator(mode="after")
+    def _together(self) -> "Sources":
+        if (self.webtext == "files") != bool(self.files):
+            raise ValueError("files: needs `webtext: files`, and `webtext: files` needs files")
+        return self

@@ -23,7 +23,7 @@ from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import behind_links, human_size, require_regular
 
-DUMP = "pages-articles-multistream.xml.bz2"
+DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()
 
 
@@ -44,17 +44,30 @@ class Source:
         return Path(self.name).suffix[1:]
 
 
-def download(dataset: Dataset, target_folder: Path, date: str = "latest", settings: DownloadConfig = DEFAULTS) -> Path:
+def download(
+    dataset: Dataset,
+    target_folder: Path,
+    date: str = "latest",
+    settings: DownloadConfig = DEFAULTS,
+    part: int | None = None,
+) -> Path:
     """Download a corpus, or resume an interrupted download, and return the path of the complete, verified file.
 
-    `date` is `latest` or the day of a Wikipedia dump, such as 20261101. The function prints one line that says what was
-    verified. A file that is already verified is not downloaded again. For `latest`, its checksum is first compared with
-    the published one, because new dumps appear at the same URL.
+    The function prints one line that says what was verified. A file that is already verified is not downloaded again.
+    For `latest`, its checksum is first compared with the published one, because new dumps appear at the same URL.
 
-    Raises UsageError before any request if the dataset or date is not allowed. Raises a one-line CourseError if
-    anything fails later; an earlier complete file is then left unchanged.
+    Args:
+        dataset: the corpus.
+        target_folder: the folder for the file.
+        date: `latest`, or the day of a Wikipedia dump, such as 20261101.
+        settings: URLs, retries and waiting times.
+        part: number of one of the files into which a Wikipedia dump is also split; None means the whole dump.
+
+    Raises:
+        UsageError: before any request, if the dataset, date or part is not allowed.
+        CourseError: in one line, if anything fails later; an earlier complete file is then left unchanged.
     """
-    source = _source(dataset, date, settings)
+    source = _source(dataset, date, settings, part)
     target = target_folder / source.name
     record = _record(target, source)
     if record and not source.moving:
@@ -64,13 +77,18 @@ def download(dataset: Dataset, target_folder: Path, date: str = "latest", settin
         _alone(target),
         Transfer(settings.timeout, settings.retries, settings.backoff) as transfer,
     ):
+        if part is not None:
+            source = _located(transfer, source, part)
+            record = _record(target, source)
         published = _published(transfer, source)
         if record := _standing(transfer, target, source, published, record):
             return _done(target, f"already complete ({record.verified})")
         return _done(target, _fetch(transfer, target, source, published).verified)
 
 
-def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
+def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None) -> Source:
+    if part is not None and (dataset != "jawiki" or part < 1):
+        raise UsageError(f"part: {part} is not allowed: a number from 1, for jawiki only")
     if dataset == "cc100":
         if date != "latest":
             raise UsageError(f"date: {date!r} is not allowed: cc100 has one edition only; leave the date out")
@@ -84,14 +102,28 @@ def _source(dataset: str, date: str, settings: DownloadConfig) -> Source:
     base = f"{folder}/{date}/jawiki-{date}-"
     # The lists under latest/ use the actual date of the dump in file names.
     day = "(?:latest|[0-9]{8})" if date == "latest" else date
+    name = DUMP.format(part=part or "")
+    # The published name of a part ends in the range of its page ids, as in `1.xml-p1p114794.bz2`.
+    pages = "" if part is None else r"-p[0-9]+p[0-9]+"
     return Source(
-        name=f"jawiki-{date}-{DUMP}",
-        url=base + DUMP,
+        name=f"jawiki-{date}-{name}",
+        url=base + name,
         sums=(("sha1", f"{base}sha1sums.txt"), ("md5", f"{base}md5sums.txt")),
-        listed_as=f"jawiki-{day}-{re.escape(DUMP)}",
+        listed_as=rf"jawiki-{day}-{re.escape(name.removesuffix('.bz2'))}{pages}\.bz2",
         moving=date == "latest",
         hint=f"; a date is a day such as 20261101, or `latest`; {folder}/ lists the dumps",
     )
+
+
+def _located(transfer: Transfer, source: Source, part: int) -> Source:
+    """Return the source of a part with its URL, which is in the checksum lists. Raises CourseError if it is in none."""
+    published = _published(transfer, source)
+    if published is None:
+        raise CourseError(f"part: {part} is not in {source.sums[0][1]}{source.hint}")
+    # The lists under latest/ use the actual date, the files under latest/ do not.
+    folder, _, name = source.url.rpartition("/")
+    date = name.split("-")[1]
+    return replace(source, url=f"{folder}/jawiki-{date}-{published.name.split('-', 2)[2]}")
 
 
 def _is_day(text: str) -> bool:

@@ -1,12 +1,16 @@
 """Products for chapter 1: clean documents from Wikipedia and web text."""
 
+import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config
+from course_lib import config, profiles
 from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
 from course_lib.corpus.report import Report, write_report
+from course_lib.documents import read_texts
+from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.workspace import Definition, Product, product
@@ -25,7 +29,8 @@ def products() -> list[Product]:
 @product("corpus/jawiki")
 def JAWIKI() -> Definition:
     """The downloaded Japanese Wikipedia dump."""
-    return _download_of("jawiki", str(config.section("corpus.sources", Sources).date))
+    sources = config.section("corpus.sources", Sources)
+    return _download_of("jawiki", str(sources.date), sources.part)
 
 
 @product("corpus/cc100")
@@ -45,28 +50,46 @@ def WIKIPEDIA() -> Definition:
 
 @product("corpus/webtext")
 def WEBTEXT() -> Definition:
-    """The filtered and deduplicated web text."""
+    """The filtered and deduplicated web text, or the user's own texts."""
     settings = config.section("corpus.webtext", WebtextConfig)
-    kind = config.section("corpus.sources", Sources).webtext
-    crawl = CC100 if kind == "download" else data("webtext-sample.txt.xz")
+    sources = config.section("corpus.sources", Sources)
+    if sources.webtext == "files":
+        return Definition(partial(_own, settings), settings, own_files(sources), ("corpus",))
+    crawl = CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz")
     return Definition(partial(_webtext, settings), settings, (crawl,), ("corpus",))
 
 
-def _download_of(dataset: Dataset, date: str) -> Definition:
+def own_files(sources: Sources) -> tuple[Path, ...]:
+    """Return the user's own text files, sorted within each pattern. Raises UsageError if a pattern matches no file."""
+    found: list[Path] = []
+    for pattern in sources.files:
+        path = profiles.beside(pattern)
+        matches = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
+        if not matches:
+            raise UsageError(f"corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
+        found += [file for file in matches if file not in found]
+    return tuple(found)
+
+
+def _download_of(dataset: Dataset, date: str, part: int | None = None) -> Definition:
     settings = config.section("corpus.download", DownloadConfig)
-    recorded = {"dataset": dataset, "date": date} | config.to_dict(settings)
-    return Definition(partial(_download, settings, dataset, date), recorded, ())
+    recorded = {"dataset": dataset, "date": date} | ({"part": part} if part else {}) | config.to_dict(settings)
+    return Definition(partial(_download, settings, dataset, date, part), recorded, ())
 
 
 def _download(
-    settings: DownloadConfig, dataset: Dataset, date: str, folder: Path, _inputs: list[Path]
+    settings: DownloadConfig, dataset: Dataset, date: str, part: int | None, folder: Path, _inputs: list[Path]
 ) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
     # Download outside the chapter's folder, so that an interrupted download can be resumed and `course clean` does not
     # delete the file.
-    path = download(dataset, root() / "downloads", date, settings)
-    (folder / path.name).hardlink_to(path)
+    path = download(dataset, root() / "downloads", date, settings, part)
+    try:
+        (folder / path.name).hardlink_to(path)
+    except OSError:
+        # Some disks, such as a mounted Google Drive, have no hard links.
+        shutil.copyfile(path, folder / path.name)
     return {"bytes": path.stat().st_size}
 
 
@@ -80,6 +103,22 @@ def _webtext(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[
     from course_lib.corpus.webtext import clean_webtext
 
     return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
+
+
+def _own(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    """Write the documents of all files in the form of web text, and clean them."""
+    from course_lib.corpus.webtext import clean_webtext
+
+    texts = folder / "texts.txt"
+    with open(texts, "w", encoding="utf8") as file:
+        for source in inputs:
+            for text in read_texts(source):
+                # An empty line would start another document.
+                file.writelines(f"{line}\n" for line in text.splitlines() if line.strip())
+                file.write("\n")
+    report = clean_webtext(texts, folder / DOCUMENTS, settings, default_workers())
+    texts.unlink()
+    return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
 
 
 def _reported(report: Report, folder: Path) -> dict[str, Any]:

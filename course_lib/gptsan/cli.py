@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib import config as configuration
-from course_lib import options
+from course_lib import options, profiles
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
@@ -125,7 +125,7 @@ def _planned(settings: GptsanConfig, file: Path) -> GptsanConfig:
 
 
 def _has_shape(file: Path) -> bool:
-    model = configuration.read_yaml(configuration.find(file)).get("model")
+    model = profiles.read_yaml(profiles.find(file)).get("model")
     return isinstance(model, dict) and "shape" in model
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config, paths
+from course_lib import config, paths, profiles
 from course_lib.checkpoints.fetch import fetched_model
 from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
@@ -54,7 +54,7 @@ def CORPUS() -> Definition:
     """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names an existing base model."""
     if ready := _recipe().checkpoint:
         raise UsageError(
-            f"product 'gptsan/corpus' does not exist in profile {config.profile()}, whose base is ready: {ready}"
+            f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
         )
     settings = config.section("gptsan.corpus", EncodeConfig)
     return Definition(partial(_corpus, settings), settings, (VOCABULARY, *TEXTS), ENCODING)
@@ -218,4 +218,4 @@ def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
         trained = export(run, folder / MODEL)
         return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
 
-    return run_product.fill(folder, Gptsan(settings), paths.root() / RUNS, write_model)
+    return run_product.fill(folder, Gptsan(settings), RUNS, write_model)

@@ -174,4 +174,4 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str,
         return {}
 
     settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    return run_product.fill(folder, PrefixTask(settings), paths.root() / RUNS, write_prefix, keep=(log.FILE,))
+    return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))

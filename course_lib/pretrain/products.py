@@ -10,7 +10,6 @@ from course_lib.errors import UsageError
 from course_lib.japanese import products as japanese
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
-from course_lib.paths import root
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.subword import products as subword
 from course_lib.workspace import Definition, Product, product
@@ -80,4 +79,4 @@ def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[
         export(run, folder / "model")
         return {}
 
-    return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), root() / RUNS, write_model)
+    return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), RUNS, write_model)

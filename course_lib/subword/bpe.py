@@ -63,7 +63,11 @@ def _train(
 ) -> Tokenizer:
     marks = ESCAPES if settings.lossless else ()
     tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
-    with text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as files, _small_heap():
+    with (
+        text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as lines,
+        text.sample(lines, settings.input_sentence_size, work_folder) as files,
+        _small_heap(),
+    ):
         # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
         always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
         alphabet = text.alphabet(files, settings.limit_alphabet, always, never)

@@ -30,6 +30,13 @@ class BpeConfig:
     byte_fallback: bool = setting(
         True, "encode characters outside the alphabet as bytes (256 entries) instead of <unk>"
     )
+    input_sentence_size: int = setting(
+        0,
+        "number of lines sampled for training, the same ones in every run; 0: all lines. Unsegmented text needs about "
+        "50 bytes of memory per byte",
+        ge=0,
+        le=10**9,
+    )
 
 
 @dataclass(frozen=True, config=STRICT)

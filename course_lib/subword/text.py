@@ -166,6 +166,26 @@ def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
                 left -= 1
 
 
+@contextmanager
+def sample(paths: Sequence[Path], wanted: int, folder: Path) -> Iterator[Sequence[Path]]:
+    """Open a context that provides `wanted` lines of the files, or the files themselves if they have no more lines.
+
+    The lines are those that `drawn` yields; 0 means all lines. They are written to a file in `folder`, which is deleted
+    when the context ends.
+    """
+    lines = check_lines(paths, 0)[0] if wanted else 0
+    if lines <= wanted:
+        yield paths
+        return
+    path = folder / "sample.txt"
+    with open(path, "wb") as file:
+        file.writelines(line + b"\n" for line in drawn(paths, lines, wanted))
+    try:
+        yield [path]
+    finally:
+        path.unlink()
+
+
 def pieces(path: Path) -> Iterator[str]:
     """Yield the pieces that a BPE trainer reads from a file: its lines as split by the Whitespace pre-tokenizer."""
     pre_tokenizer = pre_tokenizers.Whitespace()

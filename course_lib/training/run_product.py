@@ -11,16 +11,18 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
+from course_lib import config, paths, profiles
 from course_lib.training import log
 from course_lib.training.launch import train
 from course_lib.training.run_dir import DEEPSPEED
+from course_lib.training.settings import RunsConfig
 from course_lib.training.task import Task
 
 
 def fill(
     folder: Path,
     task: Task,
-    runs: Path,
+    runs: str,
     export: Callable[[Path], dict[str, Any]],
     keep: tuple[str, ...] = (log.FILE, DEEPSPEED),
 ) -> dict[str, Any]:
@@ -29,17 +31,30 @@ def fill(
     Args:
         folder: the product folder.
         task: the task to train.
-        runs: the parent of the run folders. A change to the settings or to the content of an input starts another run.
+        runs: the name of the parent of the run folders, for `runs_folder`. A change to the settings or to the content
+            of an input starts another run.
         export: writes the trained model from the run folder into `folder` and returns counts to add.
         keep: names of the run files to copy into the product.
     """
-    engine = replace(task.settings.engine, output_dir=runs / _digest(task))
+    engine = replace(task.settings.engine, output_dir=runs_folder(runs) / _digest(task))
     run = train(type(task)(replace(task.settings, engine=engine)), resume=True, say=lambda _: None)
     counts = {"steps": run.steps} | export(run.folder)
     for name in keep:
         shutil.copy(run.folder / name, folder / name)
     held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
     return counts | ({"held-out loss": held_out[-1]} if held_out else {})
+
+
+def runs_folder(name: str) -> Path:
+    """Return a folder for the runs of the current profile.
+
+    It is in the folder that the profile's training.runs names, such as a mounted Google Drive, if the parent of that
+    folder exists; otherwise it is in the workspace.
+    """
+    kept = config.section("training.runs", RunsConfig).folder
+    if kept and kept.parent.is_dir():
+        return kept / profiles.name() / name
+    return paths.root() / name
 
 
 def _digest(task: Task) -> str:

@@ -246,3 +246,14 @@ def absolute(settings: Any) -> Any:
         elif isinstance(value, tuple) and any(isinstance(item, Path) for item in value):
             changes[each.name] = tuple(item.absolute() for item in value)
     return replace(settings, **changes)
+
+
+@dataclass(frozen=True, config=STRICT)
+class RunsConfig:
+    """The `training.runs` section of a profile."""
+
+    folder: Path | None = setting(
+        None,
+        "folder for the runs and checkpoints, which survives the machine, such as one on a mounted drive; used if its "
+        "parent exists, else the workspace",
+    )

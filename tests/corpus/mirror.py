@@ -64,6 +64,18 @@ class Mirror:
         self.put(f"{folder}jawiki-{day}-sha1sums.txt", "\n".join(lines).encode())
         return path
 
+    def dump_part(self, body: bytes, part: int, pages: str, day: str = "20261101") -> str:
+        """Publishes a part of a dump, named by the range of its page ids, with its sha1 sum; returns its path."""
+        name = f"pages-articles-multistream{part}.xml-{pages}.bz2"
+        path = f"/jawiki/{day}/jawiki-{day}-{name}"
+        self.put(path, body)
+        real = "20261101" if day == "latest" else day
+        sums = f"/jawiki/{day}/jawiki-{day}-sha1sums.txt"
+        listed = self.pages[sums].body if sums in self.pages else b""
+        line = f"{hashlib.sha1(body).hexdigest()}  jawiki-{real}-{name}\n"
+        self.put(sums, line.encode() + listed)
+        return path
+
     def of(self, path: str) -> list[Request]:
         return [request for request in self.requests if request.path == path]
 

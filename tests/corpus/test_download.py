@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from course_lib.config import build
-from course_lib.corpus.config import DownloadConfig
+from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.corpus.download import download
 from course_lib.errors import CourseError, UsageError
 
@@ -76,6 +77,29 @@ def test_latest_is_matched_by_suffix_and_fetched_again_only_when_it_moved(mirror
     assert len(mirror.of(path)) == 1
     mirror.dump(new, "latest", etag='"two"')
     assert download("jawiki", tmp_path, settings=config(mirror)).read_bytes() == new
+
+
+@pytest.mark.parametrize("day", ["20261101", "latest"])
+def test_one_part_of_a_dump(mirror: Mirror, tmp_path: Path, day: str) -> None:
+    mirror.dump(noise(500), day)
+    bodies = [noise(50_000, seed) for seed in (1, 2)]
+    paths = [
+        mirror.dump_part(body, part, pages, day)
+        for part, (body, pages) in enumerate(zip(bodies, ("p1p114794", "p114795p390428"), strict=True), 1)
+    ]
+    target = download("jawiki", tmp_path, day, config(mirror), part=2)
+    assert target.name == f"jawiki-{day}-pages-articles-multistream2.xml.bz2"
+    assert target.read_bytes() == bodies[1] and mirror.of(paths[0]) == []
+    download("jawiki", tmp_path, day, config(mirror), part=2)
+    assert len(mirror.of(paths[1])) == 1, "a verified part is not downloaded again"
+    assert "part: 9 is not in" in failure(lambda: download("jawiki", tmp_path, day, config(mirror), part=9))
+
+
+def test_a_part_of_another_corpus_is_refused(tmp_path: Path) -> None:
+    cases: list[tuple[Dataset, int]] = [("cc100", 1), ("jawiki", 0)]
+    for dataset, part in cases:
+        wanted = f"part: {part} is not allowed: a number from 1, for jawiki only"
+        assert failure(partial(download, dataset, tmp_path, part=part), UsageError) == wanted
 
 
 @pytest.mark.parametrize("how", ["cut", "reset"])

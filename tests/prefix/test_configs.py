@@ -4,8 +4,9 @@ import re
 
 import pytest
 from course_lib import memory_cli
-from course_lib.config import CONFIGS, describe, load
+from course_lib.config import describe, load
 from course_lib.prefix.config import PrefixConfig
+from course_lib.profiles import CONFIGS
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.memory import plan
 

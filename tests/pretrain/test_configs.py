@@ -5,13 +5,14 @@ import re
 import numpy as np
 import pytest
 import torch
-from course_lib.config import CONFIGS, describe, load
+from course_lib.config import describe, load
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.models.causal import build_model, model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.profiles import CONFIGS
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.memory import plan
 from transformers import AutoModelForCausalLM
@@ -32,7 +33,7 @@ def number(text: str) -> int:
 
 def test_all_sizes_are_there():
     assert [name.removesuffix(".yaml") for name in RUNS] == [
-        "gpt-neox-3.6b", "gpt-neox-tiny", "gpt2-1.3b", "gpt2-125m", "gpt2-300m", "gpt2-345m", "gpt2-6.7b", "gpt2-tiny", "gpt2-xl",
+        "gpt-neox-3.6b", "gpt-neox-colab", "gpt-neox-tiny", "gpt2-1.3b", "gpt2-125m", "gpt2-300m", "gpt2-345m", "gpt2-6.7b", "gpt2-colab", "gpt2-tiny", "gpt2-xl",
     ]  # fmt: skip
 
 

@@ -307,6 +307,37 @@ def test_the_vocab_file_is_sentencepieces_own(place: Path, tmp_path: Path) -> No
     assert (tmp_path / "out" / "tokenizer.vocab").read_bytes() == (tmp_path / "m.vocab").read_bytes()
 
 
+@pytest.mark.parametrize("ending", ["txt", "jsonl"])
+def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path, ending: str) -> None:
+    """With a sample of n lines, BPE gives the tokenizer of a file that has just these lines."""
+    source = tmp_path / f"source.{ending}"
+    lines = [f"{'山川海空'[i % 4]}に{i}人の{'犬猫鳥'[i % 3]}がいる。" for i in range(400)]
+    source.write_text(
+        "".join(
+            (json.dumps({"text": line}, ensure_ascii=False) if ending == "jsonl" else line) + "\n" for line in lines
+        ),
+        encoding="utf8",
+    )
+    settings = BpeConfig(vocab_size=310, input_sentence_size=100)
+    train_bpe([source], tmp_path / "sampled", settings, show_progress=False)
+    alone = tmp_path / "alone.txt"
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf8")
+    alone.write_bytes(b"\n".join(drawn([tmp_path / "lines.txt"], 400, 100)) + b"\n")
+    assert len(alone.read_text(encoding="utf8").splitlines()) == 100
+    train_bpe([alone], tmp_path / "expected", BpeConfig(vocab_size=310), show_progress=False)
+    vocabularies = [
+        json.loads((tmp_path / name / "tokenizer.json").read_text(encoding="utf8"))["model"]
+        for name in ("sampled", "expected")
+    ]
+    assert vocabularies[0] == vocabularies[1]
+    train_bpe([source], tmp_path / "whole", BpeConfig(vocab_size=310, input_sentence_size=400), show_progress=False)
+    whole = json.loads((tmp_path / "whole/tokenizer.json").read_text(encoding="utf8"))["model"]
+    assert whole != vocabularies[0]
+    assert sorted(path.name for path in (tmp_path / "sampled").iterdir()) == sorted(
+        path.name for path in (tmp_path / "whole").iterdir()
+    )
+
+
 def test_a_sample_is_as_large_as_asked_and_drawn_from_everywhere(tmp_path: Path) -> None:
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     paths[0].write_text("".join(f"{number}\n" for number in range(600)) + "\n\n", encoding="utf8")

@@ -1,0 +1,155 @@
+"""Profiles and settings files: which profile is current, where a settings file is, and what it says.
+
+A profile chooses the settings of all products of the course. It is a file course_lib/configs/NAME.yaml, or a YAML file
+of the user's own that extends one. Any settings file may extend another by its key `extends`.
+"""
+
+import os
+import typing
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import UsageError
+
+CONFIGS = Path(__file__).parent / "configs"
+# Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
+BUNDLED = ("tiny", "colab", "single-gpu", "xl")
+VARIABLE = "COURSE_PROFILE"
+
+# path → (modification times of the files that it was read from, values)
+_read: dict[Path, tuple[dict[Path, int], dict[str, Any]]] = {}
+
+
+def current() -> str:
+    """Return the current profile, as in COURSE_PROFILE: the name of a bundled profile, or the path of a YAML file."""
+    return os.environ.get(VARIABLE, BUNDLED[0])
+
+
+def fix() -> None:
+    """Make the path in COURSE_PROFILE absolute, so that processes in other folders find the same profile."""
+    if current().endswith(".yaml") and Path(current()).is_file():
+        os.environ[VARIABLE] = str(Path(current()).absolute())
+
+
+def name() -> str:
+    """Return the name of the current profile: that of its file, without `.yaml`. Raises UsageError as `file` does."""
+    return file().stem
+
+
+def file(profile: str | None = None) -> Path:
+    """Return the file of a profile.
+
+    Args:
+        profile: the name of a bundled profile or the path of a YAML file; None means the current profile. A relative
+            path is relative to the current folder or, because a notebook runs in its own folder, to the checkout.
+
+    Raises:
+        UsageError: if there is no such profile, or if a user's own profile has the name of a bundled one or extends no
+            profile.
+    """
+    chosen = current() if profile is None else profile
+    if chosen in BUNDLED:
+        return CONFIGS / f"{chosen}.yaml"
+    candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parent.parent))
+    path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
+    where = VARIABLE if profile is None else "profile"
+    if path is None:
+        raise UsageError(
+            f"{where}: {chosen!r} is not a profile; allowed: {', '.join(BUNDLED)}, or the path of a YAML file that "
+            "extends one"
+        )
+    if path.stem in BUNDLED:
+        raise UsageError(f"{where}: {chosen}: give the file another name than that of a bundled profile")
+    if not extends_profile(path):
+        raise UsageError(f"{where}: {chosen} extends no profile; expected a line such as `extends: {BUNDLED[0]}`")
+    return path
+
+
+def extends_profile(path: Path) -> bool:
+    """Return whether a YAML file extends a bundled profile, directly or through other files."""
+    path = path.absolute()
+    _values(path)
+    return list(_read[path][0])[-1] in {CONFIGS / f"{name}.yaml" for name in BUNDLED} - {path}
+
+
+def named(file: Path | None) -> str | None:
+    """Return the profile that `-c` names, or None if it does not name one.
+
+    A profile is named by `xl`, `xl.yaml`, or the path of a file that extends a profile. A file called xl.yaml in the
+    current folder takes precedence over the profile.
+    """
+    if file is None:
+        return None
+    if file.is_file():
+        return str(file) if file.suffix == ".yaml" and extends_profile(file) else None
+    name = str(file).removesuffix(".yaml")
+    return name if name in BUNDLED else None
+
+
+def beside(path: str | Path) -> Path:
+    """Return the absolute form of a path in a profile, which is relative to the folder of the profile's file.
+
+    In a bundled profile, paths are relative to the current folder.
+    """
+    own = file()
+    return (Path.cwd() if own.parent == CONFIGS else own.parent.absolute()) / path
+
+
+def find(file: str | Path, folder: Path | None = None) -> Path:
+    """Find a settings file.
+
+    Args:
+        file: its path, or its name in course_lib/configs with or without `.yaml`. A path is relative to `folder`, to
+            the current folder, or to the folder of the current profile.
+        folder: another folder in which to look first.
+
+    Raises:
+        UsageError: if there is no such file.
+    """
+    own = Path(current()).parent if current().endswith(".yaml") else Path()
+    candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
+    path = next(filter(Path.is_file, candidates), None)
+    if path is None:
+        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*BUNDLED, *runs()))}")
+    return path
+
+
+def runs() -> list[str]:
+    """Return the names of the config files that come with the library, excluding the profiles."""
+    return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in BUNDLED)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping as plain Python values, merged over those of the file that its key `extends` names.
+
+    `${key}` is replaced by the value of another key. Raises UsageError if a file cannot be read, is not a mapping,
+    contains `${oc.env:NAME}`, or extends itself.
+    """
+    return _values(path.absolute())
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """Return the values of a settings file.
+
+    They are cached until one of the files that they come from changes, because listing the products reads a profile
+    many times.
+    """
+    if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
+        return _read[path][1]
+    from course_lib import yaml_values
+
+    values, files = yaml_values.read(path, _base)
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: expected `key: value` lines at the top level")
+    _read[path] = {each: _stamp(each) for each in files}, typing.cast(dict[str, Any], values)
+    return _read[path][1]
+
+
+def _base(named: Any, path: Path) -> Path:
+    if not isinstance(named, str):
+        raise UsageError(f"{path}: extends: {named!r} is not allowed: expected the name or path of a settings file")
+    return find(named, path.parent)
+
+
+def _stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0

@@ -1,0 +1,122 @@
+"""Profiles of a user's own and settings files that extend others."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from course_lib import cli, config, options, paths, profiles
+from course_lib.corpus.config import WebtextConfig
+from course_lib.errors import UsageError
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.config import RecipeConfig as Pretrain
+from course_lib.subword.config import BpeConfig
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def own(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/small.yaml") -> Path:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf8")
+    monkeypatch.setenv("COURSE_PROFILE", path)
+    return file
+
+
+def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    own(monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n")
+    dedup = config.section("corpus.webtext", WebtextConfig).dedup
+    assert (dedup.ngram, dedup.num_bands) == (5, 32)
+    bpe = config.section("subword.bpe", BpeConfig)
+    assert (bpe.vocab_size, bpe.min_frequency, bpe.limit_alphabet) == (300, 1, 8000)
+    assert config.section("pretrain.recipe", Pretrain).config == "gpt2-xl.yaml"
+    Path("run.yaml").write_text("extends: gpt2-tiny\ndata: {seq_length: 64}\nengine: {tracking: [wandb]}\n")
+    run = config.load(PretrainConfig, "run.yaml")
+    assert run.data.seq_length == 64 and run.engine.tracking == ("wandb",) and run.model.vocab_size == 6000
+
+
+def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own(monkeypatch, "extends: tiny.yaml\npretrain: {recipe: {config: run.yaml}}\n")
+    Path("mine/run.yaml").write_text("extends: gpt2-tiny\nbatch: {micro_size: 3}\n")
+    assert profiles.name() == "small" and paths.root().name == "small"
+    monkeypatch.setenv("COURSE_PROFILE", os.path.abspath("mine/small.yaml"))
+    Path("notebooks").mkdir()
+    monkeypatch.chdir("notebooks")
+    assert config.load(PretrainConfig, config.section("pretrain.recipe", Pretrain).config).batch.micro_size == 3
+    assert profiles.beside("texts") == tmp_path / "mine/texts"
+    assert profiles.beside(tmp_path) == tmp_path
+
+
+def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    own(monkeypatch, "extends: base.yaml\n")
+    base = Path("mine/base.yaml")
+    for size in (400, 500):
+        base.write_text(f"extends: tiny\nsubword: {{bpe: {{vocab_size: {size}}}}}\n")
+        os.utime(base, ns=(size, size))
+        assert config.section("subword.bpe", BpeConfig).vocab_size == size
+
+
+def test_interpolation_reaches_over_files() -> None:
+    Path("base.yaml").write_text("vocab_size: 300\nmin_frequency: ${vocab_size}\n")
+    Path("top.yaml").write_text("extends: base.yaml\nvocab_size: 7000\n")
+    assert config.load(BpeConfig, "top.yaml").min_frequency == 7000
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "subword: {}\n",
+            "COURSE_PROFILE: mine/small.yaml extends no profile; expected a line such as `extends: tiny`",
+        ),
+        ("extends: gpt2-tiny\n", "COURSE_PROFILE: mine/small.yaml extends no profile; expected a line"),
+        ("extends: nowhere\n", "nowhere: no such config; allowed: a path, or one of tiny, "),
+        ("extends: [tiny]\n", "PATH: extends: ['tiny'] is not allowed: expected the name or path of a settings file"),
+        ("extends: small.yaml\n", "PATH: extends: PATH extends itself"),
+        ("extends: tiny\nsubword: {bep: {}}\n", "small.yaml: subword.bep: unknown section; allowed: corpus.sources, "),
+        (
+            "extends: tiny\nsubword: {bpe: {vocab: 3}}\n",
+            "small.yaml: subword.bpe: vocab: unknown key; allowed: vocab_size",
+        ),
+        ("extends: tiny\nsubword: 3\n", "small.yaml: subword: 3 is not allowed: expected sections"),
+        ("", "COURSE_PROFILE: mine/small.yaml extends no profile; "),
+        ("- a\n", "PATH: expected `key: value` lines at the top level"),
+        ("a: [\n", "PATH: not readable as YAML: "),
+    ],
+)
+def test_a_wrong_profile_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, text: str, wanted: str) -> None:
+    path = own(monkeypatch, text).absolute()
+    with pytest.raises(UsageError, match="^" + re.escape(wanted.replace("PATH", str(path)))) as error:
+        config.section("subword.bpe", BpeConfig)
+    assert "\n" not in str(error.value)
+
+
+def test_commands_hand_an_absolute_path_to_their_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = own(monkeypatch, "extends: tiny\n")
+    with pytest.raises(SystemExit):
+        cli.main(["clean", "1"])
+    assert os.environ["COURSE_PROFILE"] == str(path.absolute())
+    assert capsys.readouterr().out.endswith("/small\n")
+
+
+def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own(monkeypatch, "extends: xl\n", "mine/tiny.yaml")
+    with pytest.raises(UsageError, match=r"^COURSE_PROFILE: mine/tiny\.yaml: give the file another name than that of"):
+        profiles.name()
+
+
+def test_a_verb_takes_an_own_profile_by_its_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own(monkeypatch, "extends: tiny\nsubword: {bpe: {vocab_size: 300}}\n")
+    monkeypatch.delenv("COURSE_PROFILE")
+    chosen = options.settings(BpeConfig, "subword.bpe", Path("mine/small.yaml"), None)
+    assert (chosen.vocab_size, chosen.limit_alphabet) == (300, 4000)
+    assert "vocab_size=300" in capsys.readouterr().err
+    Path("verb.yaml").write_text("vocab_size: 700\n")
+    assert options.settings(BpeConfig, "subword.bpe", Path("verb.yaml"), None) == BpeConfig(vocab_size=700)

@@ -1,0 +1,18 @@
+"""Where the runs of products are kept: in the workspace, or in a folder that survives the machine."""
+
+from pathlib import Path
+
+import pytest
+from course_lib import workspace
+from course_lib.training.run_product import runs_folder
+
+
+def test_runs_are_kept_on_a_drive_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert runs_folder("pretrain/runs") == workspace.root() / "pretrain/runs"
+    drive = tmp_path / "drive"
+    profile = tmp_path / "mine.yaml"
+    profile.write_text(f"extends: tiny\ntraining: {{runs: {{folder: {drive}/course}}}}\n")
+    monkeypatch.setenv("COURSE_PROFILE", str(profile))
+    assert runs_folder("pretrain/runs") == workspace.root() / "pretrain/runs"
+    drive.mkdir()
+    assert runs_folder("pretrain/runs") == drive / "course/mine/pretrain/runs"
