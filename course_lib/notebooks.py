@@ -23,9 +23,11 @@ SETUP_TAG = "setup"
 BADGE_TAG = "badge"
 README_TAG = "readme"
 SETUP = """\
+# On Colab, this takes a few minutes once: jumandic and deepspeed are built from source.
+# Colab's own torch, numpy, protobuf, IPython and ipywidgets stay as they are.
 try:
     import course_lib
-except ImportError:  # on Colab: without the course's pins, so that torch and numpy stay
+except ImportError:
     source = "git+{address}"
     %pip install -q "japanese-lm-course[notebook,train,serve] @ {{source}}"
     import course_lib
