@@ -23,11 +23,9 @@ SETUP_TAG = "setup"
 BADGE_TAG = "badge"
 README_TAG = "readme"
 SETUP = """\
-# On Colab, this takes a few minutes once: jumandic and deepspeed are built from source.
-# Colab's own torch, numpy, protobuf, IPython and ipywidgets stay as they are.
 try:
     import course_lib
-except ImportError:
+except ImportError:  # on Colab: minutes, to build jumandic and deepspeed; its torch and numpy stay
     source = "git+{address}"
     %pip install -q "japanese-lm-course[notebook,train,serve] @ {{source}}"
     import course_lib

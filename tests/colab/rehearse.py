@@ -22,7 +22,9 @@ from tests.colab import runtime
 from tests.colab.runtime import KEPT, Runtime
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
-WITHOUT_TORCH = ("01_corpus_prep", "02_normalize_and_segment", "03_tokenizers")
+# What runs without torch: whole notebooks, and one up to the cell that imports torch.
+WITHOUT_TORCH = ("01_corpus_prep", "02_normalize_and_segment")
+PARTLY = ("03_tokenizers", "course_lib.subword.small_model")
 
 
 def colab_like(python: str, torch: str | None, folder: Path, say: Callable[[str], None]) -> Runtime:
@@ -92,6 +94,11 @@ def main() -> None:
         for name in arguments.notebooks or (NOTEBOOKS if with_torch else WITHOUT_TORCH):
             shutil.copy(NOTEBOOKS[name], work)
             say(f"{name}: {colab.execute(work / f'{name}.ipynb', work / 'workspace'):.0f} s")
+        if not with_torch:
+            name, needs_torch = PARTLY
+            cells = runtime.cut(NOTEBOOKS[name], work / f"{name}.ipynb", needs_torch)
+            seconds = colab.execute(work / f"{name}.ipynb", work / "workspace")
+            say(f"{name}, the {cells} cells before torch: {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -104,6 +104,15 @@ def setup_only(notebook: Path, wheel: Path, target: Path) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=[setup, where]), target)
 
 
+def cut(notebook: Path, target: Path, before: str) -> int:
+    """Copies a notebook up to the first code cell with a text in its source. Returns the number of its code cells."""
+    content = nbformat.read(notebook, as_version=4)
+    sources = [cell.source if cell.cell_type == "code" else "" for cell in content.cells]
+    content.cells = content.cells[: next(number for number, source in enumerate(sources) if before in source)]
+    nbformat.write(content, target)
+    return sum(cell.cell_type == "code" for cell in content.cells)
+
+
 def text(notebook: Path) -> str:
     """What the cells of an executed notebook printed."""
     cells = nbformat.read(notebook, as_version=4).cells
