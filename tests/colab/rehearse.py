@@ -36,11 +36,15 @@ def colab_like(python: str, torch: str | None, folder: Path, say: Callable[[str]
     started = time.monotonic()
     colab_torch = wanted.pop("torch")
     colab.pip("install", "--quiet", f"pip=={wanted.pop('pip')}")
+    exact = [torch] if torch else []
     if torch:
         colab.pip("install", "--quiet", torch)
+        # torch 2.13 needs 77 or newer, pyknp one with pkg_resources.
+        wanted["setuptools"] = "80.9.0"
     else:
         colab.add_name_only("torch", colab_torch)
-    colab.pip("install", "--quiet", *(f"{name}=={pin}" for name, pin in wanted.items()))
+    # torch once more, so that pip fails where a pin forbids this build, and does not fetch gigabytes of another.
+    colab.pip("install", "--quiet", *exact, *(f"{name}=={pin}" for name, pin in wanted.items()))
     say(f"{file.name}: {len(wanted)} pins installed in {time.monotonic() - started:.0f} s")
     return colab
 
