@@ -49,7 +49,7 @@ def _started(arguments: list[str] | None) -> int:
 
     from course_lib import profiles, verbs  # noqa: F401
 
-    profiles.fix()
+    profiles.make_absolute()
 
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):

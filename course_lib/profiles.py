@@ -6,6 +6,7 @@ of the user's own that extends one. Any settings file may extend another by its 
 
 import os
 import typing
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def current() -> str:
     return os.environ.get(VARIABLE, BUNDLED[0])
 
 
-def fix() -> None:
+def make_absolute() -> None:
     """Make the path in COURSE_PROFILE absolute, so that processes in other folders find the same profile."""
     if current().endswith(".yaml") and Path(current()).is_file():
         os.environ[VARIABLE] = str(Path(current()).absolute())
@@ -54,10 +55,12 @@ def file(profile: str | None = None) -> Path:
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
     where = VARIABLE if profile is None else "profile"
     if path is None:
-        raise UsageError(
-            f"{where}: {chosen!r} is not a profile; allowed: {', '.join(BUNDLED)}, or the path of a YAML file that "
-            "extends one"
-        )
+        inside = Path(chosen) / f"{Path(chosen).name}.yaml"
+        close = str(inside) if inside.is_file() else next(iter(get_close_matches(chosen, BUNDLED)), "")
+        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
+        hint = f"did you mean {close}? " if close else ""
+        problem = "no such file" if chosen.endswith(".yaml") else "is not a profile"
+        raise UsageError(f"{where}: {chosen!r}: {problem}; {hint}allowed: {allowed}")
     if path.stem in BUNDLED:
         raise UsageError(f"{where}: {chosen}: give the file another name than that of a bundled profile")
     if not extends_profile(path):
@@ -75,8 +78,8 @@ def extends_profile(path: Path) -> bool:
 def named(file: Path | None) -> str | None:
     """Return the profile that `-c` names, or None if it does not name one.
 
-    A profile is named by `xl`, `xl.yaml`, or the path of a file that extends a profile. A file called xl.yaml in the
-    current folder takes precedence over the profile.
+    `-c xl` and `-c xl.yaml` name the bundled profile, and the path of a file that extends a profile names this file. A
+    file called xl.yaml in the current folder takes precedence over the bundled profile.
     """
     if file is None:
         return None
@@ -89,7 +92,7 @@ def named(file: Path | None) -> str | None:
 def beside(path: str | Path) -> Path:
     """Return the absolute form of a path in a profile, which is relative to the folder of the profile's file.
 
-    In a bundled profile, paths are relative to the current folder.
+    In a bundled profile, whose folder is part of the library, it is relative to the current folder.
     """
     own = file()
     return (Path.cwd() if own.parent == CONFIGS else own.parent.absolute()) / path
@@ -99,9 +102,9 @@ def find(file: str | Path, folder: Path | None = None) -> Path:
     """Find a settings file.
 
     Args:
-        file: its path, or its name in course_lib/configs with or without `.yaml`. A path is relative to `folder`, to
-            the current folder, or to the folder of the current profile.
-        folder: another folder in which to look first.
+        file: its path, or its name in course_lib/configs with or without `.yaml`. It is looked for in this order: in
+            `folder`, in the current folder, beside the file of the current profile, and in course_lib/configs.
+        folder: the first folder to look in, if any.
 
     Raises:
         UsageError: if there is no such file.

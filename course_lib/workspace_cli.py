@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from course_lib import profiles
 from course_lib.files import human_size
 
 ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
@@ -43,6 +44,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
     if as_json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return
+    print(f"profile {profiles.name()}, products in {workspace.root()}")
     print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
     for row in rows:
         details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))

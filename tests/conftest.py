@@ -43,6 +43,7 @@ SLOW = (
     "tests/corpus/test_download.py",
     "tests/japanese/test_jumanpp.py",
     "tests/test_cli.py",
+    "tests/test_profile_cli.py",
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",

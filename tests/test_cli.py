@@ -143,7 +143,7 @@ def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyP
     for verb in ("status", "run", "clean"):
         assert (
             one_line(course(verb), 2)
-            == "course: COURSE_PROFILE: 'huge' is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
+            == "course: COURSE_PROFILE: 'huge': is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
         )
 
 
@@ -276,7 +276,7 @@ def test_status_json_and_clean_of_the_real_course() -> None:
     (workspace.root() / "corpus" / "wikipedia" / "manifest.json").write_text("{ half")
     done = course("status")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == names
     assert re.search(r"^corpus/wikipedia +stale +6 B +manifest.json is damaged$", done.stdout, re.MULTILINE)
     assert course("clean", "1").stdout.startswith("removed 6 B from ")
     assert not (workspace.root() / "corpus").exists()

@@ -110,6 +110,21 @@ def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch)
         profiles.name()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        ("cloab", "'cloab': is not a profile; did you mean colab? allowed: tiny, colab"),
+        ("mine", "'mine': is not a profile; did you mean mine/mine.yaml? allowed: tiny"),
+        ("mine/none.yaml", "'mine/none.yaml': no such file; allowed: tiny"),
+    ],
+)
+def test_a_misspelt_name_gets_a_suggestion(chosen: str, wanted: str) -> None:
+    Path("mine").mkdir()
+    Path("mine/mine.yaml").write_text("extends: tiny\n")
+    with pytest.raises(UsageError, match="^" + re.escape(f"profile: {wanted}")):
+        profiles.file(chosen)
+
+
 def test_a_verb_takes_an_own_profile_by_its_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

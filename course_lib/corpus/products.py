@@ -10,7 +10,8 @@ from course_lib import config, profiles
 from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
 from course_lib.corpus.report import Report, write_report
 from course_lib.documents import read_texts
-from course_lib.errors import UsageError
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import inner_suffix
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.workspace import Definition, Product, product
@@ -60,15 +61,29 @@ def WEBTEXT() -> Definition:
 
 
 def own_files(sources: Sources) -> tuple[Path, ...]:
-    """Return the user's own text files, sorted within each pattern. Raises UsageError if a pattern matches no file."""
+    """Return the user's own text files, sorted within each pattern, without hidden files.
+
+    Raises UsageError if a pattern matches no file.
+    """
     found: list[Path] = []
     for pattern in sources.files:
         path = profiles.beside(pattern)
-        matches = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
+        files = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
+        matches = [file for file in files if not file.name.startswith(".")]
         if not matches:
             raise UsageError(f"corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
+        for file in matches:
+            require_text(file)
         found += [file for file in matches if file not in found]
     return tuple(found)
+
+
+def require_text(path: Path) -> None:
+    """Raise UsageError if a file is neither .txt nor .jsonl, plain or compressed."""
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name the files in it")
+    if inner_suffix(path) not in (".txt", ".jsonl"):
+        raise UsageError(f"{path}: is neither .txt nor .jsonl, plain or compressed; convert or remove it")
 
 
 def _download_of(dataset: Dataset, date: str, part: int | None = None) -> Definition:
@@ -118,6 +133,12 @@ def _own(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str,
                 file.write("\n")
     report = clean_webtext(texts, folder / DOCUMENTS, settings, default_workers())
     texts.unlink()
+    if not report.documents_out:
+        reasons = ", ".join(f"{reason} {removed.count}" for reason, removed in report.removed.items() if removed.count)
+        raise CourseError(
+            f"corpus.webtext: no document left of {report.documents_in} ({reasons}); lower the filters' limits "
+            "(course corpus webtext --help) or add text"
+        )
     return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
 
 

@@ -59,7 +59,19 @@ def test_faults_name_the_file(own: Path) -> None:
     (own / "texts/a.jsonl").write_text('{"txt": 1}\n')
     with pytest.raises(CourseError, match=r'texts/a\.jsonl, line 1: expected an object with a string "text"'):
         texts()
-    (own / "texts/a.jsonl").unlink()
+    (own / "texts/a.jsonl").write_text('{"text": "短い。"}\n')
+    (own / "more.txt.gz").write_bytes(gzip.compress("これも短い。".encode()))
+    with pytest.raises(
+        CourseError, match=r"^corpus\.webtext: no document left of 2 \(too_short 2\); lower the filters'"
+    ):
+        texts()
+    (own / "texts/a.jsonl").rename(own / "texts/a.docx")
+    with pytest.raises(UsageError, match=r"matches no file"):
+        texts()
+    (own / "mine.yaml").write_text(PROFILE.format("texts/*"))
+    with pytest.raises(UsageError, match=r"a\.docx: is neither \.txt nor \.jsonl"):
+        texts()
+    (own / "mine.yaml").write_text(PROFILE.format("texts/*.jsonl"))
     with pytest.raises(UsageError, match=re.escape(f"files: {own}/texts/*.jsonl matches no file; put .txt or .jsonl")):
         texts()
 

@@ -34,7 +34,7 @@ def test_comments_are_true(name):
     assert f"| {stated[1]} | {stated[2]} |" in next(line for line in README.splitlines() if f"`{name}`" in line)
 
 
-def test_readme_lists_every_knob():
+def test_readme_lists_every_setting():
     rows = re.findall(r"^\| `([a-z0-9_]+\.[a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", README, re.MULTILINE)
     own = [row for row in describe(GptsanConfig) if row[0].split(".")[0] in ("model", "data", "spout", "loss")]
     assert [row for row in rows if not row[0].endswith(".yaml")] == [

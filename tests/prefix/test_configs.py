@@ -49,7 +49,7 @@ def test_the_example_of_the_guide():
     assert rates == pytest.approx([0.5e-4, 1e-4, 0.5e-4, 0])
 
 
-def test_readme_lists_every_knob():
+def test_readme_lists_every_setting():
     rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", README, re.MULTILINE)
     own = [row for row in describe(PrefixConfig) if row[0].split(".")[0] in ("task_name", "model", "data")]
     assert [row for row in rows if not row[0].endswith(".yaml")] == [

@@ -125,10 +125,10 @@ def test_a_shortened_toy_does_not_spike(name):
     assert max(norms[8:]) < 3
 
 
-def test_readme_lists_every_knob():
+def test_readme_lists_every_setting():
     rows = re.findall(
         r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$",
-        README.split("## Every knob")[1].split("##")[0],
+        README.split("## All settings")[1].split("##")[0],
         re.MULTILINE,
     )
     assert rows == [

@@ -1,0 +1,90 @@
+"""Commands for profiles: `course profile show` and `course new`."""
+
+import json
+import os
+import shlex
+from dataclasses import asdict
+from math import floor, inf, log10
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_lib import profiles
+from course_lib.files import human_size
+
+# Units of time: how many are in an hour, name, and from how many on the next unit is used.
+UNITS = ((3600, "s", 90), (60, "min", 90), (1, "h", 48), (1 / 24, "days", 700), (1 / 8766, "years", inf))
+
+
+def show(
+    profile: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="a profile's name or path; default: COURSE_PROFILE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+) -> None:
+    """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
+    from course_lib import config, yaml_values
+    from course_lib.paths import root
+
+    if profile is not None:
+        profiles.file(profile)
+        os.environ[profiles.VARIABLE] = profile
+    path, sections = profiles.file(), config.sections()
+    from course_lib import profile_costs as costs
+
+    loaded, stages = list(costs.downloads()), costs.stages()
+    if as_json:
+        content: dict[str, Any] = {"profile": profiles.name(), "sections": sections}
+        content |= {"downloads": [asdict(each) for each in loaded], "stages": [asdict(each) for each in stages]}
+        print(json.dumps(content, ensure_ascii=False, indent=1))
+        return
+    print(f"profile {profiles.name()}: {path}\nproducts: {root()}\n")
+    nested: dict[str, Any] = {}
+    for name, values in sections.items():
+        chapter, _, inner = name.partition(".")
+        nested.setdefault(chapter, {})[inner] = values
+    print(yaml_values.dump(nested) + "# All other settings are the defaults that `course VERB --help` lists.\n")
+    print("downloads:" if loaded else "downloads: none")
+    for each in loaded:
+        size = "unknown" if each.size is None else human_size(each.size)
+        print(f"{size:>10}  {each.what} ({each.license})")
+    print(f"\nestimates for {costs.machine()}; the hours may be wrong by a factor of 3:")
+    hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
+    rows = [(f"chapter {stage.chapter}", stage.hours, stage.disk, stage.what) for stage in stages]
+    for name, took, space, what in [*rows, ("all", hours, disk, "not counted: the notebooks' own cells, minutes each")]:
+        print(f"{name:<9}{_duration(took):>10}{human_size(space):>10}  {what}")
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the new folder; the profile gets its name")],
+    texts: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="copied into FOLDER/texts: .txt or .jsonl, also .gz, .bz2, .xz; may be added later",
+        ),
+    ] = None,
+    like: Annotated[
+        str, typer.Option("--like", metavar="NAME", help="the bundled profile that the new profile extends")
+    ] = profiles.BUNDLED[0],
+) -> None:
+    """Create a profile for your own texts, so that the course runs on them."""
+    from course_lib.new_profile import create
+
+    created = create(folder, texts or [], like)
+    if texts:
+        print(f"{created.profile}: {created.documents:,} documents, {created.characters:,} characters", end="")
+        print(f"; {created.short:,} of them too short, see filters.min_chars there" if created.short else "")
+    else:
+        print(f"{created.profile}: put .txt or .jsonl files into {folder / 'texts'}")
+    path = shlex.quote(str(created.profile.absolute()))
+    print(f"Next: export COURSE_PROFILE={path}; course profile show; course run all")
+
+
+def _duration(hours: float) -> str:
+    """Return hours as text with two significant digits, in the unit that suits them."""
+    factor, unit, _ = next(each for each in UNITS if hours * each[0] < each[2])
+    value = hours * factor
+    digits = max(0, 1 - floor(log10(max(value, 1))))
+    return f"{round(value, 1 - floor(log10(max(value, 1)))):,.{digits}f} {unit}"

@@ -1,0 +1,118 @@
+"""`course profile show` and `course new`: what a profile sets and costs, and a profile for texts of one's own."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from course_lib import cli, config, profile_cli, profile_costs, profiles
+from course_lib.corpus import products
+from course_lib.corpus.config import Sources
+
+TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    # `show` and cli.main set it.
+    monkeypatch.setenv("COURSE_PROFILE", "tiny")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(arguments))
+    return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize("profile", profiles.BUNDLED)
+def test_show_resolves_every_profile(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "show", profile) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"profile {profile}: ")
+    shown = text.split("\n\n")[1]
+    Path("shown.yaml").write_text(shown.split("# All other")[0])
+    assert profiles.read_yaml(Path("shown.yaml")) == profiles.read_yaml(profiles.CONFIGS / f"{profile}.yaml")
+    assert run("profile", "show", profile, "--json") == 0
+    content = json.loads(capsys.readouterr().out)
+    whole = sum(each["size"] for each in content["downloads"])
+    assert whole == {"tiny": 0, "colab": 300_000_000, "single-gpu": 16_150_000_000, "xl": 38_100_000_000}[profile]
+    chapters = [stage["chapter"] for stage in content["stages"]]
+    assert chapters == sorted(chapters) and {1, 2, 3, 4, 5, 6} == set(chapters)
+    assert all(stage["hours"] > 0 and stage["disk"] > 0 for stage in content["stages"])
+
+
+def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hours(run: str) -> float:
+        Path("run.yaml").write_text(run)
+        Path("mine.yaml").write_text("extends: tiny\npretrain: {recipe: {config: run.yaml}}\n")
+        monkeypatch.setenv("COURSE_PROFILE", str(Path("mine.yaml").absolute()))
+        return next(stage.hours for stage in profile_costs.stages() if stage.what.startswith("GPT-2"))
+
+    base = hours("extends: gpt2-tiny\n")
+    assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
+    assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
+    assert hours("extends: gpt2-xl\n") > 1000 and "planned for 8 GPUs" in profile_costs.stages()[4].what
+
+
+@pytest.mark.parametrize(
+    ("hours", "wanted"),
+    [
+        (0.0001, "0.4 s"),
+        (0.01, "36 s"),
+        (0.5, "30 min"),
+        (1.75, "1.8 h"),
+        (47.2, "47 h"),
+        (1234, "51 days"),
+        (5e8, "57,000 years"),
+    ],
+)
+def test_durations_have_two_digits(hours: float, wanted: str) -> None:
+    assert profile_cli._duration(hours) == wanted
+
+
+def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("novel.txt").write_text(f"{TEXT}\n\n{TEXT}別の話。\n", encoding="utf8")
+    Path("more.jsonl").write_text(json.dumps({"text": TEXT + "三つ目。"}, ensure_ascii=False) + "\n", encoding="utf8")
+    assert run("new", "my-text", "novel.txt", "more.jsonl") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
+    assert f"export COURSE_PROFILE={Path('my-text/my-text.yaml').absolute()};" in said
+    os.environ["COURSE_PROFILE"] = "my-text/my-text.yaml"
+    assert profiles.name() == "my-text"
+    found = products.own_files(config.section("corpus.sources", Sources))
+    assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
+    Path("my-text/texts/.hidden").write_text("x")
+    assert products.own_files(config.section("corpus.sources", Sources)) == found
+    assert run("profile", "show") == 0
+    assert "texts/*" in capsys.readouterr().out
+    assert run("new", "empty") == 0
+    assert "put .txt or .jsonl files into empty/texts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted", "code"),
+    [
+        (["tiny"], "tiny: tiny is a bundled profile; choose another name", 2),
+        (["there"], "there: exists; choose another name", 2),
+        (["a", "--like", "huge"], "--like: 'huge' is not a bundled profile; allowed: tiny, colab, single-gpu, xl", 2),
+        (["a", "picture.png"], "picture.png: is neither .txt nor .jsonl, plain or compressed", 2),
+        (["a", "absent.txt"], "absent.txt: ", 1),
+        (["a", "empty.txt"], "empty.txt: no document in it", 1),
+        (["a", "bad.jsonl"], "bad.jsonl, line 1: not readable as JSON", 1),
+        (["a", "text.txt", "there/text.txt"], "text.txt and there/text.txt have the same name; rename one", 2),
+        (["a", "there"], "there: is a folder; name the files in it", 2),
+    ],
+)
+def test_new_refuses_in_one_line_and_writes_nothing(
+    arguments: list[str], wanted: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("there").mkdir()
+    for name, content in {"picture.png": "x", "empty.txt": "\n\n", "bad.jsonl": "{\n", "text.txt": TEXT}.items():
+        Path(name).write_text(content, encoding="utf8")
+    Path("there/text.txt").write_text(TEXT, encoding="utf8")
+    assert run("new", *arguments) == code
+    error = capsys.readouterr().err
+    assert re.match(re.escape(f"course: {wanted}"), error) and error.count("\n") == 1
+    assert not Path("a").exists() and sorted(path.name for path in Path("there").iterdir()) == ["text.txt"]
