@@ -17,9 +17,9 @@ EXTRAS = ("notebook", "train", "serve")
 # Preinstalled on Colab and not needed by the pins of requirements.txt: packages that the older omegaconf and IPython need,
 # and packages whose demands on protobuf, grpcio, greenlet and IPython must still hold after the set-up cell.
 GUARDS = (
-    "antlr4-python3-runtime", "backcall", "decorator", "google-ai-generativelanguage", "google-api-core", "google-auth", "googleapis-common-protos", "grpcio", "grpcio-status",
-    "ipykernel", "ipython-genutils", "jupyter-server", "nbclassic", "nbconvert", "notebook", "pickleshare", "pip", "proto-plus",
-    "SQLAlchemy",
+    "antlr4-python3-runtime", "backcall", "decorator", "entrypoints", "google-ai-generativelanguage", "google-api-core",
+    "google-auth", "googleapis-common-protos", "grpcio", "grpcio-status", "ipykernel", "ipython-genutils", "jupyter-server",
+    "nbclassic", "nbconvert", "nest-asyncio", "notebook", "pickleshare", "pip", "proto-plus", "SQLAlchemy",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def needed(name: str, extras: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def closure(name: str, extras: tuple[str, ...]) -> set[str]:
     """The names of all distributions that an installed one needs with these extras."""
     found: set[tuple[str, str]] = set()
-    waiting = [(canonicalize_name(name), extra) for extra in ("", *extras)]
+    waiting: list[tuple[str, str]] = [(canonicalize_name(name), extra) for extra in ("", *extras)]
     while waiting:
         package = waiting.pop()
         if package not in found:

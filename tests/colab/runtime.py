@@ -13,12 +13,13 @@ from pathlib import Path
 import nbformat
 from course_lib.notebooks import SETUP_TAG, address
 from course_lib.paths import REPOSITORY
+from packaging.utils import canonicalize_name
 
 FREEZES = {"3.12": "2026-07-14", "3.13": "2026-08-19"}
 # What the set-up cell must leave as it is.
 KEPT = (
     "torch", "numpy", "protobuf", "ipython", "ipywidgets", "ipykernel", "typer", "omegaconf", "peft", "transformers",
-    "tokenizers", "huggingface_hub", "grpcio", "pydantic", "psutil", "matplotlib",
+    "tokenizers", "huggingface-hub", "grpcio", "pydantic", "psutil", "matplotlib",
 )  # fmt: skip
 
 
@@ -41,14 +42,18 @@ class Runtime:
         self.site = Path(self.run("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
 
     @classmethod
-    def create(cls, folder: Path, python: str) -> "Runtime":
-        """A virtual environment of a Python in a folder, with a stand-in for `google.colab`."""
-        _run([python, "-m", "venv", str(folder)])
+    def create(cls, folder: Path, python: str, *options: str, behind: Path | None = None) -> "Runtime":
+        """A virtual environment in a folder, with a stand-in for `google.colab`, which shares its namespace with protobuf.
+
+        `behind` is a folder of packages to import where the environment has none of that name.
+        """
+        _run([python, "-m", "venv", *options, str(folder)])
         made = cls(folder / "bin" / "python")
-        # A namespace that protobuf shares.
         package = made.site / "google" / "colab"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text('"""Stand-in."""\n', encoding="utf8")
+        if behind:
+            (made.site / "behind.pth").write_text(str(behind), encoding="utf8")
         return made
 
     def run(self, code: str) -> str:
@@ -66,8 +71,12 @@ class Runtime:
         (metadata / "INSTALLER").write_text("pip")
 
     def versions(self) -> dict[str, str]:
-        """The installed versions by package, with names as pip shows them."""
-        return {each["name"]: each["version"] for each in json.loads(self.pip("list", "--format", "json"))}
+        """The installed versions by package, with canonical names."""
+        code = (
+            "import json, importlib.metadata as m; print(json.dumps([[d.name, d.version] for d in m.distributions()]))"
+        )
+        # What stands first on the path is what is imported.
+        return {canonicalize_name(name): version for name, version in reversed(json.loads(self.run(code)))}
 
     def conflicts(self) -> list[str]:
         """The lines of `pip check`; none if all demands are met."""
@@ -95,15 +104,15 @@ def wheel(folder: Path, python: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def setup_only(notebook: Path, wheel: Path, target: Path) -> None:
-    """Writes a notebook that holds only another one's set-up cell, with a wheel in place of the repository's address."""
+def setup_only(notebook: Path, wheel: Path, target: Path, *more: str) -> None:
+    """Writes another notebook's set-up cell, with a wheel in place of the repository's address, and more cells."""
     cells = nbformat.read(notebook, as_version=4).cells
     [cell] = [cell for cell in cells if SETUP_TAG in cell.metadata.get("tags", [])]
     source = f"git+{address()}"
     assert cell.source.count(source) == 1, cell.source
     setup = nbformat.v4.new_code_cell(cell.source.replace(source, wheel.as_uri()))
-    where = nbformat.v4.new_code_cell("print(course_lib.__file__)")
-    nbformat.write(nbformat.v4.new_notebook(cells=[setup, where]), target)
+    others = [nbformat.v4.new_code_cell(source) for source in ("print(course_lib.__file__)", *more)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[setup, *others]), target)
 
 
 def cut(notebook: Path, target: Path, before: str) -> int:
