@@ -72,6 +72,8 @@ def _main(arguments: list[str] | None) -> int:
     from course_lib import verbs
     from course_lib.errors import CourseError
 
+    # UsageError, which Typer before 0.29, such as Colab's, does not export.
+    usage_error: Any = typer.BadParameter.__base__
     try:
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
@@ -81,7 +83,7 @@ def _main(arguments: list[str] | None) -> int:
     except CourseError as error:
         return _say(str(error), error.exit_code)
     # A wrong option or argument, or no command. Without a command, the message is the help text.
-    except typer.TyperException as error:
+    except usage_error as error:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
     except (typer.Abort, KeyboardInterrupt):
