@@ -20,7 +20,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
@@ -181,6 +181,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
             logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            logs |= scaling(self.model_wrapped, self.settings)
             super().log(logs, start_time)
             self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
         else:
@@ -310,6 +311,11 @@ def training_arguments(
     os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
     os.environ.setdefault("WANDB_MODE", "offline")
     on_gpu = torch.cuda.is_available()
+    if on_gpu and precision.dtype == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(
+            f"precision.dtype: bf16 is not allowed: {torch.cuda.get_device_name()} has no units for it; "
+            "allowed: fp16, fp32"
+        )
     return TrainingArguments(
         output_dir=str(engine.output_dir / checkpoint.FOLDER),
         run_name=engine.output_dir.name,
@@ -344,6 +350,16 @@ def training_arguments(
         report_to=list(engine.tracking) or "none",
         disable_tqdm=True,
     )
+
+
+def scaling(engine: Any, settings: RunConfig) -> dict[str, float]:
+    """Return the loss scale and the number of steps skipped so far because a gradient overflowed; empty unless fp16.
+
+    `engine` is the DeepSpeed engine.
+    """
+    if settings.precision.dtype != "fp16":
+        return {}
+    return {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:
