@@ -139,7 +139,8 @@ class Monitor:
             self.bar.set_postfix_str("", refresh=False)
             self.bar.set_description(f"training {self.task.title()}")
             self._move(event["step"])
-        elif kind == "step":
+        # Not every step is reported, but a step with a checkpoint is.
+        elif kind in ("step", "saved"):
             self._move(event["step"])
         elif kind == "log":
             entry = event["entry"]
