@@ -33,8 +33,9 @@ def measures(seed: int, place: Path, generator: Generator) -> dict[str, float]:
         export(run.folder, place / f"{name}.safetensors")
         prefix = read(place / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = [entry["loss"] for entry in run.log if entry["kind"] == "eval"][-1]
-        held_out = data.load(settings.data, generator.codec).held_out
-        decode = generator.codec.decode
+        codec = generator.codec
+        assert isinstance(codec, text_codec.TextCodec)
+        held_out, decode = data.load(settings.data, codec).held_out, codec.decode
         if name == "smile":
             prompts = [line[:4] for sample in held_out for line in decode(sample.target).split("\n")][:20]
             rows = generator.generate(prompts, GenerateConfig(max_new_tokens=48, seed=6), [prefix] * len(prompts))
