@@ -38,7 +38,7 @@ def colab(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     wanted = runtime.pins(runtime.constraints(f"{sys.version_info.major}.{sys.version_info.minor}"))
     chosen = [f"{name}=={wanted[name]}" for name in OLDER]
     try:
-        made.pip("install", "--quiet", "--no-deps", "--no-compile", "--no-build-isolation", *chosen)
+        made.pip("install", "--quiet", "--no-deps", "--no-compile", *chosen)
     except AssertionError as error:
         pytest.skip(f"Colab's pins do not install here (no package index?): {str(error).splitlines()[-1]}")
     return made
