@@ -73,13 +73,14 @@ def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(pr
     tasks = products.task_settings()
     assert {name: settings.data.form for name, settings in tasks.items()} == {"smile": "lines", "plain": "pairs"}
     for name, settings in tasks.items():
-        steps = settings.engine.max_steps or 0
+        steps, ranks = settings.engine.max_steps, settings.launch.ranks
+        assert steps and ranks
         # the course's samples are few: the warm-up must fit, and no sample is read more than a hundred times
-        assert 0 <= warmup_steps(settings.optimizer.lr, steps) < steps / 2
-        assert steps * settings.batch.resolve(settings.launch.ranks or 1).total < 100 * 240
+        assert warmup_steps(settings.optimizer.lr, steps) < steps / 2
+        assert steps * settings.batch.resolve(ranks).total < 100 * 240
         short = products.quick_settings(name, "model.length=3")
         assert short.precision.dtype != "fp16" and short.engine.num_train_epochs is None and short.model.length == 3
-        quick = short.engine.max_steps or 0
-        assert warmup_steps(short.optimizer.lr, quick) == quick // 6 > 0
+        last = short.engine.max_steps
+        assert last and warmup_steps(short.optimizer.lr, last) == last // 6
     assert {"mlp", "embedding", "LoRA"} <= products.quick().rates.keys()
     assert all(len(rates) == 3 and list(rates) == sorted(rates) for rates in products.quick().rates.values())
