@@ -22,6 +22,9 @@ from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
 BATCH = 1 << 20
 # A plain-text document longer than this [batches] is split into several documents.
 LONGEST = 4
+# Size of a sample of a file [bytes], and from how many places of the file it is taken.
+SAMPLE = 1 << 20
+PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
@@ -115,6 +118,29 @@ def read_texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file, one document at a time. Raises CourseError if `read_batches` or `texts` does."""
     for batch in read_batches(path):
         yield from texts(batch)
+
+
+def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
+    """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of the file.
+
+    Only these documents are read, so a file of any size takes milliseconds. A file of at most `size` bytes is returned
+    whole. Raises CourseError if one of the lines read is not a document.
+    """
+    whole = path.stat().st_size
+    if whole <= size:
+        return list(read_texts(path))
+    lines: list[bytes] = []
+    held = 0
+    with open(path, "rb") as file:
+        for number in range(PLACES):
+            # After a long line, the file may be beyond the next place already.
+            if (place := whole * number // PLACES) > file.tell():
+                file.seek(place - 1)
+                file.readline()
+            while held < size * (number + 1) // PLACES and (line := file.readline()):
+                lines.append(line)
+                held += len(line)
+    return list(texts(Batch(path, 1, lines, held)))
 
 
 def texts(batch: Batch) -> Iterator[str]:

@@ -15,11 +15,14 @@ hypothesis.settings.load_profile("course")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NOTEBOOKS = "tests/notebooks/test_nbval.py"
+REHEARSAL = "tests/rehearsal/test_profiles.py"
 
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
 SLOW = (
+    REHEARSAL,
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
+    "tests/colab/",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
@@ -69,13 +72,13 @@ def same_random_numbers() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests of a file on one worker, since they share its fixtures, while each notebook may go to any worker.
+    """Keeps the tests of a file on one worker, since they share its fixtures; a notebook or rehearsal may go to any worker.
 
     Slow files come first, so that no worker is left with one at the end.
     """
     for item in items:
         file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if file == NOTEBOOKS else file))
+        item.add_marker(pytest.mark.xdist_group(item.nodeid if file in (REHEARSAL, NOTEBOOKS) else file))
         if _rank(item) < len(SLOW):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_rank)

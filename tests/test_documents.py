@@ -186,3 +186,44 @@ def test_a_disk_error_names_the_file_and_is_not_called_bad_data(
     with pytest.raises(OSError) as caught:
         list(documents.read_batches(path))
     assert str(caught.value) == f"[Errno {errno.EIO}] Input/output error: '{path}'"
+
+
+def numbered(path: Path, sizes: list[int]) -> Path:
+    """A file of documents, of which each begins with its number."""
+    lines = (json.dumps({"text": f"{number} " + "x" * size}) + "\n" for number, size in enumerate(sizes))
+    return write(path, "".join(lines))
+
+
+def test_a_sample_of_a_small_file_is_the_whole_file(tmp_path: Path) -> None:
+    path = numbered(tmp_path / "x.jsonl", [10, 2000, 0])
+    assert (
+        documents.sample_texts(path)
+        == documents.sample_texts(path, path.stat().st_size)
+        == list(documents.read_texts(path))
+    )
+
+
+def test_a_sample_is_spread_evenly_and_has_the_wanted_size(tmp_path: Path) -> None:
+    path = numbered(tmp_path / "x.jsonl", [400] * 20_000)
+    sample = documents.sample_texts(path, 1 << 20)
+    numbers = [int(text.split()[0]) for text in sample]
+    assert sum(map(len, sample)) == pytest.approx(1 << 20, rel=0.05)
+    assert numbers == sorted(set(numbers)) and numbers[0] == 0
+    # an eighth of the file: as many documents of each eighth
+    shares = [sum(at * 2500 <= number < (at + 1) * 2500 for number in numbers) / len(numbers) for at in range(8)]
+    assert shares == pytest.approx([1 / 8] * 8, abs=0.01)
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.integers(1, 20_000))
+def test_a_sample_holds_whole_documents_in_order_and_none_twice(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], wanted: int
+) -> None:
+    path = numbered(tmp_path_factory.getbasetemp() / "sample.jsonl", sizes)
+    sample = documents.sample_texts(path, wanted)
+    numbers = [int(text.split()[0]) for text in sample]
+    texts = list(documents.read_texts(path))
+    assert sample == [texts[number] for number in numbers] and numbers == sorted(set(numbers))
+    # The last line of a place may be longer than what is missing; the next place takes less.
+    lines = path.read_bytes().splitlines(keepends=True)
+    taken = sum(len(lines[number]) for number in numbers)
+    assert taken < wanted + max(map(len, lines))

@@ -1,38 +1,102 @@
 """Copying a pretrained model from a local folder or from the Hugging Face Hub."""
 
+import re
 import shutil
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from course_lib import paths, profiles
 from course_lib.errors import CourseError, one_line
 
-PATTERNS = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")  # configuration, tokenizer and weights
+# Configuration and tokenizer.
+SETTINGS = ("*.json", "*.txt", "*.model")
+# Weights in one file or several, with their index; the preferred format first.
+WEIGHTS = tuple(
+    re.compile(rf"{name}(-\d+-of-\d+)?\.{suffix}(\.index\.json)?")
+    for name, suffix in (("model", "safetensors"), ("pytorch_model", "bin"))
+)
 
 
 def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
     """Copy or download a model to `folder` and return the entry for the product's manifest.
 
     Args:
-        checkpoint: local model folder, or name of a repository on the Hub.
+        checkpoint: local model folder, or name of a repository on the Hub. A relative path is relative to the folder of
+            the profile's file.
         folder: target folder; must not exist yet.
 
     Raises:
-        CourseError: if the Hub has no such model or cannot be reached.
+        CourseError: if the Hub has no such model, cannot be reached, or the download stops.
     """
-    if Path(checkpoint).is_dir():
-        shutil.copytree(checkpoint, folder)
+    if profiles.beside(checkpoint).is_dir():
+        shutil.copytree(profiles.beside(checkpoint), folder)
         return {"checkpoint": checkpoint}
-    from huggingface_hub import snapshot_download
+    # Outside the product's folder, so that an interrupted download can be resumed and `course clean` does not delete it
+    place = paths.root() / "downloads" / checkpoint
+    names, revision = _download(checkpoint, place)
+    folder.mkdir()
+    for name in names:
+        (folder / name).hardlink_to(place / name)
+    return {"checkpoint": checkpoint, "revision": revision}
 
-    try:
-        snapshot_download(checkpoint, local_dir=folder, allow_patterns=list(PATTERNS))
+
+def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
+    """Download a model to the folder `place` and return the names of its files and their revision."""
+    from huggingface_hub import HfApi, snapshot_download
+
     # The library, the network and the Hub raise different kinds of errors.
+    try:
+        found = HfApi().model_info(checkpoint)
     except Exception as error:
         why = "neither a folder nor a model that the Hub provides"
         raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
-    return {"checkpoint": checkpoint}
+    names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
+    try:
+        snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
+    except Exception as error:
+        why = "the download stopped, and continues when it is asked for again"
+        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
+    return names, revision
+
+
+def needed(names: Iterable[str]) -> list[str]:
+    """Return the files of a repository that are needed to load the model.
+
+    Many repositories hold the same weights in two formats, and in subfolders more formats still. This is the
+    configuration, the tokenizer and one copy of the weights.
+    """
+    top = [name for name in names if "/" not in name]
+    chosen = next((weights for weights in WEIGHTS if any(map(weights.fullmatch, top))), None)
+
+    def is_needed(name: str) -> bool:
+        weights = next((weights for weights in WEIGHTS if weights.fullmatch(name)), None)
+        return weights is chosen if weights else any(fnmatch(name, pattern) for pattern in SETTINGS)
+
+    return [name for name in top if is_needed(name)]
 
 
 def fetched_model(checkpoint: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     """Fetch a model into the subfolder model/ of a product, and return the product's counts."""
     return fetch(checkpoint, folder / "model")
+
+
+def origin(model: Path, checkpoint: str | None, run: str) -> str:
+    """Return one line that says where a base comes from: its repository or folder, or the run that trained it.
+
+    Args:
+        model: folder of the base.
+        checkpoint: the ready base that the profile names; None if the profile trains its base.
+        run: settings file of the run that trains the base otherwise.
+    """
+    from course_lib.checkpoints import weight_files
+    from course_lib.checkpoints.torch_dtypes import torch_name
+
+    weights = list(weight_files.by_name(model).values())
+    elements = sum(prod(weight.shape) for weight in weights)
+    local = checkpoint and profiles.beside(checkpoint).is_dir()
+    name = Path(checkpoint).name if checkpoint and local else checkpoint
+    how = f"loaded from {name}, not trained here" if checkpoint else f"trained here with {run}"
+    return f"base: {how}; {elements:,} numbers in {torch_name(weights[0].dtype)}"

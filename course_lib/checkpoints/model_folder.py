@@ -14,6 +14,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoT
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.quiet import quiet
+from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenizer, is_sentencepiece
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
@@ -148,14 +149,21 @@ def require_whole(folder: Path, found: dict[str, Any]) -> None:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")
 
 
-def load_tokenizer(folder: Path, tokenizer_class: Any = AutoTokenizer) -> Any:
-    """Load the transformers tokenizer in a model or tokenizer folder.
+def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
+    """Load the tokenizer in a model or tokenizer folder.
 
-    Raises CourseError if the folder has no tokenizer (transformers would silently create an empty one) or if the
-    tokenizer cannot be read.
+    Args:
+        folder: model or tokenizer folder.
+        tokenizer_class: class to load; None: SentencePieceTokenizer where it is needed, otherwise AutoTokenizer.
+
+    Raises:
+        CourseError: if the folder has no tokenizer (transformers would silently create an empty one) or if the
+            tokenizer cannot be read.
     """
     require_tokenizer(folder)
     check_settings(folder)
+    if tokenizer_class is None:
+        tokenizer_class = SentencePieceTokenizer if is_sentencepiece(folder) else AutoTokenizer
     try:
         with quiet():
             return tokenizer_class.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

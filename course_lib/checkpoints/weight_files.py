@@ -97,6 +97,19 @@ def is_leftover(name: str) -> bool:
     return LEFTOVER.search(name) is not None
 
 
+def differing(first: Path, second: Path) -> set[str]:
+    """Return the names of the tensors in one folder that another folder has not, or with other values.
+
+    Two tensors are in memory at a time.
+    """
+    found, others = by_name(first), by_name(second)
+    return {
+        name
+        for name, weight in found.items()
+        if name not in others or not torch.equal(weight.contiguous(), others[name].contiguous())
+    }
+
+
 def require_float(path: Path, weight: Weight) -> None:
     """Raise CourseError if the dtype of a weight is not in FLOATS."""
     if weight.dtype not in FLOATS:

@@ -1,4 +1,4 @@
-"""Exercises for chapter 2: normalization, segmented lines, and the size of a test set."""
+"""Exercises for chapter 2: normalization, costs in the lattice, segmented lines, and the size of a test set."""
 
 from functools import cache
 from typing import Any
@@ -30,6 +30,40 @@ def _check_normal(answer: Any) -> str | None:
         "compare it character by character",
     )
     return f"{answer!r} is not the right text: {reason}."
+
+
+FOOTWEAR, KIMONO = "ここ で はきもの を ぬぐ", "ここ で は きもの を ぬぐ"
+
+
+@cache
+def costs(line: str) -> tuple[int, int]:
+    """Return the sums of the word costs and of the connection costs of a segmentation, with the end of the sentence."""
+    from course_lib.japanese import lattice
+
+    steps = lattice.path(line.split())
+    return sum(step.cost for step in steps), sum(step.connection for step in steps)
+
+
+def _check_costs(answer: Any) -> str | None:
+    if not isinstance(answer, list) or len(answer) != 2 or not all(isinstance(n, int | float) for n in answer):
+        return "hand in two numbers: (difference of the word costs, difference of the connection costs)."
+    words, links = (kimono - footwear for kimono, footwear in zip(costs(KIMONO), costs(FOOTWEAR), strict=True))
+    if answer == [words, links]:
+        return None
+    if answer == [links, words]:
+        return "the order is (words, connections)."
+    if answer == [-words, -links]:
+        return "subtract the other way round: kimono minus footwear, so that a positive number is a loss of the kimono."
+    if sorted(answer) == sorted((sum(costs(KIMONO)), sum(costs(FOOTWEAR)))):
+        return "these are the totals of the two paths; hand in how their words and their connections differ."
+    if [abs(number) for number in answer] == [abs(words), abs(links)]:
+        return "one sign is wrong: a difference is negative where the kimono is the cheaper of the two."
+    right = "the words are right" if answer[0] == words else "the connections are right" if answer[1] == links else ""
+    if right:
+        return f"{right}, the other number is not: together they must make {words + links:,}."
+    return (
+        f"{answer[0]:,} and {answer[1]:,} are not the differences. Add up step.cost and step.connection of each path."
+    )
 
 
 def to_plain(marked: str) -> str:
@@ -86,6 +120,17 @@ CHAPTER = Chapter(
         NORMAL,
         "Spaces beside Japanese characters and 〜 are removed, a run of ー becomes one ー, "
         "full-width letters become ASCII, and ① does not change.",
+    ),
+    Exercise(
+        f"by how much do the costs of “{KIMONO}” and “{FOOTWEAR}” differ? Answer with (words, connections)",
+        _check_costs,
+        (
+            "lattice.path(line.split()) gives the steps of a path; each has a cost and a connection, the end too.",
+            "Add up step.cost over the steps of both paths and subtract; then the same with step.connection.",
+        ),
+        (3853, -1176),
+        "The kimono's path has one word more, and は and きもの cost 3,853 more than はきもの alone. Its connections "
+        "are 1,176 cheaper, which is not enough: MeCab takes off its shoes.",
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",

@@ -52,15 +52,16 @@ def _check_format(answer: Any) -> str | None:
     for name in FORMATS[1:]:
         if not 0.49 < sizes[name] / sizes["fp32"] < 0.51:
             return f"{name} takes 2 of fp32's 4 bytes per number, yet you have {sizes[name] / sizes['fp32']:.2f} ×."
-        if changes[name] <= 1e-5:
+        # A base that is stored in fp16 is not rounded by fp16.
+        if changes[name] <= 1e-5 and (name == "bf16" or changes["bf16"] <= 1e-5):
             return f"{name} rounds the weights, so logits change; you have {changes[name]:g}. Use fp32's as reference."
     if changes["fp32"] > 1e-4:
         return f"fp32 stores these weights as they are; a change of {changes['fp32']:g} comes from the comparison."
     if changes["bf16"] < 2 * changes["fp16"]:
         return "bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?"
     if choice == "bf16":
-        ratio = changes["bf16"] / changes["fp16"]
-        return f"bf16 has the size of fp16, and its logits are {ratio:.0f} times as far off; its range is not needed."
+        off = f"{changes['bf16']:.2g} instead of {changes['fp16']:.2g} nats"
+        return f"bf16 has the size of fp16, and its logits are further off, {off}; its range is not needed."
     if choice == "fp32":
         return "fp32 changes nothing, but takes twice the bytes that are allowed."
     return None if choice == "fp16" else f"{choice!r} is none of {', '.join(FORMATS)}."

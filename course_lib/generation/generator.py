@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from course_lib.checkpoints import model_folder
+from course_lib.checkpoints import compute, model_folder
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation import byte_tokens
@@ -74,7 +74,7 @@ class Generator:
         self.codec = load_codec(folder)
         model = model_folder.load_model(folder)
         self.folder, self.any_base = folder, any_base
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device(compute.device())
         self.model = model.to(self.device)
         end = model_folder.end_id(folder, model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
         if end is None:

@@ -1,10 +1,10 @@
 """Short trainings of an extra stage, with and without the class in the spout: what does the spout contribute?
 
 Loss, optimizer and learning-rate schedule are those of a DeepSpeed run (trainer.py), but everything runs in this
-process, on one device, with shorter examples, and nothing is saved. A notebook can therefore train a few models.
+process, on the GPU if there is one, with shorter examples, and nothing is saved. A notebook can therefore train a few
+models. The frozen weights are in bf16 if the settings say so, otherwise in fp32; the trained weights are in fp32.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from course_lib.checkpoints import model_folder
+from course_lib.checkpoints import compute, model_folder
+from course_lib.checkpoints.compute import one_thread
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.extra_stage import add_extra_stage, read_config
-from course_lib.gptsan.freeze import decays, freeze, frozen_names
+from course_lib.gptsan.extra_stage import IGNORE, STD, initial, read_config
+from course_lib.gptsan.freeze import SPOUT, decays, freeze, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
+from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
@@ -42,29 +45,36 @@ class Outcome:
 class Control:
     """Settings for short trainings."""
 
-    steps: int = 60
+    steps: int = 40
     samples: int = 16  # examples per step
     length: int = 96  # tokens of each example that are used
 
+    @classmethod
+    def of(cls, settings: GptsanConfig) -> "Control":
+        """Return the settings for a short version of a run: the default, or half of its steps if that is less."""
+        return cls(steps=min(cls.steps, (settings.engine.max_steps or 2 * cls.steps) // 2))
+
 
 def short_run(
-    base: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], seed: int, shuffled: bool, how: Control
+    stage: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], seed: int, shuffled: bool, how: Control
 ) -> Outcome:
-    """Train one extra layer and the spout on a frozen base, and evaluate on the held-out examples.
+    """Train new extra layers and the spout on a frozen base, and evaluate on the held-out examples.
 
     Args:
-        base: folder of the base model.
-        settings: optimizer and schedule.
+        stage: folder of the base with an extra stage, whose new parameters are drawn anew.
+        settings: optimizer, schedule and dtype.
         examples: training and held-out examples, with class labels.
         seed: seed for the new weights, the order of the examples, and the shuffling.
         shuffled: whether each training document has the class of a random document. The spout then says nothing about
             the text; all else is the same.
         how: length of the training.
     """
-    with torch.random.fork_rng([]):
+    with torch.random.fork_rng():
         # For the routers' jitter.
         torch.manual_seed(seed)
-        return _run(_staged(base, settings, seed), settings, examples, seed, shuffled, how)
+        model = _staged(stage, settings, seed)
+        with one_thread(model.num_parameters()):
+            return _run(model, settings, examples, seed, shuffled, how)
 
 
 def _run(
@@ -100,16 +110,24 @@ def _run(
     return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
 
 
-def _staged(base: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM:
-    """Return the base with one new layer, everything else but the spout frozen."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "stage"
-        add_extra_stage(base, folder, 1, seed)
-        config = read_config(folder)
-        config.router_jitter_noise = settings.loss.router_jitter
-        model: GPTSanForCausalLM = model_folder.load_weights(GPTSanForCausalLM, folder, config, dtype=torch.float32)
+def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM:
+    """Return the model with new extra layers, everything else but the spout frozen."""
+    config = read_config(stage)
+    config.router_jitter_noise = settings.loss.router_jitter
+    # fp16 would need a loss scale.
+    dtype = torch.float32 if settings.precision.dtype == "fp16" else TORCH[settings.precision.dtype]
+    model: GPTSanForCausalLM = model_folder.load_weights(GPTSanForCausalLM, stage, config, dtype=dtype)
     names = [name for name, _ in model.named_parameters()]
-    freeze(model, frozen_names("base", "onehot", config, names))
+    freeze(model, frozen_names(stage / IGNORE, "onehot", config, names))
+    rng = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        parameter.data = parameter.data.float()
+        if name == SPOUT_OUT or not name.startswith(SPOUT):
+            std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
+            parameter.data = initial(name, tuple(parameter.shape), rng, std)
+    model.to(compute.device(settings.launch.device))
     return model
 
 
@@ -135,11 +153,15 @@ def _read(
     model: GPTSanForCausalLM, examples: Examples, rows: npt.NDArray[np.int64], told: npt.NDArray[np.int64], length: int
 ) -> tuple[Any, Tensor]:
     """Return the model's output for some rows with the classes `told` in the spout, and the targets [B, T]."""
-    batch = collate([examples[int(row)] for row in rows])
+    device = model.device
+    batch = {name: tensor.to(device) for name, tensor in collate([examples[int(row)] for row in rows]).items()}
     x, y = batch["x"][:, :length], batch["y"][:, :length]
-    spout = functional.one_hot(torch.from_numpy(told), model.config.d_spout).float()
+    spout = functional.one_hot(torch.from_numpy(told), model.config.d_spout).float().to(device)
     types = prefix_types(batch["num_input"], x.shape[1], True)
-    return model(x, token_type_ids=types, spout=spout, use_cache=False), y
+    # The dtype of the frozen weights; the trained weights are fp32.
+    dtype = model.model.embed_tokens.weight.dtype
+    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+        return model(x, token_type_ids=types, spout=spout, use_cache=False), y
 
 
 @torch.inference_mode()
@@ -152,8 +174,9 @@ def _evaluate(model: GPTSanForCausalLM, held_out: Examples, classes: int, how: C
         rows = np.arange(at, min(at + how.samples, len(held_out)))
         for label in range(classes):
             output, y = _read(model, held_out, rows, np.full(len(rows), label), how.length)
-            each = functional.cross_entropy(output.logits.transpose(1, 2), y, ignore_index=-1, reduction="none")
-            losses[rows, label] = each.sum(1).numpy()
-            tokens[rows] = (y >= 0).sum(1).numpy()
+            logits = output.logits.float().transpose(1, 2)
+            each = functional.cross_entropy(logits, y, ignore_index=-1, reduction="none")
+            losses[rows, label] = each.sum(1).cpu().numpy()
+            tokens[rows] = (y >= 0).sum(1).cpu().numpy()
     right = losses[np.arange(len(own)), own]
     return Outcome(float(right.sum() / tokens.sum()), float((losses.argmin(1) == own).mean()))

@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 
+# Number of experts up to which a panel has room for numbers.
+FEW = 4
 # Matrix of values: a NumPy array, a CPU tensor or nested lists.
 Matrix = Any
 
@@ -34,13 +36,19 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
 
 
 def expert_load(loads: Mapping[str, Matrix]) -> Any:
-    """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
-    figure, axes = _panels(len(loads), height=2.6)
+    """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts].
+
+    The fractions are written out for up to FEW experts.
+    """
+    layers, experts = np.shape(next(iter(loads.values())))
+    few = experts <= FEW
+    figure, axes = _panels(len(loads), height=1.4 + 0.4 * layers)
     for axis, (name, load) in zip(axes, loads.items(), strict=True):
         shares = np.asarray(load)
         image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=max(0.5, shares.max()), aspect="auto")
-        _numbers(axis, [[f"{share:.0%}" for share in row] for row in shares], dark=shares > 0.3)
-        axis.set_xticks(range(shares.shape[1]), [f"expert {expert}" for expert in range(shares.shape[1])])
+        if few:
+            _numbers(axis, [[f"{share:.0%}" for share in row] for row in shares], dark=shares > 0.3)
+        axis.set_xticks(range(experts), [f"expert {expert}" if few else str(expert) for expert in range(experts)])
         axis.set_yticks(range(len(shares)), [f"layer {layer}" for layer in range(len(shares))])
         axis.set(title=name)
     figure.colorbar(image, ax=axes, label="share of the tokens")
@@ -106,8 +114,7 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
 def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
     """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share.
 
-    A measure can lack a case. A dashed line in the last panel, which should lack the last case, marks the share by
-    chance.
+    A measure can lack a case. A dashed line in the last panel marks the share by chance.
     """
     cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
     figure, axes = _panels(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
@@ -115,11 +122,11 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
         for case, share in bars.items():
             axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
             axis.text(share + 0.02, cases.index(case), f"{share:.0%}", va="center")
-        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.5), xticks=[0, 0.5, 1])
+        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.9), xticks=[0, 0.5, 1])
         axis.set_yticks(range(len(cases)), cases if axis is axes[0] else [""] * len(cases))
     if chance is not None:
         axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
-        axes[-1].text(chance, len(cases) - 1, " chance", color=BEFORE, va="center")
+        axes[-1].text(chance, -0.5, " chance", color=BEFORE, va="bottom", fontsize=8)
     return figure
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from course_lib.checkpoints import model_folder
+from course_lib.checkpoints import compute, model_folder
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
@@ -90,7 +90,7 @@ class Generator:
                 f"{shape.vocab_size}: they do not belong together"
             )
         model = model_folder.load_weights(GPTSanForCausalLM, folder, shape, dtype=dtype)
-        return cls(model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer)
+        return cls(model.to(device or compute.device()), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
         """Generate `num_generate` texts, each consisting of the unchanged context and a continuation.

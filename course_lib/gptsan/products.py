@@ -7,10 +7,10 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib import config, paths, profiles
-from course_lib.checkpoints.fetch import fetched_model
+from course_lib.checkpoints import fetch
 from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.errors import UsageError
@@ -19,6 +19,9 @@ from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.parallel import default_workers
 from course_lib.workspace import Definition, Product, product
+
+if TYPE_CHECKING:
+    from course_lib.gptsan.examples import Examples
 
 TEXTS = (corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
 CLASSES_LIST = "classified/list.csv"
@@ -64,7 +67,7 @@ def CORPUS() -> Definition:
 def BASE() -> Definition:
     """Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus."""
     if ready := _recipe().checkpoint:
-        return Definition(partial(fetched_model, ready), {"checkpoint": ready}, ())
+        return Definition(partial(fetch.fetched_model, ready), {"checkpoint": ready}, ())
     settings = base_settings()
     return Definition(partial(_base, settings), settings, (VOCABULARY, CORPUS))
 
@@ -102,6 +105,25 @@ def base_settings() -> GptsanConfig:
 def tuned_settings() -> GptsanConfig:
     """Return the settings for the run that trains the extra stage in the active profile."""
     return config.load(GptsanConfig, _recipe().extra)
+
+
+def origin() -> str:
+    """Return one line that says where the base comes from, building it if it is missing."""
+    recipe = _recipe()
+    return fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
+
+
+def base_examples() -> tuple["Examples", "Examples"]:
+    """Return training and held-out examples on which to measure the base.
+
+    They are those of the base's own run. With a ready base, whose training texts the course does not have, they are the
+    examples with classes.
+    """
+    from course_lib.gptsan.examples import Examples
+
+    ready = _recipe().checkpoint
+    settings = tuned_settings() if ready else base_settings()
+    return Examples((CLASSES if ready else CORPUS).path()).split(settings.data.held_out, settings.engine.seed)
 
 
 def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:

@@ -187,6 +187,8 @@ class Gptsan(Task):
         else:
             # Under ZeRO stage 3, from_config shards the new weights as it creates them.
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
+            # DeepSpeed casts the parameters only, and a bias in fp32 would turn the logits into fp32.
+            model.final_logits_bias = model.final_logits_bias.to(dtype)
         freeze(model, self._frozen(shape, [name for name, _ in model.named_parameters()]))
         if settings.model.recompute == "full":
             recompute(model)

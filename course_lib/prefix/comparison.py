@@ -107,13 +107,41 @@ def over_rates(
 ) -> dict[str, dict[float, Case]]:
     """Train each case once at each of its learning rates, and return the measurements by case name and rate.
 
+    All runs have the first of SEEDS.
+
     Args:
         settings: settings shared by all cases.
         cases: overrides for each case, as for `sweep`.
         rates: maximum learning rates for each case.
         builders: functions that return the model to train, as for `sweep`.
     """
-    return _grid(settings, cases, "optimizer.lr.max", rates, builders)
+    seeded = {name: [*overrides, f"engine.seed={SEEDS[0]}"] for name, overrides in cases.items()}
+    return _grid(settings, seeded, "optimizer.lr.max", rates, builders)
+
+
+def at_best_rate(
+    settings: PrefixConfig,
+    cases: Mapping[str, Sequence[str]],
+    tried: Mapping[str, Mapping[float, Case]],
+    builders: Mapping[str, Build] | None = None,
+    seeds: Sequence[int] = SEEDS,
+) -> dict[str, Runs]:
+    """Train each case at the rate with its lowest held-out loss, and return its runs by case name.
+
+    Args:
+        settings: settings shared by all cases.
+        cases: overrides for each case, as for `sweep`.
+        tried: the result of `over_rates` for these cases, whose seed is `seeds[0]`; those runs are not repeated.
+        builders: functions that return the model to train, as for `sweep`.
+        seeds: the seeds.
+    """
+    best = {}
+    for name, runs in tried.items():
+        losses = {rate: _known(run.held_out) for rate, run in runs.items()}
+        best[name] = min(losses, key=losses.__getitem__)
+    tuned = {name: [*cases[name], f"optimizer.lr.max={rate}"] for name, rate in best.items()}
+    more = over_seeds(settings, tuned, builders, seeds[1:])
+    return {name: Runs((tried[name][rate], *more[name].runs)) for name, rate in best.items()}
 
 
 def _grid(
@@ -140,11 +168,13 @@ def _known(value: float | None) -> float:
 
 def untrained(settings: PrefixConfig) -> tuple[float, float]:
     """Return the held-out loss [nats per token] and the share of exact matches of the base without any training."""
+    from course_lib.checkpoints.compute import device
     from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.models import frozen_base
 
     assert settings.model.base
     _, held_out = PrefixTask(settings).rows()
-    model = PrefixModel(frozen_base.load(settings.model.base, TORCH[settings.precision.dtype]), None)
+    base = frozen_base.load(settings.model.base, TORCH[settings.precision.dtype])
+    model = PrefixModel(base.to(device(settings.launch.device)), None)
     loss = evaluate(model, held_out, settings.batch.resolve(1).micro)
     return _known(loss), _known(exact_matches(model, held_out))

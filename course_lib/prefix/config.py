@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
@@ -28,6 +28,16 @@ from course_lib.training.settings import RunConfig
 Form = Literal["course", "rinna", "peft"]
 # Name of the prefix file in a run folder and in a task's product.
 FILE = "prefix.safetensors"
+
+
+# Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
+Way = Literal["mlp", "embedding", "LoRA", "full"]
+RATES: dict[Way, tuple[float, ...]] = {
+    "mlp": (1e-2, 3e-2, 1e-1),
+    "embedding": (1e-1, 3e-1, 1.0),
+    "LoRA": (3e-3, 1e-2, 3e-2),
+    "full": (3e-4, 1e-3, 3e-3),
+}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -156,6 +166,20 @@ class PrefixConfig(RunConfig):
 
 
 @dataclass(frozen=True, config=STRICT)
+class QuickConfig:
+    """Settings for the short runs of the notebook, in one process."""
+
+    steps: int = setting(60, "steps of a run", ge=1)
+    dtype: Literal["fp32", "bf16"] = setting(
+        "fp32", "number format of the base in these runs; fp16 would need DeepSpeed's loss scale"
+    )
+    rates: dict[Way, tuple[float, ...]] = Field(
+        default_factory=lambda: dict(RATES),
+        description="learning rates that are tried for each way of training; a way that is left out is not compared",
+    )
+
+
+@dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
     """Profile settings for this chapter."""
 
@@ -170,3 +194,4 @@ class RecipeConfig:
         ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"),
         "runs that each train one prefix: files under course_lib/configs, or paths",
     )
+    quick: QuickConfig = field(default_factory=QuickConfig)

@@ -31,4 +31,9 @@ def _build(rank: int, settings: PrefixConfig) -> PrefixModel:
     torch.manual_seed(settings.engine.seed)
     # GPT-2 stores the weights of its projections as [in, out].
     adapter = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=[TARGETS[family]], fan_in_fan_out=family == "gpt2")
-    return PrefixModel(inject_adapter_in_model(adapter, base), None)
+    adapted = inject_adapter_in_model(adapter, base)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            # As the encoder of a prefix: small updates would be lost in 16 bits.
+            parameter.data = parameter.data.float()
+    return PrefixModel(adapted, None)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import config, paths
-from course_lib.checkpoints.fetch import fetched_model
+from course_lib.checkpoints import fetch
 from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
-from course_lib.prefix.config import FILE, PrefixConfig, RecipeConfig
+from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.products import ENCODING, TEXTS, trained
 from course_lib.subword.config import BpeConfig
@@ -66,7 +66,7 @@ def BASE() -> Definition:
     """The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4."""
     recipe = config.section("prefix.recipe", RecipeConfig)
     if recipe.checkpoint:
-        return Definition(partial(fetched_model, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
+        return Definition(partial(fetch.fetched_model, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
     settings = config.load(PretrainConfig, recipe.base)
     return Definition(partial(trained, settings), settings, (TOKENS, TOKENIZER))
 
@@ -109,6 +109,35 @@ def run_settings(task: str, *overrides: str) -> PrefixConfig:
     values = config.to_dict(_settings_of(task))
     values["model"]["base"] = str(BASE.folder / MODEL)
     return config.build(PrefixConfig, values, overrides)
+
+
+def quick() -> QuickConfig:
+    """Return the settings of the notebook's short runs in the current profile."""
+    return config.section("prefix.recipe", RecipeConfig).quick
+
+
+def quick_settings(task: str, *overrides: str) -> PrefixConfig:
+    """Return the settings for a short run of a task in this process, as for `run_settings`. A sixth of it warms up."""
+    chosen = quick()
+    changes = {
+        "engine.num_train_epochs": "null",
+        "engine.max_steps": chosen.steps,
+        "precision.dtype": chosen.dtype,
+        "optimizer.lr.warmup_steps": max(1, chosen.steps // 6),
+    }
+    return run_settings(task, *(f"{key}={value}" for key, value in changes.items()), *overrides)
+
+
+def origin() -> str:
+    """Return where the base comes from and, if it is trained here, how many tokens each source gave. Builds it."""
+    recipe = config.section("prefix.recipe", RecipeConfig)
+    line = fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
+    counts: dict[str, int] = {} if recipe.checkpoint else (TOKENS.manifest() or {"counts": {}})["counts"]
+    if not counts:
+        return line
+    total = sum(counts.values())
+    rows = [f"{name:10} {count:>9,} tokens, {count / total:4.0%}" for name, count in counts.items()]
+    return "\n".join([line, *rows, f"{'together':10} {total:>9,} tokens"])
 
 
 def _settings_of(task: str) -> PrefixConfig:

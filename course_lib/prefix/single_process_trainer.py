@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import config
+from course_lib.checkpoints.compute import device, one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
@@ -50,6 +51,8 @@ class Result(Case):
 def train(settings: PrefixConfig, build_model: Build = build) -> Result:
     """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
 
+    A small model runs on one CPU thread (hardware.one_thread).
+
     Args:
         settings: settings of the run.
         build_model: function that returns the model to train, before its warm start; all its parameters that require
@@ -63,12 +66,17 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Result:
         raise UsageError(f"precision.dtype: fp16 is not allowed here: {need}; allowed: bf16, fp32")
     task = PrefixTask(settings)
     task.check()
+    model = build_model(settings).to(device(settings.launch.device))
+    with one_thread(sum(parameter.numel() for parameter in model.parameters())):
+        return _measured(settings, task, model)
+
+
+def _measured(settings: PrefixConfig, task: PrefixTask, model: PrefixModel) -> Result:
+    """Train and evaluate a model, see `train`."""
     batch = settings.batch.resolve(1)
     steps = task.steps(batch)
     train, held_out = task.rows()
     samples = Samples(train, steps * batch.total, settings.engine.seed)
-    gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
-    model = build_model(settings).to("cuda" if gpu else "cpu")
     # Suppress the transformers warning that the ids include the padding id.
     with quiet():
         warm_start(model, settings.model)

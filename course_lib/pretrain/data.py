@@ -16,7 +16,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
-from course_lib.pretrain.sampling import Concatenated, GptDataset, split_corpora
+from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
 from course_lib.training.settings import ResolvedBatch
 
 LOOKED_AT = 1 << 20  # number of tokens that are checked and hashed at each end of a file
@@ -56,6 +56,15 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
                 "allowed: a model.vocab_size of at least the tokenizer's number of entries"
             )
     return Splits(*split_corpora(corpora, data.split))
+
+
+def spread(corpus: Indexed, tokens: int) -> list[Array]:
+    """Return evenly spaced sequences of a corpus with about `tokens` tokens in all; all of them if it has no more.
+
+    A sequence of more than `tokens` tokens is cut.
+    """
+    step = max(-(-int(corpus.sizes.sum(dtype=np.int64)) // tokens), 1)
+    return [corpus.get(i, 0, min(int(corpus.sizes[i]), tokens)) for i in range(0, len(corpus.sizes), step)]
 
 
 def special_ids(tokenizer: Path) -> tuple[int, int]:

@@ -55,6 +55,7 @@ def resumed_curve(
         label="until it was killed",
     )
     axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label="resumed")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set(xlabel="step", ylabel="loss [nats per token]")
     axis.legend(frameon=False)
     return figure

@@ -36,8 +36,20 @@ def TOKENS() -> Definition:
 @product("pretrain/gpt2")
 def GPT2() -> Definition:
     """The trained model and its run log."""
-    settings = config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
+    settings = _recipe()
     return Definition(partial(trained, settings), settings, (TOKENS, subword.BPE))
+
+
+def _recipe() -> PretrainConfig:
+    return config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
+
+
+def run_settings() -> PretrainConfig:
+    """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer.
+
+    Both are built first if necessary.
+    """
+    return with_products(_recipe(), TOKENS.path(), subword.BPE.path())
 
 
 def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
 tokenizer receives the text unchanged. No special tokens are added: a T5 tokenizer, which rinna's models use, would
-append an end-of-text token to every prompt.
+append an end-of-text token to every prompt. If the tokenizer has the entry `<NL>`, it stands for a line break, as
+rinna's instruction models ask for; other sentencepiece tokenizers read a line break as a space.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
 
+# Entry for a line break in rinna's models: https://huggingface.co/rinna/japanese-gpt-neox-3.6b-instruction-ppo
+LINE_BREAK = "<NL>"
+
 
 @dataclass(frozen=True)
 class TextCodec:
@@ -21,6 +25,7 @@ class TextCodec:
 
     tokenizer: Any  # the transformers tokenizer
     codec: Codec | None  # the course codec, or None if the folder has no preparation.json
+    line_break: str = "\n"  # how the tokenizer writes a line break
 
     def __len__(self) -> int:
         """Return the number of tokenizer entries; the model's vocabulary size can be larger."""
@@ -43,6 +48,7 @@ class TextCodec:
         """Return the token ids for raw text, without special tokens."""
         if self.codec:
             return self.codec.encode(text)
+        text = text.replace("\n", self.line_break)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, ids: list[int]) -> str:
@@ -50,7 +56,8 @@ class TextCodec:
         if self.codec:
             text, preparation = self.codec.decode(ids), self.codec.preparation
             return text if preparation.marked or not preparation.segmented else text.replace(" ", "")
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        return text.replace(self.line_break, "\n")
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
         """Return the text for the ids in `new`, which follow the ids in `prompt`.
@@ -66,4 +73,6 @@ class TextCodec:
 def load(folder: Path) -> TextCodec:
     """Load the TextCodec for a model or tokenizer folder. Raises CourseError if the folder contains no tokenizer."""
     tokenizer = load_tokenizer(folder)
-    return TextCodec(tokenizer, tokenizers.load(folder) if (folder / "preparation.json").is_file() else None)
+    if (folder / "preparation.json").is_file():
+        return TextCodec(tokenizer, tokenizers.load(folder))
+    return TextCodec(tokenizer, None, LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n")

@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from course_lib.checkpoints.number_formats import BYTES
-from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.progress import progress
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
-from course_lib.serving.reader import read_conversion
+from course_lib.serving.reader import numbers, read_conversion
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
 
@@ -143,18 +140,14 @@ def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[F
     whole = {file.name: file.actual for file in files if file.actual is not None and file.actual == file.expected}
     with progress(sum(whole.values()), "B", "values") as bar:
         for name in whole:
-            numbers = _read(folder / name, config)
-            bar.update(numbers.nbytes)
-            if not all(map(torch.isfinite, torch.aminmax(numbers))):
-                count = int((~torch.isfinite(numbers)).sum())
-                yield Finding("values", name, f"{count:,} of {len(numbers):,} numbers are NaN or infinite")
+            values = numbers(folder / name, config.dtype)
+            bar.update(values.nbytes)
+            if not all(map(torch.isfinite, torch.aminmax(values))):
+                count = int((~torch.isfinite(values)).sum())
+                yield Finding("values", name, f"{count:,} of {len(values):,} numbers are NaN or infinite")
     for layer in range(config.layers if config.parallel_residual else 0):
         names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
         if whole.keys() >= set(names):
-            total, attention, mlp = (_read(folder / name, config) for name in names)
+            total, attention, mlp = (numbers(folder / name, config.dtype) for name in names)
             if not torch.equal(total, attention + mlp):
                 yield Finding("values", names[0], f"is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
-
-
-def _read(path: Path, config: FtConfig) -> Tensor:
-    return torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[config.dtype])

@@ -25,5 +25,6 @@ def rank_memory(models: Mapping[str, FtConfig]) -> Any:
         axis.bar(labels, own, bottom=shared, color=COLOURS[0], label="split: the rank's own part")
         axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label="an equal share")
         axis.set(title=name, xlabel="ranks", ylabel=f"weights on each rank [{unit}]")
-    (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8)
+    # The marker of the line is wider than a usual key.
+    (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8, handlelength=4)
     return figure

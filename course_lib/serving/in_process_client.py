@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from course_lib.checkpoints.compute import device
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
@@ -18,7 +19,7 @@ class Local:
 
     def __init__(self, folder: Path) -> None:
         """Load an exported folder. Raises CourseError if the folder is damaged."""
-        self.engine = Engine(reader.load(folder))
+        self.engine = Engine(reader.load(folder, device=device()))
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the output tensors for one request, like Client.infer. Raises UsageError if the request is invalid."""

@@ -7,8 +7,7 @@ including the prompts.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
+from course_lib.checkpoints.compute import one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.generation.config import GenerateConfig
@@ -75,7 +75,7 @@ def measure(
         CourseError: if a writer does not return `new` tokens for each sequence.
     """
     speeds = list[Speed]()
-    with _one_thread():
+    with one_thread():
         for batch in batches:
             seconds: dict[str, list[float]] = {name: [] for name in writers}
             for turn in range(rounds + 1):
@@ -94,8 +94,8 @@ def hugging_face(model: Any) -> Writer:
 
     def write(rows: Rows, new: int) -> list[list[int]]:
         longest = max(map(len, rows))
-        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=model.device)
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=model.device)
         end = model.generation_config.eos_token_id
         options = {"max_new_tokens": new, "min_new_tokens": new, "eos_token_id": end, "pad_token_id": end}
         settings = GenerationConfig(do_sample=False, **options)
@@ -132,13 +132,3 @@ def reader(loaded: Any, task: int | None = None) -> Writer:
         return [answer.ids[len(row) :] for answer, row in zip(engine.run(asked), rows, strict=True)]
 
     return write
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

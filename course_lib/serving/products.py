@@ -1,8 +1,9 @@
 """Product for chapter 7: the profile's base model and prefixes as a FasterTransformer folder."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib import config
 from course_lib.prefix import products as prefix
@@ -10,6 +11,10 @@ from course_lib.prefix.config import FILE
 from course_lib.prefix.products import MODEL
 from course_lib.serving.config import RecipeConfig
 from course_lib.workspace import Definition, Product, product
+
+if TYPE_CHECKING:
+    from course_lib.serving.export import Report
+    from course_lib.serving.ft_source import Corrections
 
 CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_source.py", "serving/weight_map.py")
 
@@ -26,11 +31,29 @@ def WEIGHTS() -> Definition:
     return Definition(partial(_export, recipe), recipe, (prefix.BASE, *prefix.tasks()), CODE)
 
 
-def _export(recipe: RecipeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "Report":
+    """Export the base model and its prefixes like WEIGHTS, but for another number of ranks.
+
+    `corrections` says which defects of FasterTransformer's converters to correct; None corrects all.
+    """
+    recipe = replace(config.section("serving.recipe", RecipeConfig), tensor_parallel=ranks)
+    return _exported(recipe, folder, [prefix.BASE.path(), *(task.path() for task in prefix.tasks())], corrections)
+
+
+def _exported(
+    recipe: RecipeConfig, folder: Path, inputs: list[Path], corrections: "Corrections | None" = None
+) -> "Report":
     from course_lib.serving.export import export
+    from course_lib.serving.ft_source import Corrections
     from course_lib.serving.tasks import named
 
     base, *tasks = inputs
     prefixes = [named(f"{task.name}={task / FILE}") for task in tasks]
-    report = export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, name=recipe.name)
+    chosen = corrections or Corrections()
+    return export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, chosen, recipe.name)
+
+
+def _export(recipe: RecipeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    _, *tasks = inputs
+    report = _exported(recipe, folder, inputs)
     return {"files": report.files, "bytes": report.size, "tasks": [task.name for task in tasks]}

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
 from course_lib.models.gpt2 import GPT2
@@ -109,6 +110,11 @@ def read_conversion(path: Path) -> dict[str, Any]:
     return content
 
 
+def numbers(path: Path, dtype: NumberFormat) -> Tensor:
+    """Return the numbers in a file as a flat tensor."""
+    return torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[dtype])
+
+
 def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]:
     """Return the parts of a tensor, one per file.
 
@@ -123,7 +129,7 @@ def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]
             raise CourseError(
                 f"{path}: {size:,} bytes, expected {spec.size(config):,} ({list(shape)} of {config.dtype})"
             )
-        parts.append(torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[config.dtype]).view(shape))
+        parts.append(numbers(path, config.dtype).view(shape))
     return parts
 
 

@@ -20,6 +20,7 @@ import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
 from torch import Tensor
 
+from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
@@ -50,7 +51,7 @@ class TritonPythonModel:
         """Load the folder named in the model's configuration, and start the thread that processes requests."""
         folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
         try:
-            self.engine = Engine(reader.load(folder, device="cuda" if torch.cuda.is_available() else "cpu"))
+            self.engine = Engine(reader.load(folder, device=device()))
         except CourseError as error:
             raise pb_utils.TritonModelException(str(error)) from error
         self.waiting: SimpleQueue[Asked | None] = SimpleQueue()

@@ -1,11 +1,13 @@
 """Tokenizers trained on given texts, and the effect of the vocabulary size on held-out text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import orjson
+from tokenizers import models
 
+from course_lib.errors import CourseError
 from course_lib.japanese import normalize, segment, split_sentences
 from course_lib.progress import progress
 from course_lib.subword import folder
@@ -25,11 +27,26 @@ def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmente
         return _trained(source, settings)
 
 
+def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[str]) -> dict[str, folder.Codec]:
+    """Return tokenizers of at most `entries` entries.
+
+    A tokenizer with more entries is replaced by one of `entries` entries that is trained on the documents in the same
+    way. Raises CourseError if the texts support fewer entries.
+    """
+    found = {}
+    for name, codec in codecs.items():
+        if codec.tokenizer.get_vocab_size() > entries:
+            unigram = isinstance(codec.tokenizer.model, models.Unigram)
+            codec = train_on(texts, _settings(unigram, entries), codec.preparation.segmented)
+        found[name] = codec
+    return found
+
+
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
     """Return {algorithm: {vocabulary size: characters per token on held-out text}}.
 
     The last tenth of the texts is held out. The algorithms are BPE on segmented text, BPE on raw text and Unigram on
-    raw text. Raises CourseError if the texts support fewer entries than the requested size.
+    raw text. Sizes that the texts do not support are left out. Raises CourseError if there is no text.
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
@@ -40,14 +57,21 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
         for label, segmented in algorithms.items():
             for size in sizes:
                 bar.set_postfix_str(f"{label}, {size} entries")
-                unigram = label.startswith("Unigram")
-                settings = (
-                    UnigramConfig(vocab_size=size) if unigram else BpeConfig(vocab_size=size, limit_alphabet=4000)
-                )
-                row = compare({label: _trained(sources[segmented], settings)}, held_out)[0]
-                measured.setdefault(label, {})[size] = row.characters_per_token
                 bar.update()
+                try:
+                    codec = _trained(sources[segmented], _settings(label.startswith("Unigram"), size))
+                except CourseError as error:
+                    if not str(error).startswith("vocab_size:"):
+                        raise
+                    continue
+                row = compare({label: codec}, held_out)[0]
+                measured.setdefault(label, {})[size] = row.characters_per_token
     return measured
+
+
+def _settings(unigram: bool, size: int) -> BpeConfig | UnigramConfig:
+    # Three quarters of the entries for single characters leave room for the byte tokens and for merges.
+    return UnigramConfig(vocab_size=size) if unigram else BpeConfig(vocab_size=size, limit_alphabet=size * 3 // 4)
 
 
 def _written(texts: Sequence[str], place: Path, segmented: bool) -> Path:

@@ -186,10 +186,9 @@ def sample(paths: Sequence[Path], wanted: int, folder: Path) -> Iterator[Sequenc
         path.unlink()
 
 
-def pieces(path: Path) -> Iterator[str]:
-    """Yield the pieces that a BPE trainer reads from a file: its lines as split by the Whitespace pre-tokenizer."""
+def pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces that a BPE trainer reads from lines of text, which the Whitespace pre-tokenizer splits."""
     pre_tokenizer = pre_tokenizers.Whitespace()
-    lines = path.read_text(encoding="utf8").split("\n") if path.suffix == ".txt" else sentences([path])
     for line in lines:
         for piece, _ in pre_tokenizer.pre_tokenize_str(line):
             yield piece

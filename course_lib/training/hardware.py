@@ -1,10 +1,11 @@
 """Properties of the device that a rank runs on: peak memory use, and peak FLOP/s for known GPUs."""
 
+import re
 import resource
 import sys
 
-# Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key that occurs in the
-# device name is used, so longer keys come first.
+# Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key whose words occur in
+# the device name is used, so longer keys come first.
 PEAK_TFLOPS = {
     "H200": 989.0, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "A800": 312.0,
     "A10G": 70.0, "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0,
@@ -25,7 +26,7 @@ def peak_flops(given: float | None) -> float | None:
     if not torch.cuda.is_available():
         return None
     name = torch.cuda.get_device_name()
-    return next((peak * 1e12 for card, peak in PEAK_TFLOPS.items() if card in name), None)
+    return next((peak * 1e12 for card, peak in PEAK_TFLOPS.items() if re.search(rf"\b{card}\b", name)), None)
 
 
 def peak_memory() -> int:

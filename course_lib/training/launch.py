@@ -150,8 +150,10 @@ def one_node(ranks: int) -> list[str]:
     the first ones in CUDA_VISIBLE_DEVICES.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    named = len(visible) >= ranks and all(map(str.isdigit, visible))
-    devices = {"localhost": [int(number) for number in visible[:ranks]] if named else list(range(ranks))}
+    # Clusters name GPUs, and parts of GPUs, by identifiers such as GPU-8932f937 or MIG-8932f937.
+    named = len(visible) >= ranks and all(each.isdigit() or each.startswith(("GPU-", "MIG-")) for each in visible)
+    first = [int(each) if each.isdigit() else each for each in visible[:ranks]]
+    devices = {"localhost": first if named else list(range(ranks))}
     world = base64.urlsafe_b64encode(json.dumps(devices).encode()).decode()
     return [sys.executable, "-u", "-m", "deepspeed.launcher.launch", "--world_info", world]
 

@@ -96,6 +96,8 @@ def line(entry: dict[str, Any]) -> str:
         f"memory: {entry['memory'] / 1e9:.2f} GB",
         f"max loss: {entry['loss_max']:.6f}, max grad norm: {entry.get('grad_norm_max', math.nan):.3f}",
     ]
+    if "loss_scale" in entry:
+        parts.append(f"loss scale: {entry['loss_scale']:g}, steps skipped: {entry['skipped_steps']}")
     if "flops_utilization" in entry:
         parts.append(f"FLOPs utilization: {entry['flops_utilization']:.1%}")
     return ", ".join(parts)

@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import Subset
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
-from course_lib.errors import CourseError
-from course_lib.training import checkpoint, log, stale_locks
+from course_lib.errors import CourseError, UsageError
+from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.hardware import peak_flops, peak_memory
@@ -87,15 +87,19 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.loss_sums: list[torch.Tensor] = []
         # gradient norm of each step in the interval, before clipping
         self.norms: list[float] = []
+        # whether training ended early because of a request
+        self.stopped = False
 
     def run_to_end(self, latest: Path | None) -> None:
         """Train to the last step, save a checkpoint, and evaluate the test set if there is one.
+
+        If this process is asked to stop (see stop_request.py), save a checkpoint after the current step and return.
 
         Args:
             latest: the checkpoint to continue from; None starts from the beginning.
         """
         self.train(resume_from_checkpoint=str(latest) if latest else None)
-        if self.test_dataset is not None:
+        if self.test_dataset is not None and not self.stopped:
             self.evaluate_on(self.test_dataset, "test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
@@ -136,6 +140,29 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
+    def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None) -> Any:
+        """Prepare as the base class does, and load the checkpoint even if another number of ranks saved it."""
+        if not self._resharded(resume_from_checkpoint):
+            return super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
+        prepared = super()._prepare_for_training(max_steps, train_dataloader, None)
+        reshard.load(self.model_wrapped, Path(str(resume_from_checkpoint)))
+        # the state of the learning-rate schedule
+        self._load_optimizer_and_scheduler(resume_from_checkpoint)
+        return prepared
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Restore the random generators of this rank.
+
+        The states in a checkpoint of another number of ranks do not fit, so the generators get a new seed.
+        """
+        if self._resharded(checkpoint):
+            set_seed(self.settings.engine.seed + self.state.global_step)
+        else:
+            super()._load_rng_state(checkpoint)
+
+    def _resharded(self, saved: str | None) -> bool:
+        return saved is not None and checkpoint.ranks_of(Path(saved)) != self.args.world_size
+
     def floating_point_ops(self, inputs: Any) -> int:
         """Return 0, so that the Trainer does not count operations. The log uses FLOPs per token instead."""
         return 0
@@ -154,6 +181,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
             logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            logs |= scaling(self.model_wrapped, self.settings)
             super().log(logs, start_time)
             self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
         else:
@@ -233,7 +261,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """A callback that starts the clock, records the loss of each step, and reports progress up to 5 times a second."""
+    """A callback that starts the clock, records the loss of each step, reports progress up to 5 times a second, and
+    ends training early on request (see stop_request.py).
+    """
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
@@ -246,6 +276,9 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
+        if stop_request.agreed(args.device):
+            self.trainer.stopped = control.should_training_stop = control.should_save = True
+            control.should_evaluate = False
         now = perf_counter()
         if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
             self.told = now
@@ -278,6 +311,11 @@ def training_arguments(
     os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
     os.environ.setdefault("WANDB_MODE", "offline")
     on_gpu = torch.cuda.is_available()
+    if on_gpu and precision.dtype == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(
+            f"precision.dtype: bf16 is not allowed: {torch.cuda.get_device_name()} has no units for it; "
+            "allowed: fp16, fp32"
+        )
     return TrainingArguments(
         output_dir=str(engine.output_dir / checkpoint.FOLDER),
         run_name=engine.output_dir.name,
@@ -312,6 +350,16 @@ def training_arguments(
         report_to=list(engine.tracking) or "none",
         disable_tqdm=True,
     )
+
+
+def scaling(engine: Any, settings: RunConfig) -> dict[str, float]:
+    """Return the loss scale and the number of steps skipped so far because a gradient overflowed; empty unless fp16.
+
+    `engine` is the DeepSpeed engine.
+    """
+    if settings.precision.dtype != "fp16":
+        return {}
+    return {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:

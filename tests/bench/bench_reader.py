@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
@@ -52,7 +53,7 @@ def main() -> None:
         loaded = reader.load(folder)
         engine = Engine(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
-            client = Client(triton.grpc)
+            client = Client(triton.grpc, "grpc")
             for name, prompts, task in (
                 ("one length", even, None),
                 ("lengths mixed", uneven, None),
@@ -75,16 +76,15 @@ def main() -> None:
                     )
 
 
-def exported(place: Path, layers: int, hidden: int) -> Path:
+def exported(place: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32") -> Path:
     torch.manual_seed(0)
     model = GPTNeoXForCausalLM(GPTNeoXConfig(
-        vocab_size=VOCABULARY, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=8, intermediate_size=4 * hidden,
+        vocab_size=VOCABULARY, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=max(8, hidden // 128), intermediate_size=4 * hidden,
         max_position_embeddings=1024, use_parallel_residual=False, bos_token_id=1, eos_token_id=2,
     ))  # fmt: skip
     model.save_pretrained(place / "model")
-    export(
-        place / "model", place / "exported", prefixes=[NamedPrefix("task", torch.randn(PREFIX, 2 * layers * hidden))]
-    )
+    prefix = NamedPrefix("task", torch.randn(PREFIX, 2 * layers * hidden))
+    export(place / "model", place / "exported", dtype=dtype, prefixes=[prefix])
     return place / "exported"
 
 
@@ -107,8 +107,8 @@ def behind_triton(client: Client, prompts: Sequence[list[int]], new: int, task: 
 
 def hugging_face(model: GPTNeoXForCausalLM, prompts: Sequence[list[int]], new: int) -> Texts:
     longest = max(map(len, prompts))
-    ids = torch.tensor([[0] * (longest - len(row)) + row for row in prompts])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts])
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in prompts], device=model.device)
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts], device=model.device)
     with torch.inference_mode():
         found = model.generate(
             ids, attention_mask=mask, max_new_tokens=new, do_sample=False, eos_token_id=None, pad_token_id=0

@@ -1,4 +1,8 @@
-"""A stand-in for the Hugging Face Hub on 127.0.0.1: the endpoints an upload uses, answering as the Hub does (its client's source)."""
+"""A stand-in for the Hugging Face Hub on 127.0.0.1: the endpoints that an upload and a download use.
+
+It answers as the Hub does, by its client's source: small files from /resolve/, large ones (LFS) by a redirect to a
+content server, with their commit and digest in the headers.
+"""
 
 import base64
 import hashlib
@@ -7,14 +11,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_tests"
+# What .gitattributes of a repository sends to LFS, beyond files of more than 10 MB.
+LARGE = (".safetensors", ".bin", ".png", ".model", ".weight")
+COMMIT = "5" * 40
 
 
 class Hub(ThreadingHTTPServer):
-    """What arrived."""
+    """What it holds, what arrived, and what was asked for."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -24,18 +32,72 @@ class Hub(ThreadingHTTPServer):
         self.blobs: dict[str, bytes] = {}  # SHA-256 → content, from LFS
         self.calls: list[str] = []
         self.broken = False  # takes no blobs
+        self.requests: list[tuple[str, str]] = []  # (method, path) of everything that was read
+        self.failing: set[str] = set()  # names of files that cannot be read
+        self.sent: dict[str, int] = {}  # name of a file → bytes of it that were sent
+
+    def publish(self, repo: str, folder: Path) -> None:
+        """Hold the files of a folder as a public repository."""
+        self.visibility[repo] = "public"
+        self.files[repo] = {
+            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        }
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: Hub
     protocol_version = "HTTP/1.1"
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
-        repo = self.path.removeprefix("/api/models/")
-        if repo in self.server.visibility:
-            self._answer({"id": repo, "private": self.server.visibility[repo] == "private", "tags": [], "siblings": []})
+        path = unquote(urlsplit(self.path).path)
+        self.server.requests.append((self.command, path))
+        owner, name, *rest = path.removeprefix("/api/models").removeprefix("/content").strip("/").split("/")
+        repo = f"{owner}/{name}"
+        files = self.server.files.get(repo, {})
+        if repo not in self.server.visibility:
+            self._answer({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+        elif path.startswith("/content/"):
+            self._send(repo, "/".join(rest))
+        elif not path.startswith("/api/"):
+            self._resolve(repo, "/".join(rest[2:]))
+        elif rest[:1] == ["tree"]:
+            self._answer([_entry(path, content) for path, content in files.items()])
         else:
-            self._answer({"error": "Repository not found"}, 404)
+            siblings = [{"rfilename": path} for path in files]
+            private = self.server.visibility[repo] == "private"
+            self._answer({"id": repo, "sha": COMMIT, "private": private, "tags": [], "siblings": siblings})
+
+    def _resolve(self, repo: str, path: str) -> None:
+        """Answer /OWNER/NAME/resolve/REVISION/PATH: with the file, or for LFS with the place of its content."""
+        content = self.server.files[repo].get(path)
+        if path in self.server.failing:
+            self._answer({"error": "not today"}, 403)
+        elif content is None:
+            self._answer({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+        elif path.endswith(LARGE):
+            linked = {"X-Linked-ETag": f'"{_sha256(content)}"', "X-Linked-Size": str(len(content))}
+            place = {"Location": f"{self.server.endpoint}/content/{repo}/{path}", "X-Repo-Commit": COMMIT}
+            self._answer({}, 302, linked | place)
+        else:
+            self._send(repo, path)
+
+    def _send(self, repo: str, path: str) -> None:
+        """Send a file, or the part of it that the request's Range names."""
+        content = self.server.files[repo][path]
+        headers = {"ETag": f'"{_blob(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        start = int((self.headers["Range"] or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self.send_response(206 if start else 200)
+        for name, value in (headers | {"Content-Length": str(len(content) - start)}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content[start:])
+            self.server.sent[path] = self.server.sent.get(path, 0) + len(content) - start
 
     def do_PUT(self) -> None:
         content = self._body()
@@ -111,16 +173,35 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _answer(self, content: dict[str, Any], status: int = 200) -> None:
+    def _answer(self, content: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(content).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
+        own = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        for name, value in (own | (headers or {})).items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
         """Not on the terminal."""
+
+
+def _entry(path: str, content: bytes) -> dict[str, Any]:
+    """Describe a file as /tree/ does."""
+    found: dict[str, Any] = {"type": "file", "path": path, "size": len(content), "oid": _blob(content)}
+    if path.endswith(LARGE):
+        found["lfs"] = {"oid": _sha256(content), "size": len(content), "pointerSize": 134}
+    return found
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _blob(content: bytes) -> str:
+    """Return git's name of a file's content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @contextmanager

@@ -38,6 +38,19 @@ def test_written_is_what_is_read(tmp_path: Path, shard: int) -> None:
         assert index["metadata"] == {"total_size": sum(t.nbytes for t in tensors.values())}
 
 
+def test_differing_tensors_of_two_folders(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    weight_files.write(TENSORS.items(), first, 1)
+    weight_files.write(TENSORS.items(), second, 10**9)
+    assert weight_files.differing(first, second) == set()
+    changed = TENSORS | {"a.bias": torch.arange(7).half() + 1, "more": torch.ones(1)}
+    changed.pop("c")
+    weight_files.write(changed.items(), second, 10**9)
+    assert weight_files.differing(first, second) == {"a.bias", "c"}
+
+
 def test_whole_file_then_index_then_pickle(tmp_path: Path) -> None:
     with pytest.raises(
         CourseError, match=r"holds no weights; expected one of model\.safetensors, .+\.bin\.index\.json"

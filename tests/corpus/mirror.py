@@ -170,10 +170,10 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving() -> Iterator[Mirror]:
-    """A mirror that answers while the block runs."""
+def serving(port: int = 0) -> Iterator[Mirror]:
+    """A mirror that answers while the block runs, on a free port if none is given."""
     found = Mirror()
-    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"mirror": found}))
+    server = Server(("127.0.0.1", port), type("Bound", (Handler,), {"mirror": found}))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     found.address = f"http://127.0.0.1:{server.server_port}"
     yield found

@@ -1,20 +1,23 @@
 """Short trainings with and without the class in the spout."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from course_lib.checkpoints import weight_files
 from course_lib.gptsan import control, swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.control import Control, short_run
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.extra_stage import add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.tokenizer import load_tokenizer
-from course_lib.training.settings import OptimizerConfig, RateConfig
+from course_lib.training.settings import OptimizerConfig, PrecisionConfig, RateConfig
 
 from tests.gptsan import handmade
 from tests.gptsan.test_generate import SHAPE, build
@@ -22,7 +25,10 @@ from tests.gptsan.test_generate import SHAPE, build
 CONTEXT = 24
 TEXTS = ("犬が吠えた。外は雨だ！", "猫が寝ている。夢の中。")
 LETTERS = sorted(set("".join(TEXTS)))
-SETTINGS = GptsanConfig(optimizer=OptimizerConfig(lr=RateConfig(max=3e-2, min=3e-3, warmup_rate=0.1), grad_clip=1.0))
+SETTINGS = GptsanConfig(
+    optimizer=OptimizerConfig(lr=RateConfig(max=3e-2, min=3e-3, warmup_rate=0.1), grad_clip=1.0),
+    precision=PrecisionConfig(dtype="fp32"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +44,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 parameter.normal_(std=0.7)
     model.save_pretrained(place / "model")
     words.save_pretrained(place / "model")
+    add_extra_stage(place / "model", place / "stage", 1, seed=5)
     rng = np.random.default_rng(0)
     for label, text in enumerate(TEXTS):
         for number in range(8):
@@ -54,12 +61,12 @@ def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
     examples = Examples(base / "examples").split(0.25, 0)
     how = Control(steps=60, samples=8, length=CONTEXT)
     own, shuffled = (
-        [short_run(base / "model", SETTINGS, examples, seed, wrong, how) for seed in (0, 1)] for wrong in (False, True)
+        [short_run(base / "stage", SETTINGS, examples, seed, wrong, how) for seed in (0, 1)] for wrong in (False, True)
     )
     assert max(run.loss for run in own) < min(run.loss for run in shuffled)
     assert min(run.agreement for run in own) > 0.9
     assert len({run.loss for run in own}) == 2
-    assert short_run(base / "model", SETTINGS, examples, 0, False, how) == own[0]
+    assert short_run(base / "stage", SETTINGS, examples, 0, False, how) == own[0]
 
 
 def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +79,31 @@ def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(control, "_staged", noted)
     examples = Examples(base / "examples").split(0.25, 0)
-    short_run(base / "model", SETTINGS, examples, 0, False, Control(steps=2, samples=4, length=CONTEXT))
-    before, after = staged(base / "model", SETTINGS, 0).state_dict(), seen[0].state_dict()
+    short_run(base / "stage", SETTINGS, examples, 0, False, Control(steps=2, samples=4, length=CONTEXT))
+    before, after = staged(base / "stage", SETTINGS, 0).state_dict(), seen[0].state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all(name.startswith(("model.spout.", "model.blocks.1.", "model.extra_")) for name in changed)
+
+
+def test_new_parameters_depend_on_the_seed_alone(base: Path, tmp_path: Path) -> None:
+    add_extra_stage(base / "model", tmp_path / "stage", 1, seed=3)
+    other = control._staged(base / "stage", SETTINGS, 3)
+    assert weight_files.differing(tmp_path / "stage", base / "stage")
+    held = {name: weight.contiguous() for name, weight in weight_files.by_name(tmp_path / "stage").items()}
+    assert all(torch.equal(weight, held[name]) for name, weight in other.named_parameters())
+
+
+def test_frozen_weights_in_bf16_and_trained_weights_in_fp32(base: Path) -> None:
+    settings = replace(SETTINGS, precision=replace(SETTINGS.precision, dtype="bf16"))
+    model = control._staged(base / "stage", settings, 0)
+    dtypes = {(parameter.requires_grad, parameter.dtype) for parameter in model.parameters()}
+    assert dtypes == {(False, torch.bfloat16), (True, torch.float32)}
+    examples = Examples(base / "examples").split(0.25, 0)
+    own, shuffled = (
+        short_run(base / "stage", settings, examples, 0, wrong, Control(steps=60, samples=8, length=CONTEXT))
+        for wrong in (False, True)
+    )
+    assert own.loss < shuffled.loss and own.agreement > 0.9
 
 
 def test_shuffled_classes_are_those_of_other_documents(base: Path) -> None:

@@ -37,10 +37,8 @@ TEXTS = (
 STEPS = 8
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def inputs(folder: Path) -> Path:
     """Examples in three classes, a base with random weights and its extra stage."""
-    folder = tmp_path_factory.mktemp("gptsan")
     build_vocabulary([text * 3 for text in TEXTS], 430, folder / "words", 0.0)
     rows = ["filename,fileid"]
     for number in range(24):
@@ -59,6 +57,11 @@ def place(tmp_path_factory):
         (folder / "base" / name).write_bytes((folder / "words" / name).read_bytes())
     add_extra_stage(folder / "base", folder / "stage", 1)
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("gptsan"))
 
 
 def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
@@ -133,15 +136,29 @@ def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_pat
     assert changed and all(name.startswith(("model.blocks.2.", "model.extra_position")) for name in changed)
 
 
-def test_a_new_model_is_trained_from_scratch(place, tmp_path):
-    values = {"model": {"shape": {"vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8,
-                                  "num_switch_layers": 1, "num_heads": 2, "num_experts": 2}}}  # fmt: skip
-    given = (
-        config.to_dict(settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "zero.stage=1"))
-        | values
-    )
+def from_scratch(place: Path, run: Path, *overrides: str) -> GptsanConfig:
+    """A new model of one layer instead of a checkpoint."""
+    shape = {
+        "vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8, "num_switch_layers": 1,
+        "num_heads": 2, "num_experts": 2,
+    }  # fmt: skip
+    given = config.to_dict(settings(place, run, *overrides)) | {"model": {"shape": shape}}
     given["data"]["tokenizer"] = str(place / "words")
-    run = launch.train(Gptsan(config.build(GptsanConfig, given)))
+    return config.build(GptsanConfig, given)
+
+
+@pytest.mark.parametrize("begin", [settings, from_scratch])
+def test_in_16_bits_the_logits_take_16_bits(place, tmp_path, begin):
+    """DeepSpeed casts parameters and leaves buffers as they are: a bias in fp32 would make logits of fp32."""
+    model = Gptsan(begin(place, tmp_path / "run", "precision.dtype=bf16")).build()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16()
+    assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16
+
+
+def test_a_new_model_is_trained_from_scratch(place, tmp_path):
+    changes = "engine.max_steps=2", "spout.mode=none", "zero.stage=1"
+    run = launch.train(Gptsan(from_scratch(place, tmp_path / "run", *changes)))
     report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
     assert report.frozen == 9 and model.config.eos_token_id == 429  # the spout, which is not fed

@@ -6,7 +6,7 @@ import pytest
 import torch
 from course_lib.models import frozen_base
 from course_lib.prefix import lora
-from course_lib.prefix.comparison import Runs, Spread, over_rates, over_seeds, untrained
+from course_lib.prefix.comparison import SEEDS, Runs, Spread, at_best_rate, over_rates, over_seeds, untrained
 from course_lib.prefix.single_process_trainer import Case, sweep, train
 from peft import get_peft_model_state_dict
 
@@ -46,6 +46,19 @@ def test_runs_over_rates(short):
     assert {name: list(cases) for name, cases in found.items()} == {"mlp": [1e-2, 1e-4], "full": [1e-3]}
     moved, still = (found["mlp"][rate].losses for rate in (1e-2, 1e-4))
     assert moved[0] == still[0] and moved[-1] != still[-1]
+
+
+def test_each_case_gets_its_best_rate_and_no_run_twice(short):
+    cases = {"mlp": ["model.length=2", "optimizer.lr.min=0"], "LoRA": ["model.method=full", "optimizer.lr.min=0"]}
+    builders = {"LoRA": lora.builder(2)}
+    tried = over_rates(short, cases, {"mlp": [1e-12, 3e-2], "LoRA": [1e-3, 1e-12]}, builders)
+    found = at_best_rate(short, cases, tried, builders, seeds=(*SEEDS[:1], 7))
+    for name, rate in (("mlp", 3e-2), ("LoRA", 1e-3)):
+        losses = {each: run.held_out or math.inf for each, run in tried[name].items()}
+        assert min(losses, key=losses.__getitem__) == rate
+        assert found[name].runs[0] is tried[name][rate] and len(found[name].runs) == 2
+        more = over_seeds(short, {name: [*cases[name], f"optimizer.lr.max={rate}"]}, builders, (SEEDS[0], 7))[name]
+        assert [run.losses for run in more.runs] == [run.losses for run in found[name].runs]
 
 
 @pytest.mark.parametrize("family", bases.FAMILIES)

@@ -5,9 +5,10 @@ import re
 import pytest
 from course_lib import memory_cli
 from course_lib.config import describe, load
+from course_lib.prefix import products
 from course_lib.prefix.config import PrefixConfig
-from course_lib.profiles import CONFIGS
-from course_lib.training.lr_schedule import learning_rate
+from course_lib.profiles import BUNDLED, CONFIGS
+from course_lib.training.lr_schedule import learning_rate, warmup_steps
 from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
@@ -64,3 +65,22 @@ def test_every_flag_of_the_original_has_a_home():
     ours = {key for row in table for key in re.findall(r"`([\w.]+)`", row[1])}
     assert ours <= {key for key, *_ in describe(PrefixConfig)}
     assert all(re.search(r"`[\w.]+`", row[1]) or row[1] == "–" for row in table)
+
+
+@pytest.mark.parametrize("profile", BUNDLED)
+def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(profile, monkeypatch):
+    monkeypatch.setenv("COURSE_PROFILE", profile)
+    tasks = products.task_settings()
+    assert {name: settings.data.form for name, settings in tasks.items()} == {"smile": "lines", "plain": "pairs"}
+    for name, settings in tasks.items():
+        steps, ranks = settings.engine.max_steps, settings.launch.ranks
+        assert steps and ranks
+        # the course's samples are few: the warm-up must fit, and no sample is read more than a hundred times
+        assert warmup_steps(settings.optimizer.lr, steps) < steps / 2
+        assert steps * settings.batch.resolve(ranks).total < 100 * 240
+        short = products.quick_settings(name, "model.length=3")
+        assert short.precision.dtype != "fp16" and short.engine.num_train_epochs is None and short.model.length == 3
+        last = short.engine.max_steps
+        assert last and warmup_steps(short.optimizer.lr, last) == last // 6
+    assert {"mlp", "embedding", "LoRA"} <= products.quick().rates.keys()
+    assert all(len(rates) == 3 and list(rates) == sorted(rates) for rates in products.quick().rates.values())

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import sampling
+from course_lib.pretrain.data import spread
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter, dtype_for
 from course_lib.pretrain.sampling import (
     Concatenated,
@@ -253,6 +254,19 @@ def test_too_few_tokens_is_one_line(sizes: list[int], seq_length: int, said: str
     assert said in str(caught.value) and "data.seq_length" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "cache").exists()
     assert len(dataset([*sizes, 9], seq_length)) >= 1
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 4000))
+def test_a_spread_sample_is_evenly_spaced_and_about_as_large_as_wanted(sizes: list[int], wanted: int) -> None:
+    corpus = Counting(np.array(sizes, np.int32))
+    found = spread(corpus, wanted)
+    starts = np.cumsum([0, *sizes])
+    step = 1 if sum(sizes) <= wanted else -(-sum(sizes) // wanted)
+    assert [ids.tolist() for ids in found] == [
+        list(range(starts[i], starts[i] + min(sizes[i], wanted))) for i in range(0, len(sizes), step)
+    ]
+    # As many documents as the share of the tokens, and always one.
+    assert len(found) <= len(sizes) * wanted / sum(sizes) + 1 or step == 1
 
 
 def test_several_corpora_are_split_each_by_itself() -> None:

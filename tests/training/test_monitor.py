@@ -88,11 +88,15 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
 
 
 def test_the_gpus_that_are_visible_are_taken(monkeypatch):
-    def devices() -> dict[str, list[int]]:
+    def devices() -> dict[str, list[int | str]]:
         return json.loads(base64.urlsafe_b64decode(launch.one_node(2)[-1]))
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5")
     assert devices() == {"localhost": [2, 3]}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-4f1,GPU-8a2")
+    assert devices() == {"localhost": ["MIG-4f1", "GPU-8a2"]}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1,-1")
+    assert devices() == {"localhost": [0, 1]}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert devices() == {"localhost": [0, 1]}
 

@@ -34,6 +34,7 @@ def entry(number: int, loss: Any) -> dict[str, Any]:
 
 
 GOOD = [entry(1, 8.9), entry(60, 6.5)]
+USUAL = {0.003: [entry(1, 8.9), entry(60, 6.79)]}
 RIGHT: dict[int, list[Any]] = {
     1: [
         lambda s: softmax(masked(s, -np.inf)),
@@ -45,11 +46,11 @@ RIGHT: dict[int, list[Any]] = {
     ],
     2: in_forms(step, NUMBER),
     3: [
-        (4e-2, GOOD),
-        [4e-2, tuple(GOOD)],
-        (np.float32(4e-2), [entry(1, np.float64(8.9)), entry(60, np.float32(6.5))]),
-        (torch.tensor(4e-2), [entry(1, torch.tensor(8.9)), entry(60, torch.tensor(6.5))]),
-        (4e-2, np.array(GOOD)),
+        USUAL | {4e-2: GOOD},
+        {4e-2: tuple(GOOD)} | USUAL,
+        {np.float32(3e-3): USUAL[3e-3], np.float32(4e-2): [entry(1, np.float64(8.9)), entry(60, np.float32(6.5))]},
+        USUAL | {4e-2: [entry(1, torch.tensor(8.9)), entry(60, torch.tensor(6.5))]},
+        USUAL | {4e-2: np.array(GOOD), 1.0: [entry(1, 8.9), entry(60, float("nan"))]},
     ],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -73,13 +74,16 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (0.5, "expected a function"),
     ],
     3: [
-        (1e-2, "hand in two things"),
-        ((1e-2, [6.5]), "the list of entries"),
-        ((1e-2, []), "the list of entries"),
-        ((3e-4, [entry(1, 8.9), entry(60, 8.1)]), "too cautious"),
-        ((0.2, [entry(1, 8.9), entry(60, 7.0)]), "too high"),
-        ((1.0, [entry(1, 8.9), entry(60, 30.0)]), "overshoots"),
-        ((1.0, [entry(1, 8.9), entry(60, float("nan"))]), "overshoots"),
-        ((1e-2, [entry(1, 8.9), entry(200, 6.3)]), "has 60 steps"),
+        (1e-2, "hand in the tries"),
+        ((1e-2, GOOD), "hand in the tries"),
+        (USUAL | {1e-2: [6.5]}, "the list of entries"),
+        (USUAL | {1e-2: []}, "the list of entries"),
+        ({4e-2: GOOD}, "is missing"),
+        (USUAL, "the only rate"),
+        (USUAL | {3e-4: [entry(1, 8.9), entry(60, 8.1)]}, "too cautious"),
+        (USUAL | {0.2: [entry(1, 8.9), entry(60, 7.0)]}, "too high"),
+        (USUAL | {1.0: [entry(1, 8.9), entry(60, 30.0)]}, "overshoots"),
+        (USUAL | {1.0: [entry(1, 8.9), entry(60, float("nan"))]}, "overshoots"),
+        (USUAL | {1e-2: [entry(1, 8.9), entry(200, 6.3)]}, "has 60 steps"),
     ],
 }

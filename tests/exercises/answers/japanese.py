@@ -35,8 +35,15 @@ RIGHT: dict[int, list[Any]] = {
         np.str_(japanese.NORMAL),
         np.array(japanese.NORMAL),
     ],
-    2: [by_pattern, word_by_word, *in_forms(word_by_word, TEXT)],
-    3: [27, 30.0, 33, np.int64(28), np.array(31), torch.tensor(29), torch.tensor(32.0)],
+    2: [
+        (3853, -1176),
+        [3853.0, -1176.0],
+        np.array(japanese.costs(japanese.KIMONO)) - japanese.costs(japanese.FOOTWEAR),
+        torch.tensor([3853, -1176]),
+        (np.int32(3853), np.float64(-1176)),
+    ],
+    3: [by_pattern, word_by_word, *in_forms(word_by_word, TEXT)],
+    4: [27, 30.0, 33, np.int64(28), np.array(31), torch.tensor(29), torch.tensor(32.0)],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -49,6 +56,16 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (3, "a text in quotes"),
     ],
     2: [
+        (2677, "hand in two numbers"),
+        (("3853", "-1176"), "hand in two numbers"),
+        ((-1176, 3853), "the order is"),
+        ((-3853, 1176), "the other way round"),
+        ((30593, 27916), "these are the totals"),
+        ((3853, 1176), "one sign"),
+        ((3853, 2677), "the words are right"),
+        ((47624, -17031), "not the differences"),
+    ],
+    3: [
         (lambda m: m.replace(" ", "").replace("␣", " "), "words keep their spaces"),
         (lambda m: m.replace(" ␣", " "), "several marks"),
         (lambda m: m.replace("␣", ""), "at the end"),
@@ -58,7 +75,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
          "strip the marks before"),
         (lambda m: by_pattern(m.replace("␛e", "␛")), "replace ␛s before ␛e"),
     ],
-    3: [
+    4: [
         (23, "more than 0.1: too few"),
         (17, "wider than 0.1 again"),
         (102, "more work than needed"),

@@ -38,6 +38,8 @@ RIGHT: dict[int, list[Any]] = {
     3: [
         ("fp16", formats()),
         ["fp16", formats()],
+        # of a base that is stored in fp16
+        ("fp16", formats(fp16=(50, 0.0))),
         (np.str_("fp16"), formats(fp32=(100, 1e-6))),
         *(("fp16", {name: form(pair) for name, pair in formats().items()}) for form in LIST),
     ],
@@ -65,11 +67,12 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ("fp16", "hand in two things"),
         (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004)}), "bf16 is missing"),
         (("fp16", formats(bf16=0.03)), "is a pair"),
-        (("bf16", formats()), "8 times as far off"),
+        (("bf16", formats()), "further off, 0.032 instead of 0.004"),
         (("fp32", formats()), "twice the bytes"),
         (("int8", formats()), "is none of fp32"),
         (("fp16", formats(fp16=(100, 0.004))), "4 bytes per number"),
-        (("fp16", formats(fp16=(50, 0.0))), "rounds the weights"),
+        (("fp16", formats(fp16=(50, 0.0), bf16=(50, 0.0))), "rounds the weights"),
+        (("fp16", formats(bf16=(50, 0.0))), "rounds the weights"),
         (("fp16", formats(fp32=(100, 0.5))), "comes from the comparison"),
         (("bf16", formats(fp16=(50, 0.032), bf16=(50, 0.004))), "swapped"),
     ],

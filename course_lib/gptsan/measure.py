@@ -1,0 +1,79 @@
+"""Measurements on encoded examples: mean loss with any input to the spout, and what the routers choose.
+
+Everything runs in small batches on the model's device, so that a large model needs little memory besides its weights.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from course_lib.gptsan.layouts import IGNORE
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.samples import collate
+
+# A row of Examples.
+Example = dict[str, Any]
+# Examples in a forward pass.
+BATCH = 16
+
+
+@torch.inference_mode()
+def mean_loss(model: GPTSanForCausalLM, examples: Iterable[Example], spout: Tensor | None = None) -> float:
+    """Return the mean cross-entropy [nats per target token].
+
+    Args:
+        model: the model.
+        examples: the examples; at least one.
+        spout: [d_spout], the input to the spout for all examples; None for no spout.
+    """
+    nats, tokens = 0.0, 0
+    for batch in _batches(model, examples):
+        logits = _read(model, batch, spout).logits.float()
+        y = batch["y"]
+        nats += functional.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE, reduction="sum").item()
+        tokens += int((y != IGNORE).sum())
+    return nats / tokens
+
+
+@torch.inference_mode()
+def router_logits(model: GPTSanForCausalLM, examples: Iterable[Example]) -> Tensor:
+    """Return the router logits [switch layers, positions of all examples in order, experts] without a spout."""
+    found = []
+    for batch in _batches(model, examples):
+        # The logits of the vocabulary are not needed.
+        output = _read(model, batch, None, output_router_logits=True, logits_to_keep=1)
+        found.append(torch.stack([logits.flatten(0, 1).float().cpu() for logits in output.router_logits]))
+    return torch.cat(found, 1)
+
+
+@contextmanager
+def untrained_routers(model: GPTSanForCausalLM, seed: int = 0) -> Iterator[None]:
+    """Give the routers new weights from their initial distribution, inside the context only."""
+    rng = torch.Generator().manual_seed(seed)
+    routers = [module for name, module in model.named_modules() if name.endswith("router.classifier")]
+    kept = [router.weight.data for router in routers]
+    for router in routers:
+        router.weight.data = (torch.randn(router.weight.shape, generator=rng) * router.init_std).to(router.weight)
+    try:
+        yield
+    finally:
+        for router, weight in zip(routers, kept, strict=True):
+            router.weight.data = weight
+
+
+def _batches(model: GPTSanForCausalLM, examples: Iterable[Example]) -> Iterator[dict[str, Tensor]]:
+    rows = list(examples)
+    for start in range(0, len(rows), BATCH):
+        yield {name: tensor.to(model.device) for name, tensor in collate(rows[start : start + BATCH]).items()}
+
+
+def _read(model: GPTSanForCausalLM, batch: dict[str, Tensor], spout: Tensor | None, **options: Any) -> Any:
+    x = batch["x"]
+    types = prefix_types(batch["num_input"], x.shape[1], spout is not None)
+    vector = None if spout is None else spout.to(model.device).expand(len(x), -1)
+    return model(x, token_type_ids=types, spout=vector, use_cache=False, **options)

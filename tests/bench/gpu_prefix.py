@@ -1,0 +1,65 @@
+"""A prefix for a frozen base of rinna's 3.6B shape, random weights, through `course prefix train`'s own path, in fp16.
+
+The settings are those of prefix-neox-3.6b.yaml, without offload, on one rank. Rows are 64 tokens long; the micro batch
+is the largest power of two up to 64 that the planner lets on the card.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from course_lib import config
+from course_lib.checkpoints.torch_dtypes import TORCH
+from course_lib.models.causal import model_config
+from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.task import PrefixTask
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.training.task import Task
+from transformers import AutoModelForCausalLM
+
+from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, overrides
+from tests.bench.gpu_pretrain import ENTRIES, stand_in
+
+ROWS, LENGTH = 512, 64
+
+
+def run(bench: Bench) -> Values:
+    """The figures of training a prefix."""
+    stand_in(bench.folder / "base")
+    _weights(bench)
+    words = np.random.default_rng(0).integers(3, ENTRIES, (ROWS, LENGTH))
+    lines = (json.dumps({"text": " ".join(f"w{word}" for word in row)}) + "\n" for row in words)
+    (bench.folder / "texts.jsonl").write_text("".join(lines))
+    _, found = largest(bench, _choices(bench))
+    return {"kind": "training", "what": f"prefix of GPT-NeoX {'tiny' if bench.tiny else '3.6B'}, base frozen"} | found
+
+
+PARTS = [Part("prefix-3.6b-fp16", 140, run)]
+
+
+def _weights(bench: Bench) -> None:
+    """Random weights of the base, in the run's format."""
+    dtype = TORCH[bench.precision("fp16")]  # type: ignore[index]
+    shape = config.load(PretrainConfig, "gpt-neox-tiny.yaml" if bench.tiny else "gpt-neox-3.6b.yaml").model
+    with torch.device(bench.device):
+        built = AutoModelForCausalLM.from_config(model_config(shape, 2, 2), dtype=dtype)
+    built.save_pretrained(bench.folder / "base")
+    del built
+    if bench.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _choices(bench: Bench) -> Iterator[Callable[[], Task]]:
+    for micro in (2,) if bench.tiny else (64, 32, 16, 8, 4, 2):
+        yield partial(_task, bench, micro)
+
+
+def _task(bench: Bench, micro: int) -> Task:
+    changes = common_changes(bench, f"micro-{micro}", "fp16") | {
+        "model.base": bench.folder / "base", "data.input": bench.folder / "texts.jsonl", "data.form": "samples",
+        "data.begin": "with", "batch.local_size": micro, "batch.micro_size": micro,
+        "optimizer.lr.warmup_steps": 0, "model.warm_start_steps": 5 if bench.tiny else 200,
+    }  # fmt: skip
+    return PrefixTask(config.load(PrefixConfig, "prefix-neox-3.6b.yaml", overrides(changes)))

@@ -1,0 +1,99 @@
+"""Fetching a model with the real client of the Hub from a stand-in: which files arrive, and what an interruption costs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from course_lib.checkpoints import fetch, weight_files
+from course_lib.errors import CourseError
+from huggingface_hub import constants
+
+from tests.checkpoints import hub
+from tests.checkpoints.hub import COMMIT, Hub
+
+SETTINGS = ["config.json", "spiece.model", "tokenizer_config.json", "vocab.txt"]
+BESIDES = [".gitattributes", "README.md", "training_args.bin", "onnx/model.json", "spiece.vocab", "a.task0.weight"]
+BIN, SAFE = ["pytorch_model.bin"], ["model.safetensors"]
+PARTS = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"]
+SAFE_PARTS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+
+
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    with hub.running() as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.endpoint)
+        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        yield server
+
+
+def publish(server: Hub, names: list[str]) -> None:
+    server.visibility["rinna/small"] = "public"
+    server.files["rinna/small"] = {name: f"{name} ".encode() * 9 for name in names}
+
+
+@pytest.mark.parametrize(
+    ("published", "fetched"),
+    [
+        (BIN, BIN),
+        (SAFE, SAFE),
+        (BIN + SAFE, SAFE),
+        (PARTS, PARTS),
+        (PARTS + SAFE_PARTS, SAFE_PARTS),
+        (PARTS + SAFE, SAFE),
+        (["model.fp16.safetensors", *BIN], BIN),
+        ([], []),
+    ],
+)
+def test_one_copy_of_the_weights_is_needed(published: list[str], fetched: list[str]) -> None:
+    assert sorted(fetch.needed(SETTINGS + BESIDES + published)) == sorted(SETTINGS + fetched)
+
+
+def test_a_model_arrives_from_the_hub(online: Hub, tmp_path: Path) -> None:
+    publish(online, SETTINGS + BESIDES + BIN + SAFE)
+    (tmp_path / "product").mkdir()
+    counts = fetch.fetched_model("rinna/small", tmp_path / "product", [])
+    assert counts == {"checkpoint": "rinna/small", "revision": COMMIT}
+    arrived = {path.name: path.read_bytes() for path in (tmp_path / "product/model").iterdir()}
+    assert arrived == {name: online.files["rinna/small"][name] for name in SETTINGS + SAFE}
+    assert sorted(online.sent) == sorted(SETTINGS + SAFE)
+
+
+def test_after_an_interruption_only_the_rest_is_downloaded(online: Hub, tmp_path: Path) -> None:
+    publish(online, SETTINGS + SAFE_PARTS)
+    online.failing = {SAFE_PARTS[1]}
+    with pytest.raises(CourseError, match=r"^rinna/small: the download stopped, and continues when [^\n]*$"):
+        fetch.fetch("rinna/small", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    online.failing = set()
+    fetch.fetch("rinna/small", tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == sorted(SETTINGS + SAFE_PARTS)
+    assert online.sent == {name: len(online.files["rinna/small"][name]) for name in SETTINGS + SAFE_PARTS}
+
+
+def test_a_model_that_is_not_there(online: Hub, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match=r"^rinna/large: neither a folder nor a model that the Hub provides: [^\n]*$"):
+        fetch.fetch("rinna/large", tmp_path / "model")
+
+
+def test_a_folder_beside_the_profile_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine/base").mkdir(parents=True)
+    (tmp_path / "mine/base/config.json").write_text("{}")
+    (tmp_path / "mine/own.yaml").write_text("extends: tiny\n")
+    monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "mine/own.yaml"))
+    assert fetch.fetch("base", tmp_path / "model") == {"checkpoint": "base"}
+    assert (tmp_path / "model/config.json").read_text() == "{}"
+
+
+def test_the_origin_of_a_base(tmp_path: Path) -> None:
+    ready = tmp_path / "rinna" / "small"
+    ready.mkdir(parents=True)
+    tensors = {"x": torch.ones(3, 5, dtype=torch.float16), "h.0.attn.bias": torch.ones(2, 2)}
+    weight_files.write(tensors.items(), ready, 10**9)
+    counted = "15 numbers in float16"
+    assert fetch.origin(ready, "rinna/small", "a.yaml") == f"base: loaded from rinna/small, not trained here; {counted}"
+    assert fetch.origin(ready, str(ready), "a.yaml") == f"base: loaded from small, not trained here; {counted}"
+    assert fetch.origin(ready, None, "a.yaml") == f"base: trained here with a.yaml; {counted}"

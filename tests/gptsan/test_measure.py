@@ -1,0 +1,75 @@
+"""Mean loss and router choices, against one forward pass over everything."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from course_lib.gptsan import measure, swe
+from course_lib.gptsan.measure import mean_loss, router_logits, untrained_routers
+from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.samples import collate
+from torch.nn.functional import cross_entropy
+
+from tests.gptsan import handmade
+from tests.gptsan.test_generate import build
+
+LENGTH, NUMBER = 10, 7
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> GPTSanForCausalLM:
+    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.tokenizer import load_tokenizer
+
+    letters = sorted(set("外は雨だ猫が寝"))
+    words = load_tokenizer(handmade.write(tmp_path_factory.mktemp("words"), [*letters, *swe.SPECIALS]))
+    return Generator(build(words, spout_init_std=0.5), words).model
+
+
+@pytest.fixture
+def examples(model: GPTSanForCausalLM) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    found = []
+    for label in range(NUMBER):
+        x = rng.integers(0, 6, LENGTH)
+        y = np.where(np.arange(LENGTH) < 4 + label % 3, x, -1)
+        found.append({"x": x, "y": y, "i": np.int64(label % 2), "num_input": np.int64(1)})
+    return found
+
+
+@pytest.mark.parametrize("told", [None, 1])
+def test_the_loss_is_that_of_one_pass(model, examples, told, monkeypatch) -> None:
+    spout = None if told is None else torch.eye(model.config.d_spout)[told]
+    batch = collate(examples)
+    types = prefix_types(batch["num_input"], LENGTH, told is not None)
+    vector = None if spout is None else spout.expand(NUMBER, -1)
+    with torch.inference_mode():
+        logits = model(batch["x"], token_type_ids=types, spout=vector).logits
+    expected = cross_entropy(logits.flatten(0, 1), batch["y"].flatten(), ignore_index=-1).item()
+    for size in (1, 3, 16):
+        monkeypatch.setattr(measure, "BATCH", size)
+        assert mean_loss(model, iter(examples), spout) == pytest.approx(expected, abs=1e-5)
+    assert told is None or mean_loss(model, examples) != pytest.approx(expected, abs=1e-3)
+
+
+def test_router_logits_are_those_of_one_pass_in_order(model, examples, monkeypatch) -> None:
+    batch = collate(examples)
+    types = prefix_types(batch["num_input"], LENGTH, False)
+    with torch.inference_mode():
+        expected = model(batch["x"], token_type_ids=types, output_router_logits=True).router_logits
+    monkeypatch.setattr(measure, "BATCH", 3)
+    found = router_logits(model, examples)
+    assert found.shape == (model.config.num_switch_layers, NUMBER * LENGTH, model.config.num_experts)
+    torch.testing.assert_close(found, torch.stack([each.flatten(0, 1) for each in expected]))
+
+
+def test_untrained_routers_only_inside(model, examples) -> None:
+    before = router_logits(model, examples)
+    with untrained_routers(model, seed=1):
+        inside = router_logits(model, examples)
+    assert not torch.allclose(inside, before)
+    assert torch.equal(router_logits(model, examples), before)
+    with untrained_routers(model, seed=1):
+        assert torch.equal(router_logits(model, examples), inside)

@@ -1,0 +1,95 @@
+"""Every profile carries the course: from an empty workspace, on small copies of what it downloads.
+
+All products of each profile are built. The quick notebooks run in each, and each of the others in one, so that this
+takes at most five minutes on two cores; `python -m tests.rehearsal.run` runs all notebooks in each profile.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from course_lib.chapters import CHAPTERS
+from course_lib.config import section
+from course_lib.corpus.config import Sources
+from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+
+from tests.rehearsal import PROFILES, published
+from tests.rehearsal.mirror import DAY
+from tests.rehearsal.stage import Stage, standing
+
+QUICK = ("01_corpus_prep", "02_normalize_and_segment", "07_fastertransformer_conversion")
+NOTEBOOKS = {
+    "single-gpu": (*QUICK, "06_prefix_tuning"),
+    "xl": (*QUICK, "05_gptsan_extra_stage"),
+    "colab": (*QUICK, "03_tokenizers", "04_gpt2_by_hand", "04_gpt2_zero2_pretraining"),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    published.write_all(folder / "hub")
+    return folder / "hub"
+
+
+def test_each_notebook_runs_in_a_profile() -> None:
+    assert {*NOTEBOOKS} == {*PROFILES}
+    assert {name for names in NOTEBOOKS.values() for name in names} == {
+        name for chapter in CHAPTERS for name in chapter.notebooks
+    }
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.timeout(1200)
+def test_the_course_runs(name: str, models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models, tmp_path / "hub")
+    with standing(name, tmp_path) as stage:
+        command = [sys.executable, "-m", "tests.rehearsal.part", *NOTEBOOKS[name]]
+        done = subprocess.run(command, env=stage.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    workspace = tmp_path / f"workspace/{name}-rehearsal"
+    executed = {path.stem: path for path in workspace.glob("*/*/*.ipynb")}
+    assert sorted(executed) == sorted(NOTEBOOKS[name])
+    for path in executed.values():
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        assert all(cell.execution_count for cell in cells)
+        assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert_texts(name, stage, workspace)
+    assert_models(name, stage, workspace)
+    # checkpoints are on the drive that colab mounts
+    assert (tmp_path / "drive/course").is_dir() == (name == "colab")
+
+
+def assert_texts(name: str, stage: Stage, workspace: Path) -> None:
+    """The dump came over HTTP, whole or the part that the profile asks for, and its checksum was verified."""
+    sources = section("corpus.sources", Sources, of=name)
+    part = f"{sources.part}.xml-" if sources.part else ".xml.bz2"
+    dumps = [path for path in stage.downloaded() if "pages-articles" in path]
+    assert len(dumps) == 1 and dumps[0].startswith(f"/jawiki/latest/jawiki-latest-pages-articles-multistream{part}")
+    assert "/jawiki/latest/jawiki-latest-sha1sums.txt" in stage.downloaded()
+    assert ("/cc-100/ja.txt.xz" in stage.downloaded()) == (sources.webtext == "download")
+    records = [json.loads(path.read_text()) for path in (workspace / "downloads").glob("jawiki*.verified.json")]
+    assert [record["verified"] for record in records] == ["sha1 verified"]
+    assert DAY not in "".join(stage.downloaded())
+
+
+def assert_models(name: str, stage: Stage, workspace: Path) -> None:
+    """The published models of the profile came from the Hub, in one format each, and no other models."""
+    wanted = {
+        "gptsan": section("gptsan.recipe", GptsanRecipe, of=name).checkpoint,
+        "prefix": section("prefix.recipe", PrefixRecipe, of=name).checkpoint,
+    }
+    asked = {path.removeprefix("/api/models/").partition("/tree")[0] for path in stage.downloaded() if "/api/" in path}
+    assert asked == {checkpoint for checkpoint in wanted.values() if checkpoint}
+    for chapter, checkpoint in wanted.items():
+        weights = sorted(
+            path.name
+            for path in (workspace / chapter / "base/model").glob("*.*")
+            if path.suffix in (".bin", ".safetensors")
+        )
+        assert weights == (["pytorch_model.bin"] if checkpoint == published.GPTSAN else ["model.safetensors"])

@@ -1,0 +1,47 @@
+"""A run in fp16, which only cards are allowed: one rank computes it on CPU, slowly, with DeepSpeed's own loss scale."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from course_lib import config
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.export import export
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import launch, log, run_dir
+
+from tests.bench.gpu_pretrain import prepare
+from tests.weights import read_tensors
+
+
+def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported(tmp_path: Path):
+    prepare(tmp_path)
+    run = tmp_path / "run"
+    run.mkdir()
+    changes = [f"data.input=[{tmp_path}/tokens]", f"data.tokenizer={tmp_path}/tokenizer", f"engine.output_dir={run}"]
+    changes += ["engine.max_steps=8", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0"]
+    changes += ["engine.tracking=[]"]
+    changes += ["precision.dtype=fp16", "precision.initial_scale_power=23", "launch.ranks=1", "data.seq_length=64"]
+    task = Gpt2(config.load(PretrainConfig, "gpt2-tiny.yaml", changes))
+    batch = task.settings.batch.resolve(1)
+    run_dir.prepare(task, run_dir.Resolved(batch, 8), False, print)
+    environment = launch._environment(task.settings, 1) | {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
+    command = [sys.executable, "-m", "tests.training.fp16_rank", task.name(), str(run)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    entries = log.read(run)
+    scales = [entry["loss_scale"] for entry in entries]
+    skipped = [entry["skipped_steps"] for entry in entries]
+    # the first overflow is tolerated (precision.hysteresis 2), each other one halves the scale
+    assert scales[0] == 2**23 and skipped[0] == 1
+    assert 1 < skipped[-1] < 8 and scales[-1] == 2 ** (24 - skipped[-1])
+    # a skipped step has no norm, and the others have
+    assert [step for step, entry in enumerate(entries, 1) if "grad_norm_max" in entry] == [*range(skipped[-1] + 1, 9)]
+    assert np.isfinite([entry["loss"] for entry in entries]).all()
+    # DeepSpeed stored its scaler in the checkpoint
+    report = export(run, tmp_path / "model")
+    assert (report.weights, report.dtype) == ("fp32 master weights", "fp16")
+    assert all(np.isfinite(tensor.float().numpy()).all() for tensor in read_tensors(tmp_path / "model").values())

@@ -1,0 +1,63 @@
+"""What a rank knows about its card: the vendor's peak by its name, and formats that it has no units for."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from course_lib import config
+from course_lib.errors import UsageError
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.training import log, trainer
+from course_lib.training.hardware import peak_flops
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA A10G", 70e12),
+        ("NVIDIA A10", 125e12),
+        ("Tesla T4", 65e12),
+        ("NVIDIA L4", 121e12),
+        # no card of the table: L40 is not L4, T400 is not T4
+        ("NVIDIA L40", None),
+        ("NVIDIA T400 4GB", None),
+    ],
+)
+def test_the_peak_is_that_of_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str, peak: float | None):
+    card(monkeypatch, name)
+    assert peak_flops(None) == peak
+    assert peak_flops(3.0) == 3e12
+
+
+def card(monkeypatch: pytest.MonkeyPatch, name: str, bf16: bool = True) -> None:
+    """Lets torch see a card of this name."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
+
+
+def settings(place: Path, dtype: str) -> PretrainConfig:
+    changes = [f"precision.dtype={dtype}", "batch.micro_size=2", f"engine.output_dir={place}"]
+    return config.build(PretrainConfig, {}, changes)
+
+
+def test_bf16_is_refused_on_a_card_that_would_emulate_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    card(monkeypatch, "Tesla T4", bf16=False)
+    run = settings(tmp_path, "bf16")
+    with pytest.raises(UsageError, match=r"precision\.dtype: bf16 is not allowed: Tesla T4 .* allowed: fp16, fp32$"):
+        trainer.training_arguments(run, run.batch.resolve(1), 1)
+
+
+def test_a_log_entry_of_an_fp16_run_has_the_loss_scale_and_the_skipped_steps(tmp_path: Path):
+    engine = SimpleNamespace(optimizer=SimpleNamespace(loss_scale=torch.tensor(4096.0)), skipped_steps=3)
+    found = trainer.scaling(engine, settings(tmp_path, "fp16"))
+    assert found == {"loss_scale": 4096.0, "skipped_steps": 3}
+    assert trainer.scaling(engine, settings(tmp_path, "bf16")) == {}
+    keys = "epoch loss reader_cost batch_cost steps_per_second tokens_per_second tokens_per_second_per_rank"
+    entry = {"kind": "train", "step": 1} | dict.fromkeys(f"{keys} learning_rate memory loss_max".split(), 0.0)
+    assert log.line(entry | found) == log.line(entry) + ", loss scale: 4096, steps skipped: 3"
