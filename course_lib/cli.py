@@ -1,8 +1,9 @@
 """The `course` executable, which runs a command and turns errors into a one-line message and an exit code.
 
 Exit codes: 0 success, 1 bad data, 2 wrong usage, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up
-(SIGHUP). The commands are listed in verbs.py. This module imports verbs.py only after installing signal handlers.
-Otherwise, Ctrl-C during the imports would print a traceback.
+(SIGHUP), 141 if the reader of the output ended first (SIGPIPE, as for `course … | head`). The commands are listed in
+verbs.py. This module imports verbs.py only after installing signal handlers. Otherwise, Ctrl-C during the imports would
+print a traceback.
 """
 
 import errno
@@ -14,7 +15,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any
+    from typing import Any, TextIO
 
 SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
@@ -40,6 +41,11 @@ def main(arguments: list[str] | None = None) -> None:
             _on_signals(signal.SIG_DFL, signal.SIG_DFL)
         else:
             _restore(before)
+    try:
+        sys.stdout.flush()
+    # A command that stopped because nobody reads its output has reported that already.
+    except OSError:
+        _discard(sys.stdout)
     sys.exit(code)
 
 
@@ -66,6 +72,8 @@ def _main(arguments: list[str] | None) -> int:
     from course_lib import verbs
     from course_lib.errors import CourseError
 
+    # UsageError, which Typer before 0.29, such as Colab's, does not export.
+    usage_error: Any = typer.BadParameter.__base__
     try:
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
@@ -75,17 +83,17 @@ def _main(arguments: list[str] | None) -> int:
     except CourseError as error:
         return _say(str(error), error.exit_code)
     # A wrong option or argument, or no command. Without a command, the message is the help text.
-    except typer.TyperException as error:
+    except usage_error as error:
         text = error.format_message()
         return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)
     except Terminated as error:
         return _stopped(signal.Signals(int(str(error.code)) - 128))
-    # The reader closed the pipe, as `head` does in `course … | head`.
-    except BrokenPipeError:
-        _discard_output()
-        return 0
+    # The reader closed the pipe, as `head` does in `course … | head`. Typer exits with code 1 if it notices that first.
+    except (BrokenPipeError, SystemExit):
+        _discard(sys.stdout)
+        return 128 + signal.SIGPIPE
     except OSError as error:
         return _say(f"{error.filename or _nameless(error)}: {error.strerror or error}", 1)
     return 0
@@ -138,18 +146,22 @@ def _nameless(error: OSError) -> str:
     standard output, whose buffer is then discarded.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
-        _discard_output()
+        _discard(sys.stdout)
         return "standard output"
     return "file"
 
 
-def _discard_output() -> None:
-    """Discard buffered standard output, which Python would otherwise try to write at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard(stream: "TextIO") -> None:
+    """Discard the buffered output of a stream, which Python would otherwise try to write at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(message: str, code: int) -> int:
-    print(message if "Usage:" in message else "course: " + " ".join(message.split()), file=sys.stderr)
+    try:
+        print(message if "Usage:" in message else "course: " + " ".join(message.split()), file=sys.stderr)
+    # The terminal is closed, so nobody reads the message.
+    except OSError:
+        _discard(sys.stderr)
     return code
 
 

@@ -302,6 +302,22 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 
 @contextmanager
+def work_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder for the work on an output file, and remove it at the end.
+
+    It is hidden, next to `target`, because a large file needs a disk with room. For a device or pipe, it is in the
+    system's temporary folder. Folders left by killed runs are removed first.
+    """
+    if is_stream(target):
+        with temporary_folder(f"course-{target.name}") as folder:
+            yield folder
+        return
+    resolved = behind_links(target)
+    with naming(target, resolved), _held(resolved.with_name(resolved.name + ".work"), Path.mkdir) as folder:
+        yield folder
+
+
+@contextmanager
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
     """Yield a binary file that replaces `target` when the block ends without an error.
 

@@ -25,7 +25,7 @@ README_TAG = "readme"
 SETUP = """\
 try:
     import course_lib
-except ImportError:  # on Colab: without the course's pins, so that torch and numpy stay
+except ImportError:  # on Colab: 1–2 minutes (builds jumandic, deepspeed); its torch and numpy stay
     source = "git+{address}"
     %pip install -q "japanese-lm-course[notebook,train,serve] @ {{source}}"
     import course_lib

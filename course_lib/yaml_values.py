@@ -24,7 +24,11 @@ def _no_environment(name: str, *_: Any) -> None:
 
 # Settings are copied into runs and products. A settings file from someone else must not copy environment variables
 # from this machine, because they may contain secrets.
-OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
+try:
+    OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
+# OmegaConf before 2.4, such as Colab's, has another function for it.
+except TypeError:
+    OmegaConf.register_new_resolver("oc.env", _no_environment, replace=True)
 
 
 def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path, ...]]:

@@ -22,6 +22,7 @@ SLOW = (
     REHEARSAL,
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
+    "tests/colab/",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",

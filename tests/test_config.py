@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+import omegaconf
 import pytest
 from course_lib import chapters, config, profiles
 from course_lib.config import STRICT, setting
@@ -43,8 +44,11 @@ class Job:
         return self
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # what UTF-8 can hold
-PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).map(Path)
+# OmegaConf before 2.4 writes with PyYAML, which turns U+0085 (a line break of EBCDIC) into a space.
+NOT_KEPT = "" if omegaconf.__version__ >= "2.4" else "\x85"
+# What UTF-8 can hold.
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=NOT_KEPT))
+PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0" + NOT_KEPT), min_size=1).map(Path)
 ENGINES = st.builds(
     Engine, steps=st.integers(1), rate=st.floats(min_value=0, exclude_min=True, allow_nan=False, allow_infinity=False)
 )

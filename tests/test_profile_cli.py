@@ -53,7 +53,7 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
     base = hours("extends: gpt2-tiny\n")
     assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
     assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
-    assert hours("extends: gpt2-xl\n") > 1000 and "planned for 8 GPUs" in profile_costs.stages()[4].what
+    assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 GPUs" in profile_costs.stages()[4].what
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Settings for chapter 1, in a separate module so that showing help does not import the code that uses them."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -73,6 +74,10 @@ class FilterConfig:
     max_repetition: float = setting(
         0.1, f"maximum share of runs of {REPEATED} characters that occurred before [0 to 1]", ge=0, le=1
     )
+    blocked_words: Path | None = setting(
+        None, "file of unwanted words, one per line, UTF-8; unset: none. A profile's path is relative to its file"
+    )
+    max_blocked: int = setting(0, "maximum number of blocked words in a document, counting repetitions", ge=0, le=10**6)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -18,7 +18,7 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
 
     Two documents are candidates if all values in at least one band are equal; only candidates are compared. With b
     bands of r values and similarity s, the probability is 1 − (1 − sʳ)ᵇ. Of a value with more than five
-    digits, only the last four are shown, but whole values are compared. `NearDuplicates` in dedup.py finds candidates
+    digits, only the last four are shown, but whole values are compared. repeats.py finds candidates
     in this way. Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4 (http://www.mmds.org).
 
     Args:

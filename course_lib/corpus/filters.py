@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from course_lib.corpus.blocked import count_blocked
 from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.grams import code_points, gram_hashes
 
@@ -135,6 +136,8 @@ FILTERS = (
     Filter("boilerplate", "min_prose", _prose),
     Filter("little_hiragana", "min_hiragana", _hiragana),
 )
+# The reason for removing a document with words from settings.blocked_words.
+BLOCKED = "blocked_words"
 
 
 def measures(text: str) -> dict[str, float]:
@@ -147,12 +150,17 @@ def measures(text: str) -> dict[str, float]:
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
-    """Return the name of the first filter that removes the text, and the measured value; None if the text is kept."""
+    """Return the name of the first filter that removes the text, and the measured value; None if the text is kept.
+
+    The words in settings.blocked_words are searched for last. Raises CourseError if their file cannot be read.
+    """
     document = _document(text)
     for test in FILTERS:
         value = test.measure(document)
         if test.removes(value, settings):
             return test.name, value
+    if settings.blocked_words and (count := count_blocked(text, settings.blocked_words)) > settings.max_blocked:
+        return BLOCKED, count
     return None
 
 

@@ -54,10 +54,14 @@ def WEBTEXT() -> Definition:
     """The filtered and deduplicated web text, or the user's own texts."""
     settings = config.section("corpus.webtext", WebtextConfig)
     sources = config.section("corpus.sources", Sources)
+    listed: tuple[Path, ...] = ()
+    if settings.filters.blocked_words:
+        listed = (profiles.beside(settings.filters.blocked_words),)
+        settings = replace(settings, filters=replace(settings.filters, blocked_words=listed[0]))
     if sources.webtext == "files":
-        return Definition(partial(_own, settings), settings, own_files(sources), ("corpus",))
+        return Definition(partial(_own, settings), settings, (*own_files(sources), *listed), ("corpus",))
     crawl = CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz")
-    return Definition(partial(_webtext, settings), settings, (crawl,), ("corpus",))
+    return Definition(partial(_webtext, settings), settings, (crawl, *listed), ("corpus",))
 
 
 def own_files(sources: Sources) -> tuple[Path, ...]:
@@ -125,8 +129,9 @@ def _own(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str,
     from course_lib.corpus.webtext import clean_webtext
 
     texts = folder / "texts.txt"
+    sources = [path for path in inputs if path != settings.filters.blocked_words]
     with open(texts, "w", encoding="utf8") as file:
-        for source in inputs:
+        for source in sources:
             for text in read_texts(source):
                 # An empty line would start another document.
                 file.writelines(f"{line}\n" for line in text.splitlines() if line.strip())
@@ -139,7 +144,7 @@ def _own(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str,
             f"corpus.webtext: no document left of {report.documents_in} ({reasons}); lower the filters' limits "
             "(course corpus webtext --help) or add text"
         )
-    return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
+    return _reported(replace(report, source=", ".join(source.name for source in sources)), folder)
 
 
 def _reported(report: Report, folder: Path) -> dict[str, Any]:

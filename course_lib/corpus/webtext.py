@@ -1,45 +1,61 @@
 """Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON Lines.
 
-CC-100 has one line per paragraph and an empty line between documents. A single pass reads whole documents (webfile.py),
-filters them in worker processes, and removes duplicates in this process, in order: first exact duplicates of documents,
-then near-duplicates, and finally duplicates of long lines. A duplicate document therefore counts as one document rather
-than as many lines. The output is the same for any number of workers. Memory grows only with the search for duplicates:
-8 bytes per document and per long line, plus the bytes given in dedup.py for near-duplicates. The module does not look
-for personal data or offensive words.
+CC-100 has one line per paragraph and an empty line between documents. Worker processes first read whole documents
+(webfile.py), filter them and compute what is compared. Repeats are then searched for in the whole corpus (repeats.py),
+in this order: documents, near-duplicates, long lines. Worker processes finally remove them. A duplicate document
+therefore counts as one document rather than as many lines. The output is the same for any number of workers.
+
+The documents that passed the filters are kept in a folder next to the output until the end, with 8 · num_bands +
+num_perm + 24 bytes per document and 8 bytes per long line. Memory holds about 40 bytes per document, 2 bytes per long
+line, and 400 MB per worker. The module does not look for personal data or offensive words.
 """
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from course_lib.corpus.config import WebtextConfig
-from course_lib.corpus.dedup import NearDuplicates, Seen, Signatures, signatures, text_hash
-from course_lib.corpus.filters import FILTERS, first_failure
+from course_lib.corpus.dedup import band_hashes, signatures, text_hash
+from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
+from course_lib.corpus.grams import Hashes
+from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import Report
 from course_lib.corpus.webfile import Batch, Documents
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, require_file, require_other
+from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# What becomes of a document; the number of another document means that it resembles that one.
+KEPT, DUPLICATE = -1, 0
+# Documents from which repeats are removed at a time, about 1 MB.
+BATCH = 400
 # Control and invisible characters, except U+200D, which joins emoji.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 @dataclass
 class _Filtered:
-    """A worker's result for a batch: the documents that passed the filters, with their MinHash signatures."""
+    """A worker's result for a batch: the documents that passed the filters, and what is compared."""
 
     report: Report
-    numbers: list[int]  # running numbers of the documents in the input
-    texts: list[str]
-    signatures: Signatures
+    documents: list[bytes]  # JSON lines [number, text]
+    numbers: npt.NDArray[np.int64]  # running numbers in the input, [documents]
+    hashes: Hashes  # [documents]
+    lines: Hashes  # hashes of the long lines of all documents, [lines]
+    counts: npt.NDArray[np.int64]  # number of long lines, [documents]
+    signatures: npt.NDArray[np.uint8]  # lowest bytes of the MinHash values, [documents, num_perm]
+    bands: Hashes  # [documents, num_bands]
 
 
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
@@ -57,14 +73,14 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
     size = require_file(source).stat().st_size
     require_other(source, target)
-    repeats = _Repeats(settings, report)
-    with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"cleaning {source.name}") as bar:
-        for read, filtered in ordered_map(partial(_filter, settings), documents, workers):
-            report.merge(filtered.report)
-            for number, text in repeats.remove(filtered):
-                report.keep(text)
-                out.write(orjson.dumps({"id": str(number), "text": text}, option=orjson.OPT_APPEND_NEWLINE))
-            bar.update(read)
+    with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
+        columns = _Columns(folder, settings)
+        with progress(size, "B", f"cleaning {source.name}") as bar, columns:
+            for read, filtered in ordered_map(partial(_filter, settings), documents, workers):
+                report.merge(filtered.report)
+                columns.append(filtered)
+                bar.update(read)
+        _write_without_repeats(columns, out, report, settings, workers)
         if documents.problem:
             raise CourseError(documents.problem)
         if not report.documents_in:
@@ -88,8 +104,139 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
     for _ in range(batch.long_lines):
         report.remove_line("too_long")
     report.count("documents cut in two", batch.cut)
-    near = settings.dedup.near_duplicates
-    return batch.read, _Filtered(report, numbers, texts, signatures(texts if near else [], settings.dedup))
+    long = [_long_lines(text, settings) for text in texts]
+    minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
+    return batch.read, _Filtered(
+        report,
+        [orjson.dumps([number, text]) for number, text in zip(numbers, texts, strict=True)],
+        np.array(numbers, dtype=np.int64),
+        np.array([text_hash(text) for text in texts], dtype=np.uint64),
+        np.array([text_hash(line) for lines in long for line in lines], dtype=np.uint64),
+        np.array([len(lines) for lines in long], dtype=np.int64),
+        minhash.astype(np.uint8),
+        band_hashes(minhash, settings.dedup.num_bands),
+    )
+
+
+def _long_lines(text: str, settings: WebtextConfig) -> list[str]:
+    return [line for line in text.split("\n") if len(line) >= settings.dedup.line_chars]
+
+
+class _Columns:
+    """The files in the work folder: the documents, and one value per document, long line or band.
+
+    Open it as a context to append to the files.
+    """
+
+    def __init__(self, folder: Path, settings: WebtextConfig) -> None:
+        near = settings.dedup.near_duplicates
+        self.documents = folder / "documents.jsonl"
+        self.numbers, self.hashes, self.lines = (folder / name for name in ("numbers", "hashes", "lines"))
+        self.counts, self.signatures, self.kept = (folder / name for name in ("counts", "signatures", "kept"))
+        self.bands = [folder / f"band-{band:04}" for band in range(settings.dedup.num_bands if near else 0)]
+        self._files: dict[Path, IO[bytes]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "_Columns":
+        columns = (self.documents, self.numbers, self.hashes, self.lines, self.counts, self.signatures)
+        self._files = {path: self._stack.enter_context(path.open("wb")) for path in (*columns, *self.bands)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def append(self, filtered: _Filtered) -> None:
+        """Append the values of a batch, in corpus order."""
+        self._files[self.documents].writelines(line + b"\n" for line in filtered.documents)
+        for path in (self.numbers, self.hashes, self.lines, self.counts, self.signatures):
+            self._files[path].write(getattr(filtered, path.name).tobytes())
+        for band, path in enumerate(self.bands):
+            self._files[path].write(filtered.bands[:, band].tobytes())
+
+    def read(self, path: Path) -> npt.NDArray[np.int64]:
+        """Return a column of integers."""
+        return np.fromfile(path, dtype=np.int64)
+
+
+def _write_without_repeats(
+    columns: _Columns, out: IO[bytes], report: Report, settings: WebtextConfig, workers: int
+) -> None:
+    """Search for repeats, write the documents without them, and count what is removed in the report."""
+    dedup = settings.dedup
+    exact = repeats(columns.hashes, workers=workers, label="duplicates")
+    (~exact).tofile(columns.kept)
+    earliest = near_repeats(
+        columns.bands, columns.signatures, dedup.num_perm, dedup.similarity * dedup.num_perm, columns.kept, workers
+    )
+    near = earliest >= 0
+    counts, kept_lines = columns.read(columns.counts), columns.kept.with_name("kept-lines")
+    np.repeat(~(exact | near), counts).tofile(kept_lines)
+    line_repeats = repeats(columns.lines, kept_lines, workers, "repeated lines")
+    numbers, ends = columns.read(columns.numbers), np.cumsum(counts)
+    reasons = np.full(len(numbers), KEPT)
+    reasons[near] = numbers[earliest[near]]
+    reasons[exact] = DUPLICATE
+
+    def batches() -> Iterator[_Left]:
+        start = 0
+        with open(columns.documents, "rb") as file:
+            while lines := list(islice(file, BATCH)):
+                end = start + len(lines)
+                first = ends[start] - counts[start]
+                yield _Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
+                start = end
+
+    with progress(len(numbers), "doc", "removing repeats") as bar:
+        for part, written in ordered_map(partial(_remove, settings), batches(), workers):
+            report.merge(part)
+            out.write(written)
+            bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
+
+
+@dataclass
+class _Left:
+    """A batch of documents that passed the filters, with what was found about them."""
+
+    documents: list[bytes]
+    reasons: npt.NDArray[np.int64]  # KEPT, DUPLICATE, or the number of the document that it resembles
+    line_repeats: Flags  # for each long line of these documents
+
+
+def _remove(settings: WebtextConfig, batch: _Left) -> tuple[Report, bytes]:
+    """Remove repeats from a batch in a worker; return the counts and the JSON lines that are left."""
+    report, left = Report(examples=settings.examples), []
+    repeated = iter(batch.line_repeats.tolist())
+    for stored, reason in zip(batch.documents, batch.reasons.tolist(), strict=True):
+        number, text = orjson.loads(stored)
+        flags = [next(repeated) for _ in _long_lines(text, settings)]
+        if reason == DUPLICATE:
+            report.remove("duplicate", str(number), text)
+            continue
+        if reason != KEPT:
+            report.remove("near_duplicate", str(number), text, f"like {reason}")
+            continue
+        rest = _without_lines(text, flags, number, report, settings)
+        if rest is not None:
+            report.keep(rest)
+            left.append(orjson.dumps({"id": str(number), "text": rest}, option=orjson.OPT_APPEND_NEWLINE))
+    return report, b"".join(left)
+
+
+def _without_lines(text: str, repeated: list[bool], number: int, report: Report, settings: WebtextConfig) -> str | None:
+    """Return a text without its repeated long lines; None if too little is left."""
+    if not any(repeated):
+        return text
+    kept, flags = [], iter(repeated)
+    for line in text.split("\n"):
+        if len(line) >= settings.dedup.line_chars and next(flags):
+            report.remove_line("duplicate_line", str(number), line)
+        else:
+            kept.append(line)
+    rest = "\n".join(kept)
+    if len("".join(rest.split())) < settings.filters.min_chars:
+        report.remove("repeated_lines", str(number), rest, "too short without them")
+        return None
+    return rest
 
 
 def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
@@ -111,55 +258,10 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
     return (line for line in map(str.strip, text.split("\n")) if line)
 
 
-class _Repeats:
-    """The deduplication state for one run: all earlier documents and long lines."""
-
-    def __init__(self, settings: WebtextConfig, report: Report) -> None:
-        self._settings = settings
-        self._report = report
-        self._documents, self._lines = Seen(), Seen()
-        self._near = NearDuplicates(settings.dedup) if settings.dedup.near_duplicates else None
-
-    def remove(self, filtered: _Filtered) -> Iterator[tuple[int, str]]:
-        """Yield the new documents in a batch as (number, text), without duplicate lines.
-
-        The removed documents and lines are counted in the report.
-        """
-        new = self._documents.first_time(np.array([text_hash(text) for text in filtered.texts], dtype=np.uint64))
-        for at in np.flatnonzero(~new):
-            self._report.remove("duplicate", str(filtered.numbers[at]), filtered.texts[at])
-        left = np.flatnonzero(new)
-        if self._near:
-            numbers = np.array(filtered.numbers, dtype=np.int64)[left]
-            alike = self._near.add(filtered.signatures[left], numbers)
-            for at, other in zip(left, alike, strict=True):
-                if other >= 0:
-                    number, text = str(filtered.numbers[at]), filtered.texts[at]
-                    self._report.remove("near_duplicate", number, text, f"like {other}")
-            left = left[alike < 0]
-        yield from self._without_lines([(filtered.numbers[at], filtered.texts[at]) for at in left])
-
-    def _without_lines(self, documents: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-        shortest = self._settings.dedup.line_chars
-        lines = [text.split("\n") for _, text in documents]
-        long = [line for document in lines for line in document if len(line) >= shortest]
-        new = iter(self._lines.first_time(np.array([text_hash(line) for line in long], dtype=np.uint64)).tolist())
-        for (number, _), document in zip(documents, lines, strict=True):
-            kept = []
-            for line in document:
-                if len(line) < shortest or next(new):
-                    kept.append(line)
-                else:
-                    self._report.remove_line("duplicate_line", str(number), line)
-            rest = "\n".join(kept)
-            if len(kept) < len(document) and len("".join(rest.split())) < self._settings.filters.min_chars:
-                self._report.remove("repeated_lines", str(number), rest, "too short without them")
-            else:
-                yield number, rest
-
-
 def _limits(settings: WebtextConfig) -> dict[str, str]:
     limits = {test.name: test.limit(settings.filters) for test in FILTERS}
+    if settings.filters.blocked_words:
+        limits[BLOCKED] = f"> {settings.filters.max_blocked}"
     limits["duplicate"] = "same text"
     if settings.dedup.near_duplicates:
         limits["near_duplicate"] = f">= {settings.dedup.similarity}"

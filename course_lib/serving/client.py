@@ -1,4 +1,4 @@
-"""Client for the served model, with tensor requests over gRPC or HTTP, and a text interface.
+"""Client for the served model, with tensor requests over HTTP or gRPC, and a text interface.
 
 The client requires tritonclient and a tokenizer, but not torch. It works with NVIDIA's fastertransformer_backend and
 any other server that accepts the same tensors. A batch of prompts is sent as one request.
@@ -19,8 +19,8 @@ from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
 
-Wire = Literal["grpc", "http"]
-PORTS: dict[Wire, int] = {"grpc": 8001, "http": 8000}
+Wire = Literal["http", "grpc"]
+PORTS: dict[Wire, int] = {"http": 8000, "grpc": 8001}
 DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": np.float32, "BOOL": np.bool_}
 PROBABILITIES = ("cum_log_probs", "output_log_probs")
 
@@ -35,24 +35,27 @@ class Answering(Protocol):
 class Client:
     """A connection to a server. Use each connection from one thread only."""
 
-    def __init__(self, url: str | None = None, protocol: Wire = "grpc", timeout: float = 600) -> None:
+    def __init__(self, url: str | None = None, protocol: Wire = "http", timeout: float = 600) -> None:
         """Open a connection.
 
         Args:
-            url: host:port; the default is this machine and Triton's default port, 8001 for gRPC or 8000 for HTTP.
-            protocol: grpc or http.
+            url: host:port; the default is this machine and Triton's default port, 8000 for HTTP or 8001 for gRPC.
+            protocol: http or grpc. gRPC needs tritonclient[grpc], which the course's extra `serve` does not install:
+                it asks for a newer protobuf than Colab's.
             timeout: time limit for each request [s].
 
         Raises:
-            CourseError: if tritonclient is not installed.
+            CourseError: if tritonclient cannot be imported for this protocol.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
         self.protocol, self.timeout = protocol, timeout
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
-        except ImportError as error:
-            wanted = "pip install 'tritonclient[grpc,http]'"
-            raise CourseError(f"tritonclient[{protocol}] is not installed: {wanted}") from error
+        # tritonclient reports a missing part by RuntimeError, and protobuf an old protobuf by an Exception of its own.
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            wanted = f"pip install 'tritonclient[{protocol}]'"
+            raise CourseError(f"tritonclient[{protocol}] cannot be imported ({reason}); {wanted}") from error
         limits = {} if protocol == "grpc" else {"connection_timeout": min(timeout, 10), "network_timeout": timeout}
         with self._errors():
             self._client = self._triton.InferenceServerClient(self.url, **limits)

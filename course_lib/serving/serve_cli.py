@@ -78,9 +78,11 @@ def ask(
     ] = None,
     task: Annotated[str | None, typer.Option("--task", metavar="NAME|ID", help="prefix to use; default: none")] = None,
     url: Annotated[
-        str | None, typer.Option("--url", metavar="HOST:PORT", help="default: this machine, 8001 (gRPC) or 8000 (HTTP)")
+        str | None, typer.Option("--url", metavar="HOST:PORT", help="default: this machine, 8000 (HTTP) or 8001 (gRPC)")
     ] = None,
-    protocol: Annotated[Literal["grpc", "http"], typer.Option("--protocol")] = "grpc",
+    protocol: Annotated[
+        Literal["http", "grpc"], typer.Option("--protocol", help="grpc needs pip install 'tritonclient[grpc]'")
+    ] = "http",
     output_length: Annotated[
         int | None,
         typer.Option("--output-length", min=1, help="maximum length of the continuation [tokens]; default: 32"),

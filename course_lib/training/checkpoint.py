@@ -49,6 +49,11 @@ def step_of(checkpoint: Path) -> int:
     return int(number) if prefix == "checkpoint" and number.isdigit() else -1
 
 
+def ranks_of(checkpoint: Path) -> int:
+    """Return the number of ranks that saved a checkpoint. Each of them saved the states of its random generators."""
+    return len(list(checkpoint.glob("rng_state*.pth")))
+
+
 def whole_checkpoints(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, latest first."""
     complete = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0 and is_whole(path)]

@@ -1,8 +1,12 @@
 """The monitor for the DeepSpeed launcher.
 
-It reads events from the ranks, shows progress, and reports how the run ended.
+It reads events from the ranks, shows progress, and reports how the run ended. If the run is interrupted, the ranks save
+a checkpoint first: by Ctrl-C, SIGTERM or SIGHUP (a closed terminal), or because the reader of the output has closed its
+pipe, as `head` does.
 """
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -11,16 +15,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.progress import progress
-from course_lib.training import checkpoint, events, log
+from course_lib.training import checkpoint, events, log, stop_request
 from course_lib.training.task import Task
 
 Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
+# seconds for the current step and a checkpoint, after an interruption
+PATIENCE = 120.0
+
+
+class Stopped(CourseError):
+    """Error for a run that was interrupted; the exit code is that of the signal."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class Monitor:
@@ -38,41 +52,85 @@ class Monitor:
         self.folder: Path = task.settings.engine.output_dir
         # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
+        # process ids of the ranks
+        self.pids: list[int] = []
         self.reached = 0
         starting = f"starting {ranks} rank{'s' * (ranks > 1)} for {task.title()}"
         self.bar = progress(steps, "step", starting)
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Run the launcher until it exits. Raises CourseError unless every rank finishes."""
+        """Run the launcher until it exits. Raises Stopped if the run is interrupted.
+
+        Raises CourseError if a rank does not finish for another reason.
+        """
         with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=environment, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
-            assert process.stdout
             try:
-                for raw in process.stdout:
-                    event = events.parse(raw.decode(errors="replace"))
-                    if event is None:
-                        with naming(self.folder / "output.txt"):
-                            output.write(raw)
-                            output.flush()
-                    else:
-                        self._take(event)
-                process.wait()
-            except KeyboardInterrupt:
-                _end(process)
-                self.say(f"stopped at step {self.reached} of {self.steps}, {self._how_on()}")
-                raise
+                self._read(process, output)
             # Without this process, nothing reads the output of the ranks, so stop them too.
-            except BaseException:
+            except BaseException as error:
+                cause = _interruption(error)
+                if cause:
+                    self._save(process, output)
                 _end(process)
-                raise
+                if cause is None:
+                    raise
+                at = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
+                farewell = f"{cause[0]} {at}; {self._how_on()}"
+                # If the terminal is gone, this is the only place for the message.
+                with contextlib.suppress(OSError):
+                    output.write(f"{farewell}\n".encode())
+                raise Stopped(farewell, cause[1]) from error
         self._judge(process.returncode)
+
+    def _read(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+        """Handle the output of the launcher and the ranks until all of them have exited."""
+        assert process.stdout
+        for raw in process.stdout:
+            event = events.parse(raw.decode(errors="replace"))
+            if event is None:
+                with naming(self.folder / "output.txt"):
+                    output.write(raw)
+                    output.flush()
+            else:
+                self._take(event)
+        process.wait()
+
+    def _save(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+        """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds.
+
+        Before the first step, there is nothing to save. Ranks that a hostfile started through ssh do not get the
+        signal, so they are stopped at once. Another Ctrl-C ends the wait.
+        """
+        # The terminal or the reader of a pipe may be gone.
+        with contextlib.suppress(OSError):
+            self.bar.set_postfix_str("saving a checkpoint; Ctrl-C again stops at once")
+        with contextlib.suppress(OSError):
+            self.bar.close()
+        self.bar.disable, self.say = True, lambda _: None
+        asked = False
+        for pid in self.pids if self.reached else ():
+            with contextlib.suppress(ProcessLookupError):
+                # A process id of another machine may belong to any process of this one.
+                if os.getpgid(pid) == process.pid:
+                    os.kill(pid, stop_request.SIGNAL)
+                    asked = True
+        if not asked:
+            return
+        limit = threading.Timer(PATIENCE, _end, [process])
+        limit.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            self._read(process, output)
+        limit.cancel()
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind in ("finished", "error", "terminated"):
+        if kind == "start":
+            self.pids.append(event["pid"])
+        elif kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
         elif kind == "stage":
             self.bar.set_postfix_str(event["what"])
@@ -81,7 +139,8 @@ class Monitor:
             self.bar.set_postfix_str("", refresh=False)
             self.bar.set_description(f"training {self.task.title()}")
             self._move(event["step"])
-        elif kind == "step":
+        # Not every step is reported, but a step with a checkpoint is.
+        elif kind in ("step", "saved"):
             self._move(event["step"])
         elif kind == "log":
             entry = event["entry"]
@@ -131,34 +190,48 @@ class Monitor:
     def _memory_line(self, event: dict[str, Any]) -> str:
         return (
             f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
-            f"(with another stage or number of GPUs, start a new run in another engine.output_dir); {self._how_on()}"
+            f"(another number of GPUs may continue this run; for another stage, start a new run in another "
+            f"engine.output_dir); {self._how_on()}"
         )
+
+
+def _interruption(error: BaseException) -> tuple[str, int] | None:
+    """Return what interrupted the run and the exit code for it, or None for an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 128 + signal.SIGINT
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return {143: "terminated", 129: "hung up"}.get(error.code, "ended"), error.code
+    # Nobody reads standard output any more; errors in files have a name.
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO):
+        return "the reader of the output has ended, so the run stopped", 128 + signal.SIGPIPE
+    return None
 
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """Make SIGTERM raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are stopped first.
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are stopped.
 
-    This has no effect outside the main thread, where Python does not allow signal handlers.
+    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are. This has no effect
+    outside the main thread, where Python does not allow signal handlers.
     """
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        numbers = []
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """Stop the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL."""
-    for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
-        try:
-            os.killpg(process.pid, sign)
-            process.wait(patience)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+    # The launcher waits for its ranks; if it could not, they are still in its process group.
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)

@@ -74,6 +74,12 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, resolved.batch, facts)
+        ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
+        if ranks != saved_by:
+            say(
+                f"{whole[0].name} was saved by {saved_by} ranks and continues on {ranks}, with the same batches; "
+                "dropout masks and the order of sums differ"
+            )
         if task.train_length(earlier) != task.train_length(settings):
             say("the training length was changed: from here on, learning rate and sample order follow the new length")
     else:
@@ -113,25 +119,32 @@ def _write(path: Path, content: bytes) -> None:
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
     """Raise UsageError if a resumed run differs from the run in its folder.
 
-    The model, optimizer, batch, number of ranks and data must be the same. `earlier` contains the settings in the
-    folder. `batch` and `facts` are the batch sizes and the fingerprint of the new run.
+    The model, optimizer, global batch and data must be the same; the number of ranks, the local batch and the
+    micro-batch may change. `earlier` contains the settings in the folder. `batch` and `facts` are the batch sizes and
+    the fingerprint of the new run.
     """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
-    sizes = orjson.loads((folder / DEEPSPEED).read_bytes())
-    micro = sizes["train_micro_batch_size_per_gpu"] * sizes["gradient_accumulation_steps"]
-    old |= {"batch.global_size": sizes["train_batch_size"], "launch.ranks": sizes["train_batch_size"] // micro}
-    new |= {"batch.global_size": batch.total, "launch.ranks": batch.total // batch.local}
+    before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    wanted = task.settings.batch
+    if batch.total != before and wanted.global_size is None:
+        local = " and batch.local_size=null" if wanted.local_size else ""
+        raise UsageError(
+            f"batch.global_size: unset, which gives {batch.total} with this number of ranks, but the run in {folder} "
+            f"has {before}; resume it with batch.global_size={before}{local}"
+        )
+    old |= {"batch.global_size": before}
+    new |= {"batch.global_size": batch.total}
     for key, value in new.items():
         if value != old[key]:
             raise UsageError(
                 f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
                 "resume it with its own settings, or start a new run in another engine.output_dir"
             )
-    before = orjson.loads((folder / DATA).read_bytes())
+    data = orjson.loads((folder / DATA).read_bytes())
     names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
     for key, name in names.items():
-        if before.get(key) != facts.get(key):
+        if data.get(key) != facts.get(key):
             raise UsageError(
                 f"{name}: not what the run in {folder} was trained with; resume it with its own inputs, "
                 "or start a new run in another engine.output_dir"

@@ -183,7 +183,9 @@ class EngineConfig:
 class LaunchConfig:
     """Settings for the DeepSpeed launcher: where the ranks run."""
 
-    ranks: int | None = setting(None, "processes on this node; unset: one per GPU, or 1", ge=1, le=1024)
+    ranks: int | None = setting(
+        None, "processes on this node; unset: one per GPU, or 1; may change when a run is resumed", ge=1, le=1024
+    )
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
     master_addr: str = setting("", "address of the first node; unset: the launcher determines it")

@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import Subset
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.training import checkpoint, log, stale_locks
+from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.hardware import peak_flops, peak_memory
@@ -87,15 +87,19 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.loss_sums: list[torch.Tensor] = []
         # gradient norm of each step in the interval, before clipping
         self.norms: list[float] = []
+        # whether training ended early because of a request
+        self.stopped = False
 
     def run_to_end(self, latest: Path | None) -> None:
         """Train to the last step, save a checkpoint, and evaluate the test set if there is one.
+
+        If this process is asked to stop (see stop_request.py), save a checkpoint after the current step and return.
 
         Args:
             latest: the checkpoint to continue from; None starts from the beginning.
         """
         self.train(resume_from_checkpoint=str(latest) if latest else None)
-        if self.test_dataset is not None:
+        if self.test_dataset is not None and not self.stopped:
             self.evaluate_on(self.test_dataset, "test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
@@ -135,6 +139,29 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None) -> Any:
+        """Prepare as the base class does, and load the checkpoint even if another number of ranks saved it."""
+        if not self._resharded(resume_from_checkpoint):
+            return super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
+        prepared = super()._prepare_for_training(max_steps, train_dataloader, None)
+        reshard.load(self.model_wrapped, Path(str(resume_from_checkpoint)))
+        # the state of the learning-rate schedule
+        self._load_optimizer_and_scheduler(resume_from_checkpoint)
+        return prepared
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Restore the random generators of this rank.
+
+        The states in a checkpoint of another number of ranks do not fit, so the generators get a new seed.
+        """
+        if self._resharded(checkpoint):
+            set_seed(self.settings.engine.seed + self.state.global_step)
+        else:
+            super()._load_rng_state(checkpoint)
+
+    def _resharded(self, saved: str | None) -> bool:
+        return saved is not None and checkpoint.ranks_of(Path(saved)) != self.args.world_size
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Return 0, so that the Trainer does not count operations. The log uses FLOPs per token instead."""
@@ -234,7 +261,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """A callback that starts the clock, records the loss of each step, and reports progress up to 5 times a second."""
+    """A callback that starts the clock, records the loss of each step, reports progress up to 5 times a second, and
+    ends training early on request (see stop_request.py).
+    """
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.told = trainer, 0.0
@@ -247,6 +276,9 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
+        if stop_request.agreed(args.device):
+            self.trainer.stopped = control.should_training_stop = control.should_save = True
+            control.should_evaluate = False
         now = perf_counter()
         if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
             self.told = now

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from course_lib.errors import CourseError
+from course_lib.training import stop_request
 from course_lib.training.events import emit
 from course_lib.training.task import Task
 
@@ -32,6 +33,7 @@ def main(task: str, run: Path, resume: bool) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
+    stop_request.listen()
     emit("start", rank=rank, pid=os.getpid())
     try:
         _train(task, run, resume)

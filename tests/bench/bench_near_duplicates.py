@@ -14,18 +14,21 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from course_lib import workspace
 from course_lib.corpus.config import DedupConfig
-from course_lib.corpus.dedup import NearDuplicates, signatures
+from course_lib.corpus.dedup import band_hashes, signatures
+from course_lib.corpus.repeats import near_repeats
 from course_lib.files import open_binary
 from rensa import RMinHashDeduplicator
 
 from tests.corpus.planted import near_copy, pieces
 
-BATCH = 400  # documents that go through the search together, about 1 MB as in the pipeline
+BATCH = 400  # documents in a batch, about 1 MB as in the pipeline
 
 
 def main() -> None:
@@ -67,12 +70,20 @@ def without_repeats(documents: list[str], limit: float = 0.25) -> list[str]:
 
 def search(texts: list[str]) -> list[bool]:
     settings = DedupConfig()
-    near = NearDuplicates(settings)
-    taken: list[bool] = []
-    for at in range(0, len(texts), BATCH):
-        part = texts[at : at + BATCH]
-        taken += (near.add(signatures(part, settings), np.arange(at, at + len(part))) >= 0).tolist()
-    return taken
+    with TemporaryDirectory() as folder:
+        columns = [Path(folder, f"band-{band}") for band in range(settings.num_bands)]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in (*columns, Path(folder, "signatures"))]
+            for at in range(0, len(texts), BATCH):
+                rows = signatures(texts[at : at + BATCH], settings)
+                hashes = band_hashes(rows, settings.num_bands)
+                for band, file in enumerate(files[:-1]):
+                    file.write(hashes[:, band].tobytes())
+                files[-1].write(rows.astype(np.uint8).tobytes())
+        np.ones(len(texts), dtype=np.bool_).tofile(Path(folder, "kept"))
+        needed = settings.similarity * settings.num_perm
+        found = near_repeats(columns, Path(folder, "signatures"), settings.num_perm, needed, Path(folder, "kept"))
+    return (found >= 0).tolist()
 
 
 def bare_rensa(texts: list[str]) -> list[bool]:

@@ -53,7 +53,7 @@ def main() -> None:
         loaded = reader.load(folder)
         engine = Engine(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
-            client = Client(triton.grpc)
+            client = Client(triton.grpc, "grpc")
             for name, prompts, task in (
                 ("one length", even, None),
                 ("lengths mixed", uneven, None),

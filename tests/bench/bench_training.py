@@ -5,7 +5,10 @@
 Shape: gpt2-tiny's (4 × 128, 128 tokens, micro batch 8, fp32), one thread a rank. Every side is a process of its own that stands ready after
 a warm-up, takes STEPS steps when it is its turn, and waits; quoted is the median over the rounds of the ratio to ours.
 `ours` is Gpt2Trainer as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
-own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping.
+own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping;
+`ours, twice` is two runs of one rank side by side, which exchange nothing: what the two cores can do at most. `bare sums` trains nothing:
+two ranks sum as many gradients over gloo as two ranks of ours in a step, and gather as many weights: what gloo takes at least.
+With `--only SIDE`, once for each, the others are left out.
 """
 
 import argparse
@@ -29,7 +32,18 @@ from course_lib.training import log
 from course_lib.training.launch import _environment, free_port
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
-SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}  # and their ranks
+# a side → the ranks of a run
+SIDES = {
+    "ours": 1,
+    "ours, 2 ranks": 2,
+    "ours, twice": 1,
+    "trainer + ZeRO-2": 1,
+    "trainer": 1,
+    "bare loop": 1,
+    "bare sums": 2,
+}
+# a side → its runs side by side
+BESIDE = {"ours, twice": 2}
 WARM_UP = 10  # steps
 END = 20_000  # steps; nobody gets there
 
@@ -165,6 +179,22 @@ def bare_loop(settings: PretrainConfig, turns: Turns) -> None:
         turns.step()
 
 
+def bare_sums(settings: PretrainConfig, turns: Turns) -> None:
+    """One all-reduce of all gradients and one all-gather of the weights of each rank, which is all that ZeRO-2 must exchange."""
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group("gloo")
+    elements = settings.model.parameters() // 2 * 2
+    gradients, weights = torch.ones(elements), torch.ones(elements)
+    mine = weights.chunk(2)[distributed.get_rank()].clone()
+    for _ in range(END):
+        distributed.all_reduce(gradients)
+        gradients /= 2
+        distributed.all_gather_into_tensor(weights, mine)
+        turns.step()
+
+
 def tokens(settings: PretrainConfig) -> Any:
     return np.fromfile(f"{settings.data.input[0]}.bin", "<u2").astype(np.int64)
 
@@ -175,6 +205,8 @@ def run_side(side: str, file: Path, steps: int) -> None:
         ours(settings, turns)
     elif side.startswith("trainer"):
         bare_trainer(settings, turns, zero=side != "trainer")
+    elif side == "bare sums":
+        bare_sums(settings, turns)
     else:
         bare_loop(settings, turns)
 
@@ -182,18 +214,19 @@ def run_side(side: str, file: Path, steps: int) -> None:
 @contextmanager
 def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> Iterator[list["subprocess.Popen[str]"]]:
     """The processes of a side, behind their warm-up."""
-    ranks = SIDES[side]
-    run = folder / side.replace(" ", "_")
-    file = run.with_suffix(".yaml")
-    run.mkdir()
-    file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
-    command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
-    environments = [environment(side, settings, rank) for rank in range(ranks)]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each | place)
-        for each in environments
-    ]
+    processes = []
+    for number in range(BESIDE.get(side, 1)):
+        run = folder / f"{side.replace(' ', '_')}{number or ''}"
+        file = run.with_suffix(".yaml")
+        run.mkdir()
+        file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
+        command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        for rank in range(SIDES[side]):
+            each = environment(side, settings, rank) | place
+            processes.append(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each)
+            )
     try:
         for process in processes:
             answer(process)
@@ -207,7 +240,7 @@ def environment(side: str, settings: PretrainConfig, rank: int) -> dict[str, str
     """Ours gets what the launcher gives a rank; the others get their threads only."""
     ranks = SIDES[side]
     given = _environment(settings, ranks) if "ours" in side else os.environ | {"DS_ACCELERATOR": "cpu"}
-    if "ours" in side or "ZeRO" in side:
+    if ranks > 1 or "ours" in side or "ZeRO" in side:
         given |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
     return given | {"OMP_NUM_THREADS": "1"}
 
@@ -238,6 +271,12 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours and of its JSON"
     )
+    parser.add_argument(
+        "--only",
+        type=lambda text: text.split(","),
+        default=list(SIDES),
+        help="the sides that take part, ours among them",
+    )
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
@@ -250,7 +289,9 @@ def main() -> None:
         with IndexedWriter(folder / "tokens", dtype_for(settings.model.vocab_size)) as writer:
             ids = np.random.default_rng(0).integers(3, settings.model.vocab_size, 1_000_000, "<u2")
             writer.append(ids, np.full(2_000, 500))
-        sides = {side: stack.enter_context(started(side, folder, settings, options.steps)) for side in SIDES}
+        sides = {
+            side: stack.enter_context(started(side, folder, settings, options.steps)) for side in options.only or SIDES
+        }
         rounds = [{side: turn(processes) for side, processes in sides.items()} for _ in range(options.rounds)]
         report(rounds, options.steps, settings.batch.micro_size * settings.data.seq_length)
         train = [entry for entry in log.read(folder / "ours") if entry["kind"] == "train"][1:]
@@ -261,16 +302,26 @@ def main() -> None:
 
 def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int) -> None:
     """Other work on the machine lengthens a step, and hardly its CPU time: that ratio is the one to trust for a single rank."""
-    for side, ranks in SIDES.items():
+    for side in rounds[0]:
+        ranks = SIDES[side] * BESIDE.get(side, 1)
         step = median(times[side][0] for times in rounds) / steps
         wall, cpu = (median(times["ours"][clock] / times[side][clock] for times in rounds) for clock in (0, 1))
         print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s", end="; ")
         print(f"ours / this: {wall:.3f}, of CPU time {cpu:.3f}")
+    if "ours, 2 ranks" not in rounds[0]:
+        return
     one, two = ([times[side][0] for times in rounds] for side in ("ours", "ours, 2 ranks"))
     ratio = median(a / b for a, b in zip(one, two, strict=True))
     print(
         f"two ranks: {ratio:.3f} x twice one (>= 0.93); quietest turns {min(one) / min(two):.3f}; needs two idle cores"
     )
+    if "bare sums" in rounds[0] and "ours, twice" in rounds[0]:
+        twice, sums = ([times[side][0] for times in rounds] for side in ("ours, twice", "bare sums"))
+        cores = median(a / b for a, b in zip(one, twice, strict=True))
+        bound = median(a / (b + c) for a, b, c in zip(one, twice, sums, strict=True))
+        print(
+            f"two runs that exchange nothing: {cores:.3f} x; with gloo's {median(sums) / steps * 1e3:.1f} ms a step: {bound:.3f} x"
+        )
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ from course_lib.prefix.files import read
 from course_lib.prefix.measure import finished_lines
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import text_codec
+from course_lib.pretrain.text_codec import TextCodec
 from course_lib.training.launch import train
 
 
-def measures(seed: int, place: Path, generator: Generator) -> dict[str, float]:
+def measures(seed: int, place: Path, generator: Generator, codec: TextCodec) -> dict[str, float]:
     """Held-out losses, the share of generated lines that end in 😃, and the exact matches of `plain`."""
     found = {}
     for name in products.task_settings():
@@ -33,8 +34,8 @@ def measures(seed: int, place: Path, generator: Generator) -> dict[str, float]:
         export(run.folder, place / f"{name}.safetensors")
         prefix = read(place / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = [entry["loss"] for entry in run.log if entry["kind"] == "eval"][-1]
-        held_out = data.load(settings.data, generator.codec).held_out
-        decode = generator.codec.decode
+        held_out = data.load(settings.data, codec).held_out
+        decode = codec.decode
         if name == "smile":
             prompts = [line[:4] for sample in held_out for line in decode(sample.target).split("\n")][:20]
             rows = generator.generate(prompts, GenerateConfig(max_new_tokens=48, seed=6), [prefix] * len(prompts))
@@ -54,11 +55,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1024, 1, 2])
     seeds = parser.parse_args().seeds
-    generator = Generator(products.BASE.path() / "model", text_codec.load)
+    base = products.BASE.path() / "model"
+    generator, codec = Generator(base, text_codec.load), text_codec.load(base)
     runs = []
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
-            runs.append(measures(seed, Path(folder), generator))
+            runs.append(measures(seed, Path(folder), generator, codec))
         print(f"seed {seed}:", {name: round(value, 3) for name, value in runs[-1].items()}, flush=True)
     for name in runs[0]:
         values = [run[name] for run in runs]

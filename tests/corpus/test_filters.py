@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from course_lib import config
 from course_lib.corpus.config import FilterConfig
 from course_lib.corpus.filters import FILTERS, first_failure, is_prose, measures
 
@@ -55,7 +56,7 @@ def test_each_filter_removes_its_kind_and_obeys_its_limit(name: str) -> None:
     assert failure is not None and failure[0] == name
     assert failure[1] == measures(text)[name]
     setting = next(test.setting for test in FILTERS if test.name == name)
-    open_limit = replace(FilterConfig(), **{setting: 0 if setting.startswith("min_") else 1})
+    open_limit = config.build(FilterConfig, {setting: 0 if setting.startswith("min_") else 1})
     later = first_failure(text, open_limit)
     assert later is None or later[0] != name
 

@@ -194,11 +194,11 @@ def test_arguments_that_an_answer_changes_stay_as_they_were() -> None:
 KEPT = {"b", "p", "pre", "details", "summary"}
 NOTEBOOK = """
 from course_lib.exercises import japanese as exercises
-exercises.check(2, ...)
-exercises.check(2, lambda marked: "<b>")
-exercises.check(2, exercises.CHAPTER.exercises[1].solution)
-exercises.hint(2)
-exercises.solution(2)
+exercises.check(3, ...)
+exercises.check(3, lambda marked: "<b>")
+exercises.check(3, exercises.CHAPTER.exercises[2].solution)
+exercises.hint(3)
+exercises.solution(3)
 """
 
 
@@ -210,12 +210,12 @@ def test_jupyter_shows_a_colored_verdict_and_other_front_ends_the_text() -> None
     _, waiting, wrong, right, hint, solution = [cell.outputs for cell in cells]
     # Nothing is shown twice.
     assert [len(outputs) for outputs in (waiting, wrong, right, hint, solution)] == [1] * 5
-    assert waiting[0].text.startswith("Exercise 2 waits for your answer: write a function to_plain")
+    assert waiting[0].text.startswith("Exercise 3 waits for your answer: write a function to_plain")
     data = [outputs[0].data for outputs in (wrong, right, hint, solution)]
     assert data[0]["text/plain"].startswith(
-        "Exercise 2: not yet. For '早稲田 大学' expected '早稲田 大学', got '<b>': "
+        "Exercise 3: not yet. For '早稲田 大学' expected '早稲田 大学', got '<b>': "
     )
-    assert data[1]["text/plain"] == "Exercise 2: right."
+    assert data[1]["text/plain"] == "Exercise 3: right."
     assert data[2]["text/plain"] == "Hint 1 of 2: Work word by word: marked.split(' ')."
     assert data[3]["text/plain"].startswith("def to_plain(marked: str)")
     wrong_html, right_html, hint_html, solution_html = (each["text/html"] for each in data)

@@ -1,5 +1,7 @@
 """Mean loss and router choices, against one forward pass over everything."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> GPTSanForCausalLM:
 
 
 @pytest.fixture
-def examples(model: GPTSanForCausalLM) -> list[dict[str, np.ndarray]]:
+def examples(model: GPTSanForCausalLM) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     found = []
     for label in range(NUMBER):

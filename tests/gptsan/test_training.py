@@ -37,10 +37,8 @@ TEXTS = (
 STEPS = 8
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def inputs(folder: Path) -> Path:
     """Examples in three classes, a base with random weights and its extra stage."""
-    folder = tmp_path_factory.mktemp("gptsan")
     build_vocabulary([text * 3 for text in TEXTS], 430, folder / "words", 0.0)
     rows = ["filename,fileid"]
     for number in range(24):
@@ -59,6 +57,11 @@ def place(tmp_path_factory):
         (folder / "base" / name).write_bytes((folder / "words" / name).read_bytes())
     add_extra_stage(folder / "base", folder / "stage", 1)
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("gptsan"))
 
 
 def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:

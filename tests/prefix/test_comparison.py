@@ -54,7 +54,8 @@ def test_each_case_gets_its_best_rate_and_no_run_twice(short):
     tried = over_rates(short, cases, {"mlp": [1e-12, 3e-2], "LoRA": [1e-3, 1e-12]}, builders)
     found = at_best_rate(short, cases, tried, builders, seeds=(*SEEDS[:1], 7))
     for name, rate in (("mlp", 3e-2), ("LoRA", 1e-3)):
-        assert tried[name][rate].held_out < min(run.held_out for each, run in tried[name].items() if each != rate)
+        losses = {each: run.held_out or math.inf for each, run in tried[name].items()}
+        assert min(losses, key=losses.__getitem__) == rate
         assert found[name].runs[0] is tried[name][rate] and len(found[name].runs) == 2
         more = over_seeds(short, {name: [*cases[name], f"optimizer.lr.max={rate}"]}, builders, (SEEDS[0], 7))[name]
         assert [run.losses for run in more.runs] == [run.losses for run in found[name].runs]

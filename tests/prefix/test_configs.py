@@ -73,12 +73,14 @@ def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(pr
     tasks = products.task_settings()
     assert {name: settings.data.form for name, settings in tasks.items()} == {"smile": "lines", "plain": "pairs"}
     for name, settings in tasks.items():
-        steps = settings.engine.max_steps
+        steps, ranks = settings.engine.max_steps, settings.launch.ranks
+        assert steps and ranks
         # the course's samples are few: the warm-up must fit, and no sample is read more than a hundred times
         assert warmup_steps(settings.optimizer.lr, steps) < steps / 2
-        assert steps * settings.batch.resolve(settings.launch.ranks).total < 100 * 240
+        assert steps * settings.batch.resolve(ranks).total < 100 * 240
         short = products.quick_settings(name, "model.length=3")
         assert short.precision.dtype != "fp16" and short.engine.num_train_epochs is None and short.model.length == 3
-        assert warmup_steps(short.optimizer.lr, short.engine.max_steps) == short.engine.max_steps // 6
+        last = short.engine.max_steps
+        assert last and warmup_steps(short.optimizer.lr, last) == last // 6
     assert {"mlp", "embedding", "LoRA"} <= products.quick().rates.keys()
     assert all(len(rates) == 3 and list(rates) == sorted(rates) for rates in products.quick().rates.values())

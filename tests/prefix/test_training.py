@@ -39,14 +39,17 @@ TEXTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def inputs(folder: Path) -> Path:
     """A GPT-NeoX with random weights, and texts to learn."""
-    folder = tmp_path_factory.mktemp("prefix")
     bases.folder(folder, "gpt_neox")
     lines = [json.dumps({"text": TEXTS[number % 3]}, ensure_ascii=False) for number in range(24)]
     (folder / "texts.jsonl").write_text("\n".join(lines), encoding="utf8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("prefix"))
 
 
 def settings(place: Path, run: Path, *overrides: str) -> PrefixConfig:

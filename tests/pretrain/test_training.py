@@ -35,13 +35,11 @@ from tests.waiting import LIMIT, until
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def inputs(folder: Path) -> Path:
     """Tokens with a pattern to learn, and a tokenizer folder of the same size."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 
-    folder = tmp_path_factory.mktemp("data")
     words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCABULARY)}
     (folder / "tokenizer").mkdir()
     save(Tokenizer(WordLevel(words, "<unk>")), Preparation(False, False), folder / "tokenizer")
@@ -50,6 +48,11 @@ def place(tmp_path_factory):
     with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(ids, np.full(300, 100))
     return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("data"))
 
 
 def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
@@ -246,7 +249,8 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         (
             "optimizer.lr.decay_steps=30",
         ): r"^optimizer\.lr\.decay_steps: 30 is not allowed: the run in [^{]* has None; ",
-        ("launch.ranks=1",): "launch.ranks: 1 is not allowed: the run in .* has 2",
+        ("launch.ranks=1", "batch.global_size=null"): "batch.global_size: unset, which gives 2 .* the run in .* has 8; "
+        "resume it with batch.global_size=8$",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
     }.items():

@@ -1,4 +1,5 @@
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,44 @@ def test_bytes_that_form_no_character_are_dropped(tmp_path: Path) -> None:
     assert client.ask(Bytes(), codec, ["𠮷"], AskConfig(output_length=9)) == [[Generated("𠮷", "𠮷")]]
 
 
+def test_http_is_the_default() -> None:
+    found = client.Client()
+    assert (found.url, found.protocol) == ("127.0.0.1:8000", "http")
+    found.close()
+
+
+@pytest.fixture
+def grpc_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tritonclient.grpc")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def refusal_of_grpc() -> str:
+    with pytest.raises(CourseError) as error:
+        client.Client(protocol="grpc")
+    assert "\n" not in str(error.value) and str(error.value).endswith("; pip install 'tritonclient[grpc]'")
+    return str(error.value)
+
+
+def test_absent_grpc_is_one_line(grpc_not_imported: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert "tritonclient[grpc] cannot be imported (The installation does not include grpc support." in refusal_of_grpc()
+
+
+def test_protobuf_older_than_tritonclients_is_one_line(
+    grpc_not_imported: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Colab, where grpc is installed and protobuf is 5.29."""
+    pytest.importorskip("grpc")
+    runtime_version = pytest.importorskip("google.protobuf.runtime_version")
+    monkeypatch.setattr(runtime_version, "MAJOR", 5)
+    assert "incompatible Protobuf Gencode/Runtime versions" in refusal_of_grpc()
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_no_server_is_one_line(folder: Path, protocol: client.Wire) -> None:
-    pytest.importorskip(f"tritonclient.{protocol}")
+    if protocol == "grpc":
+        pytest.importorskip("grpc")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"127.0.0.1:{probe.getsockname()[1]}"

@@ -10,6 +10,7 @@ from course_lib.serving.serve_cli import serve
 from tests.serving import tiny
 
 text_format = pytest.importorskip("google.protobuf.text_format")
+pytest.importorskip("grpc")
 schema = pytest.importorskip("tritonclient.grpc.model_config_pb2")
 
 # The GPT-NeoX model of fastertransformer_backend: name, type, dims, whether a row's single number is unwrapped, whether it may be left out

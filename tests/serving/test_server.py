@@ -30,8 +30,8 @@ try:
     server.find()
 except CourseError as absent:
     pytest.skip(str(absent), allow_module_level=True)
-for protocol in ("grpc", "http"):
-    pytest.importorskip(f"tritonclient.{protocol}")
+for part in ("grpc", "tritonclient.grpc", "tritonclient.http"):
+    pytest.importorskip(part)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_200_requests_at_once_get_each_its_own_answer(triton: server.Server, eng
 
     def ask(row: Row) -> list[int] | str:
         if not hasattr(local, "client"):
-            local.client = Client(triton.grpc)
+            local.client = Client(triton.http)
         task = {} if row.task is None else {"prompt_learning_task_name_ids": row.task}
         sampling = {"runtime_top_k": row.top_k, "runtime_top_p": row.top_p, "random_seed": row.seed}
         try:
@@ -181,7 +181,7 @@ def test_200_requests_at_once_get_each_its_own_answer(triton: server.Server, eng
 
 def test_requests_with_and_without_options_run_together(triton: server.Server) -> None:
     def ask(number: int) -> list[list[int]]:
-        with contextlib.closing(Client(triton.grpc)) as own:
+        with contextlib.closing(Client(triton.grpc, "grpc")) as own:
             return texts(
                 own.infer(
                     needed([5, 6, number], length=50)
@@ -266,11 +266,11 @@ def test_a_start_that_takes_too_long_is_given_up(folder: Path) -> None:
 def test_texts_go_in_and_come_out(folder: Path, triton: server.Server, capsys: pytest.CaptureFixture[str]) -> None:
     from course_lib.serving import serve_cli
 
-    serve_cli.ask(["あいう", "か"], folder, task="plain", url=triton.grpc, output_length=5)
+    serve_cli.ask(["あいう", "か"], folder, task="plain", url=triton.grpc, protocol="grpc", output_length=5)
     by_name = capsys.readouterr().out.splitlines()
-    serve_cli.ask(["あいう", "か"], folder, task="1", url=triton.http, protocol="http", output_length=5)
+    serve_cli.ask(["あいう", "か"], folder, task="1", url=triton.http, output_length=5)
     assert capsys.readouterr().out.splitlines() == by_name
     assert [line[:1] for line in by_name] == ["あ", "か"] and 3 < len(by_name[0]) <= 8
-    serve_cli.ask(["あいう"], None, folder / "tokenizer", url=triton.grpc, overrides=["beam_width=2"])
+    serve_cli.ask(["あいう"], None, folder / "tokenizer", url=triton.http, overrides=["beam_width=2"])
     beams = capsys.readouterr().out.splitlines()
     assert len(beams) == 2 and beams[0] != beams[1] and beams[0] != by_name[0]

@@ -1,4 +1,4 @@
-"""Runs a script under DeepSpeed's launcher on two CPU ranks, as course_lib.training.launch runs the worker."""
+"""Runs a script under DeepSpeed's launcher on CPU ranks, as course_lib.training.launch runs the worker."""
 
 import os
 import signal
@@ -12,9 +12,16 @@ from course_lib.training import stale_locks
 from tests.waiting import LIMIT
 
 
-def launch(script: Path, *arguments: str, seconds: float = LIMIT) -> str:
+def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
-    command = [*start.one_node(2), "--no_local_rank", "--master_port", str(start.free_port()), str(script), *arguments]
+    command = [
+        *start.one_node(ranks),
+        "--no_local_rank",
+        "--master_port",
+        str(start.free_port()),
+        str(script),
+        *arguments,
+    ]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
     own = {
         "PATH": path,

@@ -1,0 +1,32 @@
+"""A request to a rank to save a checkpoint after the current step and stop: the signal SIGUSR1.
+
+monitor.py sends it to the ranks on its machine when a run is interrupted.
+"""
+
+import signal
+import threading
+
+SIGNAL = signal.SIGUSR1
+_received = threading.Event()
+
+
+def listen() -> None:
+    """Record the signal from now on, instead of ending the process. Call this function in the main thread."""
+    signal.signal(SIGNAL, lambda *_: _received.set())
+    # Restart system calls that the signal interrupts, such as those of a collective operation.
+    signal.siginterrupt(SIGNAL, False)
+
+
+def agreed(device: object) -> bool:
+    """Return whether any rank has received the request. Every rank must call this function after the same step.
+
+    All ranks must save the same step, but the signal reaches them at different times, so they sum one number per step.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return _received.is_set()
+    received = torch.tensor(float(_received.is_set()), device=str(device))
+    dist.all_reduce(received)
+    return bool(received)

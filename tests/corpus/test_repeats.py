@@ -1,0 +1,105 @@
+"""The search for repeats agrees with its definition, in slices of any size and with any number of workers."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from course_lib.corpus import repeats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PERM, ROWS = 6, 2
+TOP = 2**64 - 1
+
+
+def column(path: Path, values: list[int]) -> Path:
+    np.array(values, dtype=np.uint64).tofile(path)
+    return path
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from([0, 1, 2, TOP // 3, TOP // 2, TOP - 1, TOP]), max_size=40),
+    st.randoms(use_true_random=False),
+    st.sampled_from([1, 3, 1000]),
+)
+def test_exact_repeats_are_those_with_an_earlier_equal(values: list[int], chance, size: int) -> None:
+    kept = [chance.random() < 0.7 for _ in values]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "SLICE", size)
+        path = column(Path(folder, "column"), values)
+        np.array(kept, dtype=np.bool_).tofile(Path(folder, "kept"))
+        assert repeats.repeats(path).tolist() == [value in values[:at] for at, value in enumerate(values)]
+        earlier = [[value for value, use in zip(values[:at], kept) if use] for at in range(len(values))]
+        assert repeats.repeats(path, Path(folder, "kept")).tolist() == [
+            use and value in before for value, use, before in zip(values, kept, earlier)
+        ]
+
+
+def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int, workers: int = 1) -> list[int]:
+    bands = rows.reshape(len(rows), PERM // ROWS, ROWS)
+    columns = []
+    for band in range(PERM // ROWS):
+        # A hash that is spread over the whole range, equal for equal bands.
+        values = [hash(tuple(map(int, each))) % 2**64 for each in bands[:, band]]
+        columns.append(column(folder / f"band-{band}", values))
+    rows.astype(np.uint8).tofile(folder / "signatures")
+    np.array(kept, dtype=np.bool_).tofile(folder / "kept")
+    return repeats.near_repeats(columns, folder / "signatures", PERM, needed, folder / "kept", workers).tolist()
+
+
+def by_definition(rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
+    """The earliest kept document that agrees in a whole band and in `needed` values."""
+
+    def resembles(one: np.ndarray, other: np.ndarray) -> bool:
+        equal = one == other
+        return bool(equal.reshape(-1, ROWS).all(1).any() and equal.sum() >= needed)
+
+    return [
+        next((at for at in range(number) if kept[at] and resembles(rows[at], row)), -1) if kept[number] else -1
+        for number, row in enumerate(rows)
+    ]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 3), st.sampled_from([1, 5, 1000]))
+def test_near_repeats_are_those_of_the_definition(seed: int, documents: int, spread: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, spread + 1, (documents, PERM))
+    kept = (rng.random(documents) < 0.8).tolist()
+    for needed in (2, 4, 6):
+        with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(repeats, "SLICE", size)
+            patch.setattr(repeats, "PAIRS", 3)
+            patch.setattr(repeats, "BLOCK", 7)
+            assert near(Path(folder), rows, kept, needed) == by_definition(rows, kept, needed)
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    rows = np.random.default_rng(3).integers(0, 3, (3000, PERM))
+    kept = [True] * len(rows)
+    results = []
+    for workers in (1, 2):
+        (tmp_path / str(workers)).mkdir()
+        results.append(near(tmp_path / str(workers), rows, kept, 5, workers))
+    assert results[0] == results[1] == by_definition(rows[:300], kept[:300], 5) + results[0][300:]
+
+
+def test_a_crowded_band_costs_a_bounded_number_of_comparisons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All documents share the first band and nothing else: each is compared with the first ANCHORS only."""
+    monkeypatch.setattr(repeats, "ANCHORS", 5)
+    compared = 0
+    real = repeats._alike
+
+    def counting(rows: np.ndarray, one: np.ndarray, other: np.ndarray, needed: float) -> np.ndarray:
+        nonlocal compared
+        compared += len(one)
+        assert (other < 5).all()
+        return real(rows, one, other, needed)
+
+    monkeypatch.setattr(repeats, "_alike", counting)
+    rows = np.arange(200 * PERM).reshape(200, PERM) % 251
+    rows[:, :ROWS] = 7
+    assert near(tmp_path, rows, [True] * 200, 3) == [-1] * 200
+    assert 900 < compared < 200 * 5

@@ -1,0 +1,185 @@
+"""Training commands that are interrupted: by signals, by a terminal that closes, and by `head`. None leaves a rank behind."""
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from course_lib import config
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import checkpoint, launch, log
+
+from tests.gptsan import test_training as gptsan
+from tests.prefix import test_training as prefix
+from tests.pretrain import test_training as pretrain
+from tests.waiting import LIMIT, until
+
+# No run reaches its last step or saves a checkpoint by itself.
+ENDLESS = ("engine.max_steps=100000", "engine.save_steps=100000", "engine.eval_freq=0", "batch.global_size=4", "engine.tracking=[]")  # fmt: skip
+
+
+@dataclass
+class Command:
+    """A training command that runs in a session of its own, as a terminal starts it."""
+
+    process: "subprocess.Popen[str]"
+    run: Path
+    terminal: int | None = None
+    ranks: list[psutil.Process] = field(default_factory=list)
+
+    def wait_for_step(self, step: int) -> None:
+        """Return when the log has a step; remember all processes of the command."""
+        logged = self.run / log.FILE
+        until(lambda: logged.exists() and [e for e in log.read(self.run) if e["step"] >= step], self.process)
+        self.ranks = psutil.Process(self.process.pid).children(recursive=True)
+        # The launcher and at least one rank.
+        assert len(self.ranks) >= 2
+
+    def end(self) -> str:
+        """Return what is on standard error once the command has ended."""
+        return self.process.communicate(timeout=LIMIT)[1]
+
+    def left(self) -> list[psutil.Process]:
+        """Return the processes that outlive the command."""
+        return [rank for rank in self.ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Command]]:
+    """Starts a training command and leaves none behind."""
+    commands: list[Command] = []
+    modules: dict[str, Any] = {"pretrain": pretrain, "gptsan train": gptsan, "prefix train": prefix}
+
+    def begin(words: str, *overrides: str, closes: bool = False) -> Command:
+        folder = tmp_path_factory.mktemp("run")
+        (folder / "inputs").mkdir()
+        module = modules[words]
+        settings = module.settings(module.inputs(folder / "inputs"), folder / "run", *ENDLESS, *overrides)
+        (folder / "c.yaml").write_text(config.to_yaml(settings), encoding="utf8")
+        command = [sys.executable, "-m", "course_lib.cli", *words.split(), "-c", str(folder / "c.yaml")]
+        ends: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        terminal = None
+        if closes:
+            terminal, inner = pty.openpty()
+            ends = dict.fromkeys(ends, inner)
+
+        def prepare() -> None:
+            # Under nohup SIGHUP is ignored, and children inherit that.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            if closes:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = subprocess.Popen(command, text=True, start_new_session=True, preexec_fn=prepare, **ends)
+        if closes:
+            os.close(inner)
+        commands.append(Command(process, folder / "run", terminal))
+        return commands[-1]
+
+    yield begin
+    for command in commands:
+        for process in [command.process, *command.ranks]:
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                process.kill()
+        command.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def started(start: Callable[..., Command]) -> dict[str, Command]:
+    """All commands side by side, since most of their time is imports."""
+    return {
+        "terminated": start("pretrain", "launch.ranks=2", "zero.stage=2"),
+        "piped": start("prefix train", "launch.ranks=1", "batch.local_size=null", "zero.stage=2"),
+        "closed": start("gptsan train", "launch.ranks=2", closes=True),
+        "killed": start("pretrain", "launch.ranks=2", "engine.save_steps=2"),
+    }
+
+
+def saved(command: Command) -> int:
+    """Return the step of the only checkpoint, which an interrupted run saved."""
+    (whole,) = checkpoint.whole_checkpoints(command.run)
+    return checkpoint.step_of(whole)
+
+
+def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(started: dict[str, Command]) -> None:
+    command = started["terminated"]
+    command.wait_for_step(3)
+    command.process.send_signal(signal.SIGTERM)
+    command.process.send_signal(signal.SIGTERM)  # as GNU timeout does
+    said = command.end()
+    step = saved(command)
+    assert step >= 3 and log.read(command.run)[-1]["step"] == step
+    assert said == (
+        f"course: terminated at step {step} of 100000; --resume continues from checkpoint-{step}; "
+        f"all output is in {command.run}/output.txt\n"
+    )
+    assert (command.process.returncode, command.left()) == (143, [])
+    goes_on(command, step)
+
+
+def goes_on(command: Command, step: int) -> None:
+    """An interrupted run of two ranks goes on with one."""
+    settings = config.load(
+        PretrainConfig, command.run.parent / "c.yaml", ["launch.ranks=1", f"engine.max_steps={step + 2}"]
+    )
+    said: list[str] = []
+    before = log.read(command.run)
+    resumed = launch.train(Gpt2(settings), resume=True, say=said.append)
+    assert said[0].startswith(f"checkpoint-{step} was saved by 2 ranks and continues on 1, with the same batches")
+    train = [entry for entry in resumed.log if entry["kind"] == "train"]
+    assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
+    assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]
+    assert checkpoint.ranks_of(checkpoint.latest(command.run)) == 1
+
+
+def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(started: dict[str, Command]) -> None:
+    command = started["piped"]
+    assert command.process.stdout
+    while "step 3" not in command.process.stdout.readline():
+        assert command.process.poll() is None
+    command.wait_for_step(3)
+    command.process.stdout.close()
+    command.process.stdout = None
+    said = command.end()
+    step = saved(command)
+    assert said.startswith(
+        f"course: the reader of the output has ended, so the run stopped at step {step} of 100000; --resume"
+    )
+    assert (said.count("\n"), command.process.returncode, command.left()) == (1, 141, [])
+
+
+def test_a_closed_terminal_ends_the_run_with_a_checkpoint(started: dict[str, Command]) -> None:
+    command = started["closed"]
+    assert command.terminal
+    text = b""
+    while b"step 3" not in text:
+        text += os.read(command.terminal, 1000)
+    command.wait_for_step(3)
+    os.close(command.terminal)
+    assert command.process.wait(LIMIT) == 129
+    step = saved(command)
+    # Nobody reads the terminal, so the message is in the file.
+    assert (
+        f"hung up at step {step} of 100000; --resume continues from checkpoint-{step}; "
+        in (command.run / "output.txt").read_text()
+    )
+    assert command.left() == []
+
+
+def test_a_killed_command_leaves_no_ranks(started: dict[str, Command]) -> None:
+    command = started["killed"]
+    command.wait_for_step(5)
+    command.process.kill()
+    command.end()
+    until(lambda: not command.left())
+    assert checkpoint.step_of(checkpoint.latest(command.run)) >= 4

@@ -1,0 +1,30 @@
+"""The script for one rank that trains runs one after the other: `train_runs.py NEW|RESUME TASK FOLDER [TASK FOLDER …]`.
+
+It does for each run what worker.py does, but imports PyTorch and DeepSpeed only once for all runs.
+"""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+from accelerate.state import AcceleratorState, GradientState
+from course_lib.training import checkpoint, run_dir
+from course_lib.training.task import Task
+
+
+def main(resume: bool, names: list[str], folders: list[Path]) -> None:
+    for name, folder in zip(names, folders, strict=True):
+        module, _, task = name.partition(":")
+        loaded: Task = getattr(import_module(module), task).read(folder)
+        resolved = run_dir.resolved(folder)
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
+        latest = checkpoint.whole_checkpoints(folder)[0] if resume else None
+        loaded.trainer(resolved.batch, resolved.steps).run_to_end(latest)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] == "RESUME", sys.argv[2::2], list(map(Path, sys.argv[3::2])))
