@@ -74,8 +74,8 @@ def test_a_verb_without_a_section_refuses_a_profile() -> None:
     ("kind", "runs"),
     [
         (pretrain.RUN, ("gpt2-tiny.yaml", "gpt2-xl.yaml")),
-        (gptsan.RUN, ("gptsan-tiny-extra.yaml", "gptsan-2.8b-extra14.yaml")),
-        (prefix.RUN, ("prefix-tiny.yaml", "prefix-neox-3.6b.yaml")),
+        (gptsan.RUN, ("gptsan-tiny-extra.yaml", "gptsan-2.8b-extra14-classes.yaml")),
+        (prefix.RUN, ("prefix-tiny.yaml", "prefix-neox-3.6b-lines.yaml")),
     ],
 )
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(
