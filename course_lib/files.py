@@ -362,6 +362,14 @@ def _stream(target: Path) -> Iterator[IO[bytes]]:
         raise CourseError(f"{target}: the reader closed the pipe before the end") from None
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Create `target` as a hard link to a file, or as a copy on a disk without hard links, such as a Google Drive."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def require_regular(path: Path) -> None:
     """Raise CourseError if `path` is a device or pipe. Use it for an output file that is read back later."""
     if is_stream(path):

@@ -23,8 +23,8 @@ from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+from course_lib.pretrain import products as pretrain
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.training.memory import plan
 
 # Sizes as published, November 2026 [bytes]: download, plain text in it.
@@ -126,7 +126,7 @@ def sampled() -> int:
 
 def runs() -> Iterator[tuple[int, str, Any, int]]:
     """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
-    yield 4, "GPT-2", config.load(PretrainConfig, config.section("pretrain.recipe", PretrainRecipe).config), 0
+    yield 4, "GPT-2", pretrain.recipe_settings(), 0
     if not config.section("gptsan.recipe", GptsanRecipe).checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     classes = config.section("gptsan.classes", EncodeConfig)
@@ -190,19 +190,19 @@ def _rate(dtype: NumberFormat) -> float:
     """Return the measured rate of matrix products on this machine's devices [FLOP/s], all GPUs or cores together."""
     import torch
 
+    from course_lib.checkpoints.compute import one_thread
     from course_lib.checkpoints.torch_dtypes import TORCH
 
     gpus, cores = torch.cuda.device_count(), default_workers()
     side, device = (8192, "cuda") if gpus else (256, "cpu")
     # Emulation of 16-bit formats on a CPU is part of the measurement.
     a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
-    threads, best = torch.get_num_threads(), float("inf")
+    best = float("inf")
     # One thread and the shortest of many products: other programs on the machine disturb this measurement least.
-    torch.set_num_threads(1)
-    ends = time.perf_counter() + 0.5
-    while best == float("inf") or time.perf_counter() < ends:
-        started = time.perf_counter()
-        (a @ a)[0, 0].item()
-        best = min(best, time.perf_counter() - started)
-    torch.set_num_threads(threads)
+    with one_thread():
+        ends = time.perf_counter() + 0.5
+        while best == float("inf") or time.perf_counter() < ends:
+            started = time.perf_counter()
+            (a @ a)[0, 0].item()
+            best = min(best, time.perf_counter() - started)
     return 2 * side**3 / best * (gpus or cores)

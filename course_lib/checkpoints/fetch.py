@@ -10,6 +10,7 @@ from typing import Any
 
 from course_lib import paths, profiles
 from course_lib.errors import CourseError, one_line
+from course_lib.files import link_or_copy
 
 # Configuration and tokenizer.
 SETTINGS = ("*.json", "*.txt", "*.model")
@@ -39,7 +40,7 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
     names, revision = _download(checkpoint, place)
     folder.mkdir()
     for name in names:
-        (folder / name).hardlink_to(place / name)
+        link_or_copy(place / name, folder / name)
     return {"checkpoint": checkpoint, "revision": revision}
 
 

@@ -1,6 +1,5 @@
 """Products for chapter 1: clean documents from Wikipedia and web text."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextCo
 from course_lib.corpus.report import Report, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import inner_suffix
+from course_lib.files import inner_suffix, link_or_copy
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.workspace import Definition, Product, product
@@ -104,11 +103,7 @@ def _download(
     # Download outside the chapter's folder, so that an interrupted download can be resumed and `course clean` does not
     # delete the file.
     path = download(dataset, root() / "downloads", date, settings, part)
-    try:
-        (folder / path.name).hardlink_to(path)
-    except OSError:
-        # Some disks, such as a mounted Google Drive, have no hard links.
-        shutil.copyfile(path, folder / path.name)
+    link_or_copy(path, folder / path.name)
     return {"bytes": path.stat().st_size}
 
 

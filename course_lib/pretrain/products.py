@@ -36,11 +36,12 @@ def TOKENS() -> Definition:
 @product("pretrain/gpt2")
 def GPT2() -> Definition:
     """The trained model and its run log."""
-    settings = _recipe()
+    settings = recipe_settings()
     return Definition(partial(trained, settings), settings, (TOKENS, subword.BPE))
 
 
-def _recipe() -> PretrainConfig:
+def recipe_settings() -> PretrainConfig:
+    """Return the settings of the run that the profile names, without its token files and tokenizer."""
     return config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
 
 
@@ -49,7 +50,7 @@ def run_settings() -> PretrainConfig:
 
     Both are built first if necessary.
     """
-    return with_products(_recipe(), TOKENS.path(), subword.BPE.path())
+    return with_products(recipe_settings(), TOKENS.path(), subword.BPE.path())
 
 
 def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
