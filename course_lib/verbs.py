@@ -32,7 +32,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "push": ("pretrain.cli:push", "",
       "Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."),
     "serve": ("serving.serve_cli:serve", "",
-      "Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."),
+      "Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."),
     "ask": ("serving.serve_cli:ask", "AskConfig",
       "Continue texts with a served model, with the prefix of a task or without."),
     "memory": ("memory_cli:memory", "",

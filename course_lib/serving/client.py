@@ -35,7 +35,9 @@ class Answering(Protocol):
 class Client:
     """A connection to a server. Use each connection from one thread only."""
 
-    def __init__(self, url: str | None = None, protocol: Wire = "http", timeout: float = 600) -> None:
+    def __init__(
+        self, url: str | None = None, protocol: Wire = "http", timeout: float = 600, model: str | None = None
+    ) -> None:
         """Open a connection.
 
         Args:
@@ -43,12 +45,13 @@ class Client:
             protocol: http or grpc. gRPC needs tritonclient[grpc], which the course's extra `serve` does not install:
                 it asks for a newer protobuf than Colab's.
             timeout: time limit for each request [s].
+            model: name of the model on the server; the default is the name that a single model has.
 
         Raises:
             CourseError: if tritonclient cannot be imported for this protocol.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
-        self.protocol, self.timeout = protocol, timeout
+        self.protocol, self.timeout, self.model = protocol, timeout, model or MODEL
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
         # tritonclient reports a missing part by RuntimeError, and protobuf an old protobuf by an Exception of its own.
@@ -90,7 +93,7 @@ class Client:
         outputs = [self._triton.InferRequestedOutput(name) for name in wanted]
         limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
         with self._errors():
-            response = self._client.infer(MODEL, inputs, outputs=outputs, **limit)
+            response = self._client.infer(self.model, inputs, outputs=outputs, **limit)
         return {name: response.as_numpy(name) for name in wanted}
 
     @contextmanager

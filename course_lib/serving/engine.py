@@ -1,8 +1,8 @@
 """Text generation from an exported folder, as in the FasterTransformer backend.
 
-A batch can mix sequences with different lengths, tasks and sampling settings. Every sequence is checked before any of
-them runs, and the error message for an invalid sequence is one line. The prefixes come from the folder. This module
-uses neither files nor Triton.
+A batch can mix sequences with different lengths, tasks and sampling settings, and they join and leave it at any time
+(batch.py). Every sequence is checked before it runs, and the error message for an invalid sequence is one line. The
+prefixes come from the folder. This module uses neither files nor Triton.
 
 Unlike the course's other generators, the engine does not keep the bytes of a character together
 (generation/byte_tokens.py). An exported folder holds no tokenizer, and the engine chooses the same tokens as
@@ -10,18 +10,14 @@ FasterTransformer. client.py drops the bytes that form no character when it deco
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 import torch
 
 from course_lib.errors import UsageError
-from course_lib.serving import beam, sampling
-from course_lib.serving.forward import Forward
+from course_lib.serving.batch import Batch, Generation
 from course_lib.serving.request import MAX_BEAMS, Answer, Row
 from course_lib.serving.sampling import Text
-
-ROWS = 64  # maximum number of texts in one forward pass
 
 
 class Engine:
@@ -44,7 +40,6 @@ class Engine:
         if self.model.config.model_type == "gpt2":
             self.positions = min(self.positions, learned)
 
-    @torch.inference_mode()
     def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
         """Return the responses to `rows`, in the same order.
 
@@ -53,13 +48,26 @@ class Engine:
         """
         for row in rows:
             self.check(row)
-        answers: list[Answer] = [Answer([])] * len(rows)
-        for indices in _batches(rows):
-            batch = [rows[index] for index in indices]
-            results = self._beams(batch) if batch[0].beam_width > 1 else self._sample(batch, log_probs)
-            for index, row_texts in zip(indices, results, strict=True):
-                answers[index] = Answer([text.beam() for text in row_texts])
-        return answers
+        generations = [self.generation(row, log_probs) for row in rows]
+        # The longest texts begin first, so that none of them runs alone in the end
+        waiting = sorted(generations, key=lambda one: (-one.row.output_length, -len(one.input)))
+        batch = self.batch()
+        while waiting or batch.running:
+            if count := batch.fitting(waiting):
+                batch.join(waiting[:count])
+                del waiting[:count]
+            if batch.running:
+                batch.step()
+        return [generation.answer for generation in generations]
+
+    def batch(self) -> Batch:
+        """Return an empty batch, which rows can join at any time."""
+        return Batch(self.model)
+
+    def generation(self, row: Row, log_probs: bool = False) -> Generation:
+        """Return a valid row ready to join a batch."""
+        text = Text(row, self.end_id if row.end_id is None else row.end_id)
+        return Generation(row, self._input(row), self._prefix(row), [text], log_probs)
 
     def check(self, row: Row) -> None:
         """Raise UsageError if a sequence is invalid; the message names the request tensor."""
@@ -111,51 +119,3 @@ class Engine:
 
     def _input(self, row: Row) -> tuple[int, ...]:
         return row.ids or (self.start_id if row.start_id is None else row.start_id,)
-
-    def _begin(self, rows: list[Row]) -> tuple[Forward, list[Text]]:
-        room = max(row.output_length for row in rows)
-        texts = [Text(row, self.end_id if row.end_id is None else row.end_id) for row in rows]
-        forward = Forward(self.model, list(map(self._input, rows)), list(map(self._prefix, rows)), room)
-        return forward, texts
-
-    def _sample(self, rows: list[Row], log_probs: bool) -> list[list[Text]]:
-        forward, texts = self._begin(rows)
-        going = texts
-        while True:
-            sampling.write(forward.logits(), going, log_probs)
-            unfinished = [index for index, text in enumerate(going) if not text.finished]
-            if not unfinished:
-                return [[text] for text in texts]
-            # Drop finished texts once they make up at least half of the batch, to avoid computing them
-            if len(unfinished) <= len(going) // 2:
-                forward.select(unfinished)
-                going = [going[index] for index in unfinished]
-            forward.add([text.ids[-1] for text in going])
-
-    def _beams(self, rows: list[Row]) -> list[list[Text]]:
-        forward, texts = self._begin(rows)
-        beams = [[text] for text in texts]
-        going = list(range(len(rows)))  # sequences with an unfinished hypothesis
-        while True:
-            grown, parents = beam.step(forward.logits(), [beams[index] for index in going])
-            kept: list[int] = []
-            unfinished = []
-            for index, hypotheses, lines in zip(going, grown, parents, strict=True):
-                beams[index] = hypotheses
-                if not all(text.finished for text in hypotheses):
-                    unfinished.append(index)
-                    kept += lines
-            going = unfinished
-            if not going:
-                return beams
-            forward.select(kept)
-            forward.add([text.ids[-1] for index in going for text in beams[index]])
-
-
-def _batches(rows: Sequence[Row]) -> Iterator[list[int]]:
-    """Yield the indices for each batch: equal beam width, similar lengths, and at most ROWS texts."""
-    key = [(row.beam_width, len(row.ids), row.output_length) for row in rows]
-    order = sorted(range(len(rows)), key=key.__getitem__)
-    for width, group in groupby(order, lambda index: rows[index].beam_width):
-        indices, most = list(group), max(1, ROWS // width)
-        yield from (indices[start : start + most] for start in range(0, len(indices), most))

@@ -5,6 +5,8 @@ model has additional tensors (context embeddings, prompts in the request), which
 also serves models whose configuration does not list them.
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,9 +17,12 @@ from course_lib.serving import ini, layout
 from course_lib.serving.layout import FtConfig
 
 Backend = Literal["python", "fastertransformer"]
-MODEL = "fastertransformer"  # the model's name in requests
+MODEL = "fastertransformer"  # the model's name in requests, if a server has only one
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+LOOPBACK = "127.0.0.1"
 MAX_BATCH = 1024
 FOLDER = "model_checkpoint_path"  # the parameter that contains the path to the weights
+TIME_LIMIT = "time_limit"  # the parameter of the Python backend for Limits.seconds
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
 from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
@@ -69,50 +74,106 @@ OUTPUTS = (
 )
 
 
-def write(folder: Path, target: Path, backend: Backend = "python", weights: str | None = None) -> Path:
-    """Write a model repository that serves `folder`, and return the model's folder in it.
+@dataclass(frozen=True)
+class Limits:
+    """How many copies of each model answer requests, and how many requests may wait for how long.
+
+    instances: processes that load the model; each answers requests of its own.
+    queue: requests of a model that may wait until one of its instances has room; Triton refuses further ones.
+    seconds: time that a request may wait, and then time that its generation may take [s]; None: no limit.
+    """
+
+    instances: int = 1
+    queue: int = 1024
+    seconds: float | None = None
+
+
+def named(arguments: Sequence[str]) -> dict[str, Path]:
+    """Return the folders for `[NAME=]DIR` arguments, by the model's name in requests; without NAME=, it is MODEL.
+
+    Raises UsageError if a name is not allowed, or belongs to two folders.
+    """
+    folders: dict[str, Path] = {}
+    for argument in arguments:
+        name, equals, folder = argument.partition("=")
+        if not equals or Path(argument).exists():
+            name, folder = MODEL, argument
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{argument}: {name!r} is not allowed as NAME; allowed: letters, digits and _ . -")
+        if name in folders:
+            raise UsageError(f"{argument}: a model named {name} is already {folders[name]}; give it as NAME={folder}")
+        folders[name] = Path(folder)
+    return folders
+
+
+def write(
+    folders: Path | Mapping[str, Path],
+    target: Path,
+    backend: Backend = "python",
+    weights: str | None = None,
+    limits: Limits | None = None,
+) -> list[Path]:
+    """Write a model repository that serves one or more folders, and return the models' folders in it.
 
     Args:
-        folder: a FasterTransformer folder.
+        folders: FasterTransformer folders by the names of their models; a single folder has the name MODEL.
         target: the repository to write.
         backend: python for this course's reader, fastertransformer for NVIDIA's backend.
-        weights: path to the weights as seen by the server, for example in a container; the default is their current
-            path.
+        weights: path to the weights of a single folder as seen by the server, for example in a container; the default
+            is their current path.
+        limits: numbers of instances and waiting requests, for this course's reader only.
 
     Raises:
-        CourseError: if `folder` is not a FasterTransformer folder.
-        UsageError: if NVIDIA's backend does not support the dtype, or `target` lies inside `folder`.
+        CourseError: if a folder is not a FasterTransformer folder.
+        UsageError: if NVIDIA's backend does not support the dtype, `target` lies inside a folder, or `weights` is given
+            for several folders.
     """
-    weights_folder, ranks = layout.find(folder)
-    config, _ = ini.read(weights_folder, ranks)
-    require_other(folder, target)
-    text = pbtxt(config, backend, weights or str(weights_folder.resolve()))
+    folders = {MODEL: folders} if isinstance(folders, Path) else folders
+    if weights and len(folders) > 1:
+        raise UsageError(f"--weights: {weights} is not allowed for {len(folders)} folders; allowed: with one folder")
+    texts = {}
+    for name, folder in folders.items():
+        weights_folder, ranks = layout.find(folder)
+        config, _ = ini.read(weights_folder, ranks)
+        require_other(folder, target)
+        texts[name] = pbtxt(config, backend, weights or str(weights_folder.resolve()), name, limits or Limits())
     with atomic_folder(target) as inside:
-        version = inside / MODEL / "1"
-        version.mkdir(parents=True)
-        (inside / MODEL / "config.pbtxt").write_text(text)
-        if backend == "python":
-            (version / "model.py").write_text(MODEL_PY)
-        else:
-            # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
-            (version / ".keep").touch()
+        for name, text in texts.items():
+            version = inside / name / "1"
+            version.mkdir(parents=True)
+            (inside / name / "config.pbtxt").write_text(text)
+            if backend == "python":
+                (version / "model.py").write_text(MODEL_PY)
+            else:
+                # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
+                (version / ".keep").touch()
         (inside / "manifest.json").write_text("{}\n")
-    return target / MODEL
+    return [target / name for name in texts]
 
 
-def pbtxt(config: FtConfig, backend: Backend, weights: str) -> str:
+def pbtxt(config: FtConfig, backend: Backend, weights: str, name: str = MODEL, limits: Limits | None = None) -> str:
     """Return the content of config.pbtxt."""
-    ours = backend == "python"
-    parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
+    ours, limits = backend == "python", limits or Limits()
+    parts = [f'name: "{name}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']
-    parts += ["model_transaction_policy { decoupled: false }", *["dynamic_batching { }"] * ours]
+    parts += ["model_transaction_policy { decoupled: false }", *[_queue(limits)] * ours]
     parts += [_tensor("input", tensor, ragged=ours and not tensor.scalar) for tensor in INPUTS]
     parts += [_tensor("output", tensor) for tensor in OUTPUTS]
-    parts.append("instance_group [ { count: 1, kind: KIND_CPU } ]")
+    parts.append(f"instance_group [ {{ count: {limits.instances if ours else 1}, kind: KIND_CPU }} ]")
     parameters = {FOLDER: weights} if ours else _original(config, weights)
+    if ours and limits.seconds:
+        parameters[TIME_LIMIT] = f"{limits.seconds:g}"
     for key, value in parameters.items():
         parts.append(f'parameters {{ key: "{key}", value: {{ string_value: {_quoted(value)} }} }}')
     return "\n".join(parts) + "\n"
+
+
+def _queue(limits: Limits) -> str:
+    """Return the setting for a queue that is handed over as far as possible, and refuses what exceeds the limits."""
+    fields = [f"max_queue_size: {limits.queue}", "timeout_action: REJECT"]
+    if limits.seconds:
+        fields.append(f"default_timeout_microseconds: {round(limits.seconds * 1e6)}")
+    return f"dynamic_batching {{ default_queue_policy {{ {', '.join(fields)} }} }}"
 
 
 def _original(config: FtConfig, weights: str) -> dict[str, str]:

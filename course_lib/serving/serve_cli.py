@@ -9,20 +9,43 @@ from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.serving.ask_config import AskConfig
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `course ft export`")]
-
 
 def serve(
-    folder: Folder,
+    folders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]DIR...",
+            help="folders written by `course ft export`; NAME is the model's name in requests, needed for several DIRs",
+        ),
+    ],
     http_port: Annotated[int, typer.Option("--http-port", min=1, max=65535)] = 8000,
     grpc_port: Annotated[int, typer.Option("--grpc-port", min=1, max=65535)] = 8001,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", min=1, max=65535, help="of Triton's metrics, on this machine only")
+    ] = 8002,
     address: Annotated[
         str, typer.Option("--address", help="address to listen on; 0.0.0.0 admits other machines, without a password")
     ] = "127.0.0.1",
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="time limit for the start [s]")] = 300,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads of the model; default: the number of cores")
+        int | None,
+        typer.Option("--threads", min=1, help="CPU threads of each instance; default: its share of the cores"),
     ] = None,
+    instances: Annotated[
+        int, typer.Option("--instances", min=1, help="processes that load each model, to answer more requests")
+    ] = 1,
+    queue: Annotated[
+        int, typer.Option("--queue", min=1, help="requests that may wait for a model; further ones are refused")
+    ] = 1024,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit", min=0.001, help="time that a request may wait, and then may run [s]; default: no limit"
+        ),
+    ] = None,
+    drain: Annotated[
+        float, typer.Option("--drain", min=1, help="time to answer the requests in progress when stopped [s]")
+    ] = 30,
     log: Annotated[
         Path | None, typer.Option("--log", metavar="FILE", help="Triton's log; default: shown only if Triton fails")
     ] = None,
@@ -49,20 +72,30 @@ def serve(
         typer.Option("--print", help="print the commands that serve DIR from NVIDIA's container, and do nothing else"),
     ] = False,
 ) -> None:
-    """Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
-    from course_lib.serving import repository, server
+    """Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
+    from course_lib.serving import container, repository, server
 
     if (backend != "python" or weights) and (show or not output):
         raise UsageError(
             "--backend, --weights: need -o REPO and no --print; without -o the Python backend serves DIR itself"
         )
+    limits = repository.Limits(instances, queue, time_limit)
+    if backend != "python" and limits != repository.Limits():
+        raise UsageError("--instances, --queue, --time-limit: need --backend python")
+    models = repository.named(folders)
     if show:
-        print(server.container_command(folder, output or Path("REPO")))
+        if len(models) > 1:
+            raise UsageError(f"--print: {len(models)} folders are not allowed; allowed: one DIR")
+        options = ["--instances", str(instances), "--queue", str(queue)]
+        options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+        print(container.commands(next(iter(models.values())), output or Path("REPO"), options))
     elif output:
-        model = repository.write(folder, output, backend, weights)
-        print(f"Triton model {repository.MODEL!r} for backend {backend} → {model}")
+        for model in repository.write(models, output, backend, weights, limits):
+            print(f"Triton model {model.name!r} for backend {backend} → {model}")
     else:
-        server.serve(folder, http_port, grpc_port, address, timeout, log, threads)
+        server.serve(
+            server.running(models, http_port, grpc_port, metrics_port, address, timeout, log, threads, limits, drain)
+        )
 
 
 def ask(
@@ -79,6 +112,9 @@ def ask(
     task: Annotated[str | None, typer.Option("--task", metavar="NAME|ID", help="prefix to use; default: none")] = None,
     url: Annotated[
         str | None, typer.Option("--url", metavar="HOST:PORT", help="default: this machine, 8000 (HTTP) or 8001 (gRPC)")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="name of the model, if the server has several")
     ] = None,
     protocol: Annotated[
         Literal["http", "grpc"], typer.Option("--protocol", help="grpc needs pip install 'tritonclient[grpc]'")
@@ -110,7 +146,7 @@ def ask(
     from course_lib.serving import client
 
     codec = text_codec.load(tokenizer_folder)
-    for texts in client.ask(client.Client(url, protocol), codec, prompts, settings, task_number):
+    for texts in client.ask(client.Client(url, protocol, model=model), codec, prompts, settings, task_number):
         for generated in texts:
             print(generated.text)
 

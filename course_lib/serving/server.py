@@ -1,39 +1,38 @@
 """Local Triton server, which runs the executable from the nvidia-pytriton wheel.
 
-`running(folder)` is a context manager that serves an exported folder and deletes all temporary files on exit.
-`serve(folder)` runs the server in the foreground, for `course serve`. By default, the server listens only on the
-loopback address. This module does not import pytriton.
+`running(folders)` is a context manager that serves exported folders and deletes all temporary files on exit.
+`serve(running(folders))` runs the server in the foreground, for `course serve`. By default, the server listens only on
+the loopback address. This module does not import pytriton.
 """
 
 import contextlib
 import importlib.util
+import math
 import os
 import re
 import secrets
-import shlex
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
 import httpx
 
 from course_lib.errors import CourseError
-from course_lib.files import require_other, temporary_folder
+from course_lib.files import temporary_folder
 from course_lib.progress import progress
-from course_lib.serving import ini, layout, lifeline, repository
+from course_lib.serving import lifeline, repository
+from course_lib.serving.container import IMAGE
+from course_lib.serving.repository import LOOPBACK, Limits
 
-LOOPBACK = "127.0.0.1"
-IMAGE = "nvcr.io/nvidia/tritonserver:25.01-py3"  # Python 3.12
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
-GRACE = 10  # seconds that running requests have to finish when the server is stopped
+DRAIN = 30  # seconds that running requests have to finish when the server is stopped
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
 # Start of an error line in the log: date, time and process
 LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
@@ -78,8 +77,10 @@ def find() -> Installation:
 class Server:
     """A running server."""
 
-    http: str  # host:port
+    http: str  # host:port, also for /v2/health/live and /v2/health/ready
     grpc: str
+    metrics: str  # URL of the metrics in Prometheus' text format
+    models: tuple[str, ...]  # names in requests
     log: Path
     process: subprocess.Popen[bytes]
 
@@ -98,41 +99,49 @@ class Server:
 
 @contextlib.contextmanager
 def running(
-    folder: Path,
+    folders: Path | Mapping[str, Path],
     http_port: int | None = None,
     grpc_port: int | None = None,
+    metrics_port: int | None = None,
     address: str = LOOPBACK,
     timeout: float = 300,
     log: Path | None = None,
     threads: int | None = None,
+    limits: Limits | None = None,
+    drain: float = DRAIN,
 ) -> Iterator[Server]:
-    """Serve an exported folder inside the context.
+    """Serve exported folders inside the context.
 
-    The server stops when the context exits. It also stops if this process or thread is killed. In that case, a
-    temporary folder with links and the log remains until the next server starts.
+    The server stops when the context exits: it refuses new requests, and answers those in progress. It also stops if
+    this process or thread is killed. In that case, a temporary folder with links and the log remains until the next
+    server starts.
 
     Args:
-        folder: a FasterTransformer folder.
+        folders: FasterTransformer folders by the names of their models; a single folder has the name repository.MODEL.
         http_port: port for HTTP; None selects a free port.
         grpc_port: port for gRPC; None selects a free port.
-        address: address to listen on.
+        metrics_port: port for Triton's metrics; None selects a free port.
+        address: address to listen on; the metrics are on the loopback address in any case.
         timeout: time limit for startup [s].
         log: file for Triton's log; the default is a temporary file.
-        threads: number of CPU threads for the model; the default is the number of cores.
+        threads: number of CPU threads for each instance; the default is its share of the cores.
+        limits: instances of each model, and limits of its queue.
+        drain: time that requests in progress have to finish when the server stops [s].
 
     Raises:
-        CourseError: if nvidia-pytriton is not installed, the folder cannot be served, a port is in use, or the server
+        CourseError: if nvidia-pytriton is not installed, a folder cannot be served, a port is in use, or the server
             is not ready within `timeout`. If the server fails, the message includes its own error message.
     """
-    installed = find()
+    installed, limits = find(), limits or Limits()
     with temporary_folder("course-triton") as work:
-        models = work / "models"
-        repository.write(folder, models)
+        names = tuple(model.name for model in repository.write(folders, work / "models", limits=limits))
         _link(installed, work / "backends" / "python")
-        ports = [_port(address, port) for port in (http_port, grpc_port)]
+        places = [_place(address, http_port), _place(address, grpc_port), _place(LOOPBACK, metrics_port)]
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
         log_file = log or work / "triton.log"
-        command = _command(installed.binary, models, work / "backends", address, ports, shared, timeout)
+        command = _command(installed.binary, work, places, shared, timeout, drain)
+        if threads is None and limits.instances > 1:
+            threads = max(1, (os.cpu_count() or 1) // limits.instances)
         with open(log_file, "wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", lifeline.__file__, str(os.getpid()), *command],
@@ -142,67 +151,45 @@ def running(
                 env=_environment(installed, threads),
                 start_new_session=True,
             )
-        server = Server(f"{address}:{ports[0]}", f"{address}:{ports[1]}", log_file, process)
+        http, grpc, metrics = (f"{host}:{port}" for host, port in places)
+        server = Server(http, grpc, f"http://{metrics}/metrics", names, log_file, process)
         try:
             _wait(server, timeout)
             yield server
         finally:
             try:
-                _stop(process)
+                _stop(process, drain)
             finally:
                 for leftover in SHARED.glob(f"{shared}*"):
                     leftover.unlink(missing_ok=True)
 
 
-def serve(
-    folder: Path,
-    http_port: int = 8000,
-    grpc_port: int = 8001,
-    address: str = LOOPBACK,
-    timeout: float = 300,
-    log: Path | None = None,
-    threads: int | None = None,
-    say: Callable[[str], None] = print,
-) -> None:
-    """Serve a folder until SIGINT or SIGTERM, with the same arguments as `running`; `say` prints the messages.
+def serve(starting: contextlib.AbstractContextManager[Server], say: Callable[[str], None] = print) -> None:
+    """Serve until SIGINT or SIGTERM; `say` prints the messages.
 
-    Raises CourseError in the same cases as `running`, and if the server stops by itself.
+    Args:
+        starting: the result of `running`, not yet entered.
+        say: prints a message.
+
+    Raises:
+        CourseError: in the same cases as `running`, and if the server stops by itself.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with running(folder, http_port, grpc_port, address, timeout, log, threads) as server:
-            urls = f"http://{server.http}, grpc://{server.grpc}"
-            say(f"serving {folder} as {repository.MODEL!r}: {urls}; Ctrl-C stops it")
-            while True:
-                server.require_alive()
-                time.sleep(0.2)
+        with starting as server:
+            urls = f"http://{server.http}, grpc://{server.grpc}, metrics {server.metrics}"
+            say(f"serving {', '.join(server.models)}: {urls}; Ctrl-C stops it")
+            try:
+                while True:
+                    server.require_alive()
+                    time.sleep(0.2)
+            except KeyboardInterrupt:
+                say("refusing new requests, answering those in progress; Ctrl-C again stops at once")
+                raise
     except KeyboardInterrupt:
         say("stopped")
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def container_command(folder: Path, models: Path) -> str:
-    """Return two shell commands, one per line, for serving a folder in NVIDIA's Triton container.
-
-    The first command writes a Triton model repository to `models`; the second starts the container. Neither needs
-    nvidia-pytriton.
-    """
-    weights_folder, ranks = layout.find(folder)
-    # Check DIR now, as the first command would
-    ini.read(weights_folder, ranks)
-    require_other(folder, models)
-    weights = f"/weights/{weights_folder.resolve().name}"
-    write = ["course", "serve", str(folder), "-o", str(models), "--weights", weights]
-    project = dict(line.split(", ", 1) for line in metadata.metadata("japanese-lm-course").get_all("Project-URL") or [])
-    install = f"pip install torch transformers {project['Repository']}/archive/HEAD.tar.gz"
-    inside = f"{install} && tritonserver --model-repository=/models"
-    run = ["docker", "run", "--rm", "--shm-size=1g"]
-    for source, target in ((weights_folder.resolve().parent, "/weights"), (models.resolve(), "/models")):
-        run += ["-v", f"{source}:{target}:ro"]
-    for port in (8000, 8001):
-        run += ["-p", f"{LOOPBACK}:{port}:{port}"]
-    return "\n".join([shlex.join(write), shlex.join([*run, IMAGE, "sh", "-c", inside])])
 
 
 def tail(log: Path) -> str:
@@ -238,26 +225,30 @@ def _environment(installed: Installation, threads: int | None) -> dict[str, str]
 
 
 def _command(
-    binary: Path, models: Path, backends: Path, address: str, ports: list[int], shared: str, timeout: float
+    binary: Path, work: Path, places: list[tuple[str, int]], shared: str, timeout: float, drain: float
 ) -> list[str]:
+    """Return Triton's command line; `places` are host and port for HTTP, gRPC and metrics."""
+    command = [str(binary), f"--model-repository={work / 'models'}", f"--backend-directory={work / 'backends'}"]
+    for name, (host, port) in zip(("http", "grpc", "metrics"), places, strict=True):
+        command += [f"--{name}-address={host}", f"--{name}-port={port}"]
     return [
-        str(binary), f"--model-repository={models}", f"--backend-directory={backends}", "--allow-metrics=false",
-        f"--http-address={address}", f"--http-port={ports[0]}", f"--grpc-address={address}", f"--grpc-port={ports[1]}",
-        f"--exit-timeout-secs={GRACE}", f"--backend-config=python,shm-region-prefix-name={shared}",
+        *command,
+        f"--exit-timeout-secs={math.ceil(drain)}",
+        f"--backend-config=python,shm-region-prefix-name={shared}",
         f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
-    ]  # fmt: skip
+    ]
 
 
-def _port(address: str, port: int | None) -> int:
-    """Return `port`, or a free port if it is None. Raises CourseError if the port cannot be used."""
+def _place(host: str, port: int | None) -> tuple[str, int]:
+    """Return host and port, a free one if it is None. Raises CourseError if the port cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((address, port or 0))
+            probe.bind((host, port or 0))
         except OSError as error:
-            hint = "choose another with --http-port and --grpc-port"
-            raise CourseError(f"{address}:{port}: {error.strerror}; {hint}") from error
-        return int(probe.getsockname()[1])
+            hint = "choose another with --http-port, --grpc-port and --metrics-port"
+            raise CourseError(f"{host}:{port}: {error.strerror}; {hint}") from error
+        return host, int(probe.getsockname()[1])
 
 
 def _wait(server: Server, timeout: float) -> None:
@@ -273,13 +264,13 @@ def _wait(server: Server, timeout: float) -> None:
             time.sleep(0.1)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the server and all processes that it started, first with SIGTERM and then with SIGKILL."""
+def _stop(process: subprocess.Popen[bytes], drain: float) -> None:
+    """Stop the server and all processes that it started, first with SIGTERM and, after `drain` seconds, SIGKILL."""
     try:
         if process.poll() is None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE + 5)
+                process.wait(drain + 5)
     # This also runs if another Ctrl-C interrupts the wait
     finally:
         with contextlib.suppress(ProcessLookupError):

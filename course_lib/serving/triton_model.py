@@ -3,17 +3,16 @@
 Only the server imports this module. Tensors are passed with DLPack, because with NumPy 2, the backend's own NumPy
 conversions return wrong values without an error.
 
-Triton does not batch requests that have different optional tensors. Therefore, `execute` only queues the requests, and
-a thread runs all queued requests as one engine batch.
+Triton calls `execute` with the next requests of its queue. `execute` hands them to the scheduler's thread and returns
+when they have joined the batch, long before they are answered. While the batch is full, the other requests wait in
+Triton's queue, where its queue limit, its time limit, and other instances can reach them.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import torch.utils.dlpack
@@ -21,58 +20,44 @@ import triton_python_backend_utils as pb_utils
 from torch import Tensor
 
 from course_lib.checkpoints.compute import device
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import FOLDER
-from course_lib.serving.request import Row
+from course_lib.serving.repository import FOLDER, TIME_LIMIT
+from course_lib.serving.request import Answer, Row
+from course_lib.serving.scheduler import Request, Scheduler
 from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request that is waiting for its response."""
-
-    sender: Any
-    outputs: frozenset[str]  # names of the output tensors that the client requested
-    tensors: Mapping[str, Tensor]
-    rows: list[Row]
-
-    def answer(self, tensors: Mapping[str, Tensor]) -> None:
-        """Send the tensors that the client requested."""
-        sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in tensors.items() if name in self.outputs]
-        _send(self.sender, pb_utils.InferenceResponse(sent))
 
 
 class TritonPythonModel:
     """The class that the backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the folder named in the model's configuration, and start the thread that processes requests."""
-        folder = Path(json.loads(args["model_config"])["parameters"][FOLDER]["string_value"])
+        """Load the folder named in the model's configuration, and start the thread that answers requests."""
+        parameters = json.loads(args["model_config"])["parameters"]
         try:
-            self.engine = Engine(reader.load(folder, device=device()))
+            self.engine = Engine(reader.load(Path(parameters[FOLDER]["string_value"]), device=device()))
         except CourseError as error:
             raise pb_utils.TritonModelException(str(error)) from error
-        self.waiting: SimpleQueue[Asked | None] = SimpleQueue()
-        self.worker = Thread(target=self._work)
-        self.worker.start()
+        limit = parameters.get(TIME_LIMIT)
+        self.scheduler = Scheduler(self.engine, float(limit["string_value"]) if limit else None)
 
     def execute(self, arrived: Sequence[Any]) -> None:
-        """Queue the requests; send an error response immediately for each invalid request."""
+        """Hand the requests to the scheduler; send an error response immediately for each invalid request."""
+        requests = []
         for request in arrived:
             sender = request.get_response_sender()
             try:
-                self.waiting.put(self._read(request, sender))
+                requests.append(self._read(request, sender))
             except Exception as error:
                 _fail(sender, error)
+        self.scheduler.submit(requests)
 
     def finalize(self) -> None:
-        """Process the queued requests and stop the thread."""
-        self.waiting.put(None)
-        self.worker.join()
+        """Answer the remaining requests and stop the thread."""
+        self.scheduler.stop()
 
-    def _read(self, request: Any, sender: Any) -> Asked:
+    def _read(self, request: Any, sender: Any) -> Request:
         """Read and validate a request. Raises UsageError if the engine cannot run it."""
         tensors = {}
         for name in NAMES:
@@ -82,34 +67,22 @@ class TritonPythonModel:
         rows = rows_of(tensors)
         for row in rows:
             self.engine.check(row)
-        return Asked(sender, frozenset(request.requested_output_names()), tensors, rows)
+        wanted = frozenset(request.requested_output_names())
+        answer = partial(self._answer, sender, wanted, tensors, rows)
+        return Request(rows, wants_log_probs(tensors), answer, partial(_fail, sender), sender.is_cancelled)
 
-    def _work(self) -> None:
-        while (first := self.waiting.get()) is not None:
-            batch = [first]
-            while not self.waiting.empty():
-                another = self.waiting.get()
-                if another is None:
-                    self.waiting.put(None)
-                    break
-                batch.append(another)
-            answers: list[dict[str, Tensor]] | None = None
-            # If this fails, for example because memory is too small for the batch, run each request separately below,
-            # so that none fails because of another
-            with suppress(Exception):
-                answers = self._run(batch)
-            for index, one in enumerate(batch):
-                try:
-                    one.answer(answers[index] if answers else self._run([one])[0])
-                # For example, shared memory may be full; the other requests still receive their responses
-                except Exception as error:
-                    _fail(one.sender, error)
-
-    def _run(self, batch: Sequence[Asked]) -> list[dict[str, Tensor]]:
-        """Return the output tensors for each request."""
-        log_probs = any(wants_log_probs(one.tensors) for one in batch)
-        answers = iter(self.engine.run([row for one in batch for row in one.rows], log_probs))
-        return [outputs(one.tensors, one.rows, [next(answers) for _ in one.rows], self.engine.end_id) for one in batch]
+    def _answer(
+        self,
+        sender: Any,
+        wanted: frozenset[str],
+        tensors: Mapping[str, Tensor],
+        rows: Sequence[Row],
+        answers: list[Answer],
+    ) -> None:
+        """Send the output tensors that the client requested."""
+        found = outputs(tensors, rows, answers, self.engine.end_id)
+        sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in found.items() if name in wanted]
+        _send(sender, pb_utils.InferenceResponse(sent))
 
 
 def _send(sender: Any, response: Any) -> None:
@@ -119,5 +92,10 @@ def _send(sender: Any, response: Any) -> None:
 def _fail(sender: Any, error: Exception) -> None:
     """Send an error response. Suppress any exception, so that the calling thread continues."""
     message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
+    code = pb_utils.TritonError.INTERNAL
+    if isinstance(error, UsageError):
+        code = pb_utils.TritonError.INVALID_ARG
+    elif isinstance(error, CourseError):
+        code = pb_utils.TritonError.UNAVAILABLE
     with suppress(Exception):
-        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message)))
+        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code)))

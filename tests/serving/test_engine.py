@@ -5,7 +5,7 @@ import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import Shape, past
-from course_lib.serving import engine as engine_module
+from course_lib.serving import batch as batch_module
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
 from course_lib.serving.request import Answer, Row
@@ -152,7 +152,7 @@ def test_large_batches_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = engine()
     rows = [Row(tuple(range(3, 4 + number % 7)), 3 + number % 5, beam_width=1 + number % 2) for number in range(20)]
     whole = [answer.ids for answer in ours.run(rows)]
-    monkeypatch.setattr(engine_module, "ROWS", 3)
+    monkeypatch.setattr(batch_module, "ROWS", 3)
     assert [answer.ids for answer in ours.run(rows)] == whole
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from course_lib.errors import CourseError, UsageError
-from course_lib.serving import ini, layout, repository, server
+from course_lib.serving import container, ini, layout, repository, server
 from course_lib.serving.serve_cli import serve
 
 from tests.serving import tiny
@@ -63,7 +63,7 @@ def described(tensors: Any, **missing: bool) -> list[str]:
 
 @pytest.mark.parametrize("backend", ["python", "fastertransformer"])
 def test_the_tensors_are_those_of_the_original(folder: Path, tmp_path: Path, backend: repository.Backend) -> None:
-    model = repository.write(folder, tmp_path / "models", backend)
+    [model] = repository.write(folder, tmp_path / "models", backend)
     found = parsed((model / "config.pbtxt").read_text())
     assert model == tmp_path / "models" / "fastertransformer" and found.name == model.name
     assert described(found.input) == INPUTS.split("\n")[1:-1] and described(found.output) == OUTPUTS.split("\n")[1:-1]
@@ -75,7 +75,7 @@ def test_the_tensors_are_those_of_the_original(folder: Path, tmp_path: Path, bac
 
 
 def test_requests_of_different_lengths_may_come_together_at_our_backend(folder: Path, tmp_path: Path) -> None:
-    found = parsed((repository.write(folder, tmp_path / "models") / "config.pbtxt").read_text())
+    found = parsed((repository.write(folder, tmp_path / "models")[0] / "config.pbtxt").read_text())
     assert found.HasField("dynamic_batching")
     ragged = [tensor.name for tensor in found.input if tensor.allow_ragged_batch]
     assert ragged == ["input_ids", "request_output_len", "bad_words_list", "stop_words_list"]
@@ -108,27 +108,27 @@ def test_serve_writes_a_repository_over_its_own_only(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        serve(folder, output=tmp_path / "models", weights="/weights/1-gpu")
+        serve([str(folder)], output=tmp_path / "models", weights="/weights/1-gpu")
     assert "→" in capsys.readouterr().out
     config = parsed((tmp_path / "models" / "fastertransformer" / "config.pbtxt").read_text())
     assert config.parameters["model_checkpoint_path"].string_value == "/weights/1-gpu"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds other files"):
-        serve(folder, output=tmp_path / "mine")
+        serve([str(folder)], output=tmp_path / "mine")
     with pytest.raises(CourseError, match="no FasterTransformer folder"):
-        serve(tmp_path / "models", output=tmp_path / "other")
+        serve([str(tmp_path / "models")], output=tmp_path / "other")
     with pytest.raises(UsageError, match="need -o REPO"):
-        serve(folder, backend="fastertransformer")
+        serve([str(folder)], backend="fastertransformer")
 
 
 def test_the_container_serves_the_same_repository(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    serve(folder, show=True)
+    serve([str(folder)], show=True, instances=2, queue=9, time_limit=30)
     write, run = capsys.readouterr().out.splitlines()
-    assert write.split()[-1] == "/weights/1-gpu"
+    assert write.endswith(" --instances 2 --queue 9 --time-limit 30 --weights /weights/1-gpu")
     assert (
         run.startswith("docker run")
-        and server.IMAGE in run
+        and container.IMAGE in run
         and f"{folder}:/weights:ro" in run
         and "-p 127.0.0.1:8001:8001" in run
     )
@@ -143,7 +143,7 @@ def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, sh
         (folder / "1-gpu", folder, "holds the input"),
     ]:
         with pytest.raises(UsageError, match=said):
-            serve(source, output=target, show=show)
+            serve([str(source)], output=target, show=show)
     assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
 
 
@@ -152,13 +152,13 @@ def test_only_what_can_be_served_is_printed(tmp_path: Path, capsys: pytest.Captu
     refused: list[dict[str, Any]] = [{"backend": "fastertransformer"}, {"weights": "/weights"}]
     for options in refused:
         with pytest.raises(UsageError, match="no --print"):
-            serve(folder, output=tmp_path / "models", show=True, **options)
+            serve([str(folder)], output=tmp_path / "models", show=True, **options)
     (folder / "1-gpu" / "config.ini").write_text("[gpt]\nhead_num = many\n")
     with pytest.raises(CourseError, match="config.ini"):
-        serve(folder, show=True)
+        serve([str(folder)], show=True)
     (folder / "1-gpu" / "config.ini").unlink()
     with pytest.raises(CourseError, match="config.ini"):
-        serve(folder, show=True)
+        serve([str(folder)], show=True)
     assert capsys.readouterr().out == ""
 
 

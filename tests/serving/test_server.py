@@ -146,8 +146,8 @@ def test_what_cannot_be_done_is_one_line(asked: Client, changed: dict[str, objec
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_server_without_the_model_is_told(asked: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "MODEL", "other")
+def test_a_server_without_the_model_is_told(asked: Client) -> None:
+    asked.model = "other"
     with pytest.raises(CourseError, match="unknown model: 'other'"):
         asked.infer(needed([5]))
 

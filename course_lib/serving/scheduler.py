@@ -1,0 +1,129 @@
+"""The thread that answers requests with continuous batching: it decides which rows join the batch, and when.
+
+Waiting rows join in the order of their arrival. A request that takes too long, or whose client is gone, leaves the
+batch. This module does not use Triton.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+
+from course_lib.errors import CourseError
+from course_lib.serving.batch import Batch, Generation
+from course_lib.serving.engine import Engine
+from course_lib.serving.request import Answer, Row
+
+CHECK = 0.1  # seconds between two looks for requests that take too long or are cancelled
+
+
+@dataclass(eq=False)
+class Request:
+    """Rows that are answered together: `answer` or `fail` is called exactly once, from the scheduler's thread."""
+
+    rows: Sequence[Row]
+    log_probs: bool
+    answer: Callable[[list[Answer]], None]
+    fail: Callable[[Exception], None]
+    cancelled: Callable[[], bool] = lambda: False
+    generations: list[Generation] = field(default_factory=list)
+    until: float = float("inf")  # time limit, on the clock time.monotonic
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows are finished."""
+        return all(generation.finished for generation in self.generations)
+
+
+class Scheduler:
+    """An engine and its thread."""
+
+    def __init__(self, engine: Engine, seconds: float | None = None) -> None:
+        """Start the thread. `seconds` is the time limit for a request [s]."""
+        self.engine, self.seconds = engine, seconds
+        self.requests: list[Request] = []  # not yet answered
+        self.waiting: deque[Generation] = deque()
+        self.stopping = False
+        # Protects the three attributes above, which the callers' threads and the scheduler's thread change
+        self.changed = Condition()
+        self.thread = Thread(target=self._work, name="scheduler")
+        self.thread.start()
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Queue valid requests, and return when none of their rows waits any more.
+
+        So a caller that submits one after the other leaves the rest in its own queue.
+        """
+        for request in requests:
+            request.generations = [self.engine.generation(row, request.log_probs) for row in request.rows]
+            request.until = time.monotonic() + self.seconds if self.seconds else float("inf")
+        with self.changed:
+            self.requests += requests
+            self.waiting += [generation for request in requests for generation in request.generations]
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: not self.waiting)
+
+    def stop(self) -> None:
+        """Answer the requests that are left, and end the thread."""
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+        self.thread.join()
+
+    def _work(self) -> None:
+        batch, checked = self.engine.batch(), time.monotonic()
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.requests or self.stopping)
+                if not self.requests:
+                    return
+                joining = [self.waiting.popleft() for _ in range(batch.fitting(self.waiting))]
+                self.changed.notify_all()
+            try:
+                batch.join(joining)
+                if batch.running:
+                    batch.step()
+            # For example, memory is too small for this batch: run each request by itself, so that none fails because
+            # of another
+            except Exception:
+                self._one_by_one({*batch.running, *joining})
+                batch = self.engine.batch()
+            self._answer([request for request in self.requests if request.finished])
+            if time.monotonic() > checked + CHECK:
+                self._give_up(batch)
+                checked = time.monotonic()
+
+    def _one_by_one(self, failed: set[Generation]) -> None:
+        """Run the requests of these rows from their beginning."""
+        for request in [one for one in self.requests if failed.intersection(one.generations)]:
+            self._remove(request)
+            try:
+                request.answer(self.engine.run(request.rows, request.log_probs))
+            except Exception as error:
+                request.fail(error)
+
+    def _answer(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._remove(request)
+            try:
+                request.answer([generation.answer for generation in request.generations])
+            # For example, shared memory is full
+            except Exception as error:
+                request.fail(error)
+
+    def _give_up(self, batch: Batch) -> None:
+        """End the requests that take too long, and those that are cancelled."""
+        now = time.monotonic()
+        for request in [one for one in self.requests if now > one.until or one.cancelled()]:
+            self._remove(request)
+            batch.drop(request.generations)
+            late = f"no answer within the time limit of {self.seconds:g} s" if now > request.until else "cancelled"
+            request.fail(CourseError(late))
+
+    def _remove(self, request: Request) -> None:
+        with self.changed:
+            self.requests.remove(request)
+            own = set(request.generations)
+            self.waiting = deque(one for one in self.waiting if one not in own)
+            self.changed.notify_all()

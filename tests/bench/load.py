@@ -1,0 +1,174 @@
+"""Load on the real server: 64 connections for 5 minutes, every answer compared with the one that the engine gives alone.
+
+    OMP_NUM_THREADS=1 python -m tests.bench.load [--connections 64] [--seconds 300] [--others 20] [--instances 1] [--protocol grpc] [--figure FILE]
+
+A GPT-NeoX with random weights and one prefix of 20 positions. Each connection sends one request after the other: inputs of 4 to 48 tokens, outputs of
+1 to 64, with and without the prefix, greedy and sampled with an own seed. Counted are wrong answers, requests without an answer, and answers that the
+server counts and no client got. The same with fewer connections, `--others` seconds each, shows the latency against the batch size.
+"""
+
+import argparse
+import random
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from course_lib.errors import CourseError
+from course_lib.serving import figures, reader, server
+from course_lib.serving.client import Client, Wire
+from course_lib.serving.engine import Engine
+from course_lib.serving.repository import Limits
+from course_lib.serving.request import Row
+
+from tests.bench.bench_reader import NEVER, VOCABULARY, exported
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass
+class Outcome:
+    """What the connections saw."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    latencies: list[float] = field(default_factory=list)  # of the right answers
+    wrong: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def sent(self) -> int:
+        """Number of requests."""
+        return len(self.latencies) + self.wrong + self.errors.total()
+
+    def percentiles(self) -> list[float]:
+        """Latencies at PERCENTILES [s]."""
+        return [float(found) for found in np.percentile(self.latencies, PERCENTILES)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    defaults = {"connections": 64, "seconds": 300, "others": 20, "instances": 1, "layers": 4, "hidden": 256}
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--protocol", choices=["http", "grpc"], default="grpc")
+    parser.add_argument("--figure", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = exported(Path(place), arguments.layers, arguments.hidden)
+        engine = Engine(reader.load(folder))
+        rows = requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER)
+        answers = [engine.run([row])[0].ids for row in rows]
+        with server.running(folder, threads=1, limits=Limits(arguments.instances)) as triton:
+            numbers = [2**power for power in range(20) if 2**power < arguments.connections]
+            latencies = {}
+            for number in [*numbers, arguments.connections]:
+                seconds = arguments.seconds if number == arguments.connections else arguments.others
+                found, lost = measured(triton, arguments.protocol, rows, answers, number, seconds)
+                latencies[number] = found.percentiles()
+                print(line(number, found, lost), flush=True)
+    if arguments.figure:
+        figures.latencies(latencies, PERCENTILES).savefig(arguments.figure)
+
+
+def measured(
+    triton: server.Server, protocol: Wire, rows: Sequence[Row], answers: Sequence[list[int]], number: int, seconds: float
+) -> tuple[Outcome, int]:
+    """The outcome of so many seconds, and the answers that the server counts minus those that arrived."""
+    before, end = answered(triton), time.monotonic() + seconds
+    found = drive(triton, protocol, rows, answers, number, lambda _: time.monotonic() < end)
+    return found, answered(triton) - before - len(found.latencies) - found.wrong
+
+
+def line(number: int, found: Outcome, lost: int) -> str:
+    times = " / ".join(f"{1000 * latency:.0f}" for latency in found.percentiles())
+    return (
+        f"| {number} | {found.sent} in {found.seconds:.0f} s | {found.wrong} wrong, {found.errors.total()} errors, {lost} lost or duplicated "
+        f"| {times} | {found.tokens / found.seconds:.0f} |"
+    ) + "".join(f"\n    {count} × {message}" for message, count in found.errors.items())
+
+
+def drive(
+    triton: server.Server,
+    protocol: Wire,
+    rows: Sequence[Row],
+    answers: Sequence[list[int]],
+    connections: int,
+    more: Callable[[int], bool],
+) -> Outcome:
+    """Let each connection send requests one after the other, as long as `more` (requests sent so far) is true."""
+    outcome, started = Outcome(), time.perf_counter()
+
+    def connection(number: int) -> Outcome:
+        own, rng, client = Outcome(), random.Random(number), Client(getattr(triton, protocol), protocol)
+        while more(own.sent):
+            index = rng.randrange(len(rows))
+            begun = time.perf_counter()
+            try:
+                found = text(client.infer(tensors(rows[index])))
+            except CourseError as error:
+                own.errors[str(error)] += 1
+                continue
+            own.tokens += len(found) - len(rows[index].ids)
+            if found == answers[index]:
+                own.latencies.append(time.perf_counter() - begun)
+            else:
+                own.wrong += 1
+        client.close()
+        return own
+
+    with ThreadPoolExecutor(connections) as pool:
+        for own in pool.map(connection, range(connections)):
+            outcome.tokens += own.tokens
+            outcome.latencies += own.latencies
+            outcome.wrong += own.wrong
+            outcome.errors += own.errors
+    outcome.seconds = time.perf_counter() - started
+    return outcome
+
+
+def answered(triton: server.Server) -> int:
+    """The number of requests that the server has answered, by its own metrics."""
+    metrics = httpx.get(triton.metrics, trust_env=False).text
+    return sum(int(float(count)) for count in re.findall(r"^nv_inference_request_success{[^}]*} (\S+)", metrics, re.M))
+
+
+def requests(count: int, vocabulary: int, longest: int, new: int, tasks: int, end: int | None = None) -> list[Row]:
+    """Requests of all kinds, no two alike."""
+    rng = random.Random(0)
+    found = []
+    for number in range(count):
+        ids = tuple(rng.randrange(3, vocabulary) for _ in range(rng.randint(4, longest)))
+        chosen: dict[str, Any] = rng.choice([{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}])
+        found.append(Row(ids, rng.randint(1, new), rng.choice([None, *range(tasks)]), end_id=end, **chosen))
+    return found
+
+
+def tensors(row: Row) -> dict[str, Any]:
+    """The request for one row."""
+    optional = {"prompt_learning_task_name_ids": row.task, "end_id": row.end_id}
+    return {
+        "input_ids": [row.ids],
+        "input_lengths": [[len(row.ids)]],
+        "request_output_len": row.output_length,
+        "runtime_top_k": row.top_k,
+        "runtime_top_p": row.top_p,
+        "random_seed": row.seed,
+        "beam_width": row.beam_width,
+    } | {name: value for name, value in optional.items() if value is not None}
+
+
+def text(found: dict[str, Any]) -> list[int]:
+    """The ids of the only row's best text."""
+    return list(found["output_ids"][0, 0, : found["sequence_length"][0, 0]].tolist())
+
+
+if __name__ == "__main__":
+    main()

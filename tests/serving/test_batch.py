@@ -1,0 +1,108 @@
+"""Rows that join and leave a running batch, against the same rows alone."""
+
+import random
+
+import pytest
+import torch
+from course_lib.serving import batch as batch_module
+from course_lib.serving.batch import Batch, Generation
+from course_lib.serving.engine import Engine
+from course_lib.serving.layout import Family
+from course_lib.serving.request import Row
+
+from tests.serving import tiny
+from tests.serving.test_engine import MIXED, engine
+
+
+def rows(count: int, seed: int) -> list[Row]:
+    """Of all kinds: with and without a prefix, greedy, sampled with an own seed, and beams."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(count):
+        ids = tuple(rng.randrange(3, tiny.VOCABULARY) for _ in range(rng.randint(1, 20)))
+        kind = rng.choice([{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}, {"beam_width": 3}])
+        found.append(Row(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), **kind))
+    return found
+
+
+def driven(ours: Engine, asked: list[Row], seed: int, dropped: frozenset[int] = frozenset()) -> list[Generation]:
+    """The rows after a batch in which they joined at random times, and from which some were dropped at random times."""
+    rng, batch = random.Random(seed), ours.batch()
+    generations = [ours.generation(row, log_probs=True) for row in asked]
+    waiting, ended = list(generations), []
+    unwanted = [generations[index] for index in dropped]
+    while waiting or batch.running:
+        count = rng.randint(0, batch.fitting(waiting))
+        ended += batch.join(waiting[:count])
+        del waiting[:count]
+        if batch.running:
+            ended += batch.step()
+        if unwanted and unwanted[0] in batch.running and rng.random() < 0.5:
+            batch.drop([unwanted.pop(0)])
+    left = [generation for index, generation in enumerate(generations) if index not in dropped]
+    assert {*left} <= {*ended} and len(ended) == len({*ended})
+    assert not batch.slots.lengths and not batch.slots.store.numel()
+    return generations
+
+
+@pytest.mark.parametrize("family", ["gptneox", "gpt"])
+@pytest.mark.parametrize("places", [4, 64])
+def test_rows_that_join_at_any_time_get_the_texts_they_get_alone(
+    family: Family, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, asked = engine(family), MIXED + rows(25, seed=places)
+    monkeypatch.setattr(batch_module, "ROWS", places)
+    for seed, generation in enumerate(driven(ours, asked, seed=1)):
+        alone, together = ours.run([asked[seed]], log_probs=True)[0], generation.answer
+        assert [beam.ids for beam in together.beams] == [beam.ids for beam in alone.beams]
+        assert together.beams[0].log_probs == pytest.approx(alone.beams[0].log_probs, abs=1e-4)
+
+
+def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
+    ours, asked = engine(), rows(20, seed=3)
+    # long texts that no end token ends, so that they run when they are dropped
+    dropped = frozenset(index for index in range(0, 20, 4))
+    for index in dropped:
+        asked[index] = Row((5, 6, 7), 40, end_id=tiny.VOCABULARY)
+    for index, generation in enumerate(driven(ours, asked, 2, dropped)):
+        if index in dropped:
+            assert not generation.finished
+        else:
+            assert generation.answer.ids == ours.run([asked[index]])[0].ids
+
+
+def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_module, "ROWS", 2)
+    sizes = []
+    step = Batch.step
+    monkeypatch.setattr(Batch, "step", lambda self: sizes.append(len(self.running)) or step(self))
+    asked = [Row((5,), length, end_id=tiny.VOCABULARY) for length in (13, 5, 5, 5)]
+    engine().run(asked)
+    # 12 further tokens of the long text, beside them 4 of each short one; static batching: 12 steps of two, then 4
+    assert sizes == [2] * 12
+
+
+def test_a_beam_search_takes_a_place_for_each_beam() -> None:
+    ours = engine()
+    batch = ours.batch()
+    waiting = [ours.generation(Row((5,), 9, beam_width=width)) for width in (30, 30, 5, 1)]
+    assert batch.fitting(waiting) == 2
+    batch.join(waiting[:2])
+    # the row of 5 beams is next; the one behind it does not overtake it
+    assert batch.fitting(waiting[2:]) == 0
+    assert batch.fitting(waiting[3:]) == 1
+
+
+def test_only_rows_that_change_their_place_are_copied() -> None:
+    ours = engine()
+    batch = ours.batch()
+    generations = [ours.generation(Row((5 + number, 6), 20, end_id=tiny.VOCABULARY)) for number in range(6)]
+    batch.join(generations)
+    store = batch.slots.store
+    before = store[:, :, :, :, :2].clone()
+    batch.drop([generations[1]])
+    # the last row moved into the free place; the same memory is used further
+    assert batch.slots.store is store
+    torch.testing.assert_close(store[:, :, :5, :, :2], before[:, :, [0, 5, 2, 3, 4]], rtol=0, atol=0)
+    assert [generation.lines for generation in batch.running] == [[0], [1], [2], [3], [4]]
+    assert batch.running[1] is generations[5]

@@ -1,0 +1,141 @@
+"""The thread that answers requests, with the tiny model and without Triton."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from course_lib.serving import batch as batch_module
+from course_lib.serving import scheduler as scheduler_module
+from course_lib.serving.request import Answer, Row
+from course_lib.serving.scheduler import Request, Scheduler
+
+from tests.serving import tiny
+from tests.serving.test_batch import rows
+from tests.serving.test_engine import engine
+
+LONG = Row((5, 6, 7), 50, end_id=tiny.VOCABULARY)
+
+
+@pytest.fixture
+def ours() -> Iterator[Scheduler]:
+    found = Scheduler(engine())
+    yield found
+    found.stop()
+    assert not found.thread.is_alive()
+
+
+def asked(*own: Row, **more: Any) -> tuple[Request, "Future[list[Answer]]"]:
+    """A request, and its future answer; a second answer to it is an error."""
+    future: Future[list[Answer]] = Future()
+    return Request(own, False, future.set_result, future.set_exception, **more), future
+
+
+def ids(answers: list[Answer]) -> list[list[int]]:
+    return [answer.ids for answer in answers]
+
+
+def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_module, "ROWS", 8)
+    every = rows(60, seed=9)
+    groups = [every[start : start + 3] for start in range(0, 60, 3)]
+
+    def ask(own: list[Row]) -> list[list[int]]:
+        request, future = asked(*own)
+        ours.submit([request])
+        return ids(future.result())
+
+    with ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(ask, groups))
+    assert found == [ids(ours.engine.run(own)) for own in groups]
+    assert not ours.requests and not ours.waiting
+
+
+def test_submit_returns_when_the_rows_have_joined_and_not_before(
+    ours: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_module, "ROWS", 2)
+    forward, go = ours.engine.model.forward, threading.Semaphore(0)
+    monkeypatch.setattr(ours.engine.model, "forward", lambda *given, **named: go.acquire() and forward(*given, **named))
+    first, one = asked(LONG, LONG)
+    ours.submit([first])
+    second, two = asked(LONG)
+    late = threading.Thread(target=ours.submit, args=([second],))
+    late.start()
+    # both places are taken until the first request is answered, in 50 passes
+    for _ in range(50):
+        assert not one.done() and late.is_alive()
+        go.release()
+    assert ids(one.result()) == [one.result()[0].ids] * 2
+    late.join()
+    assert not two.done()
+    go.release(50)
+    assert ids(two.result()) == ids(one.result())[:1]
+
+
+def test_what_takes_too_long_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "CHECK", -1)
+    monkeypatch.setattr(batch_module, "ROWS", 2)
+    hurried = Scheduler(engine(), seconds=1e-6)
+    # two are running, one waits: none of the three is answered in time
+    long, future = asked(LONG, LONG, LONG)
+    hurried.submit([long])
+    with pytest.raises(Exception, match="^no answer within the time limit of 1e-06 s$"):
+        future.result()
+    # needs one pass only, and so is answered before the first look at the clock
+    short, answered = asked(Row((5, 6), 1))
+    hurried.submit([short])
+    assert len(answered.result()[0].ids) == 3
+    hurried.stop()
+
+
+def test_a_cancelled_request_leaves_the_batch(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "CHECK", -1)
+    gone, cancelled = asked(LONG, cancelled=lambda: True)
+    other, stays = asked(LONG)
+    ours.submit([gone, other])
+    with pytest.raises(Exception, match="^cancelled$"):
+        cancelled.result()
+    assert ids(stays.result()) == ids(ours.engine.run([LONG]))
+
+
+def test_if_a_batch_does_not_fit_the_requests_run_one_by_one(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ids(ours.engine.run([LONG, Row((8, 9), 5)]))
+    forward = ours.engine.model.forward
+
+    def small(tokens: Any, **named: Any) -> Any:
+        if len(tokens) > 1:
+            raise MemoryError("too many rows")
+        return forward(tokens, **named)
+
+    monkeypatch.setattr(ours.engine.model, "forward", small)
+    requests, futures = zip(asked(LONG), asked(Row((8, 9), 5)), asked(LONG, LONG), strict=True)
+    ours.submit(list(requests))
+    assert [ids(future.result())[0] for future in futures[:2]] == expected
+    # two rows never fit
+    with pytest.raises(MemoryError):
+        futures[2].result()
+    again, future = asked(LONG)
+    ours.submit([again])
+    assert ids(future.result()) == expected[:1]
+
+
+def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_request_only(ours: Scheduler) -> None:
+    failed: Future[Exception] = Future()
+
+    def full(_answers: list[Answer]) -> None:
+        raise OSError("no space left")
+
+    other, future = asked(LONG)
+    ours.submit([Request([LONG], False, full, failed.set_result), other])
+    assert str(failed.result()) == "no space left"
+    assert ids(future.result()) == ids(ours.engine.run([LONG]))
+
+
+def test_stopping_answers_what_is_left() -> None:
+    stopped = Scheduler(engine())
+    requests, futures = zip(*(asked(LONG, LONG) for _ in range(5)), strict=True)
+    stopped.submit(list(requests))
+    stopped.stop()
+    assert all(future.done() for future in futures)
