@@ -77,6 +77,14 @@ class Client:
             CourseError: if no server responds, the server does not serve the model, or it rejects the request.
             UsageError: if a value is out of range for the data type of its tensor.
         """
+        request = self._request(tensors)
+        limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
+        with self._errors():
+            response = self._client.infer(**request, **limit)
+        return {output.name(): response.as_numpy(output.name()) for output in request["outputs"]}
+
+    def _request(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tritonclient's arguments for a request."""
         dtypes = {tensor.name: tensor.dtype for tensor in INPUTS}
         rows = len(tensors["input_ids"])
         inputs = []
@@ -91,10 +99,7 @@ class Client:
         omitted = () if "is_return_log_probs" in tensors else PROBABILITIES
         wanted = [tensor.name for tensor in OUTPUTS if tensor.name not in omitted]
         outputs = [self._triton.InferRequestedOutput(name) for name in wanted]
-        limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
-        with self._errors():
-            response = self._client.infer(self.model, inputs, outputs=outputs, **limit)
-        return {name: response.as_numpy(name) for name in wanted}
+        return {"model_name": self.model, "inputs": inputs, "outputs": outputs}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Tokens per second with continuous batching against static batching, for texts of mixed lengths, by turns.
 
-    OMP_NUM_THREADS=1 python -m tests.bench.bench_batching [--requests 96] [--places 16] [--mean 48] [--rounds 3] [--layers 6] [--hidden 512]
+    OMP_NUM_THREADS=1 python -m tests.bench.bench_batching [--requests 48] [--places 16] [--mean 48] [--rounds 3] [--layers 6] [--hidden 512]
 
 Requests in order of arrival, as a server has them: inputs of 8 to 64 tokens, every second one with a prefix of 20, and outputs whose lengths are
 drawn from an exponential distribution, at most 256 tokens. `places` texts run at a time. Three sides, all greedy and with the same texts:
@@ -36,7 +36,7 @@ LONGEST = 256
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    defaults = {"requests": 96, "places": 16, "mean": 48, "rounds": 3, "layers": 6, "hidden": 512, "threads": 1}
+    defaults = {"requests": 48, "places": 16, "mean": 48, "rounds": 3, "layers": 6, "hidden": 512, "threads": 1}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()

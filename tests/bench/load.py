@@ -79,7 +79,12 @@ def main() -> None:
 
 
 def measured(
-    triton: server.Server, protocol: Wire, rows: Sequence[Row], answers: Sequence[list[int]], number: int, seconds: float
+    triton: server.Server,
+    protocol: Wire,
+    rows: Sequence[Row],
+    answers: Sequence[list[int]],
+    number: int,
+    seconds: float,
 ) -> tuple[Outcome, int]:
     """The outcome of so many seconds, and the answers that the server counts minus those that arrived."""
     before, end = answered(triton), time.monotonic() + seconds

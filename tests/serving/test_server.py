@@ -24,7 +24,7 @@ from course_lib.serving.engine import Engine
 from course_lib.serving.request import Row
 
 from tests.serving import tiny
-from tests.waiting import LIMIT
+from tests.waiting import LIMIT, until
 
 try:
     server.find()
@@ -203,28 +203,47 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, ending: signal.Signals) -> None:
+def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: Engine, ending: signal.Signals) -> None:
     ports = free_ports()
     code = "from course_lib import verbs; verbs.app()"
-    options = ["--http-port", ports[0], "--grpc-port", ports[1], "--threads", "1"]
+    options = ["--http-port", ports[0], "--grpc-port", ports[1], "--metrics-port", ports[2], "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True
     )
     assert serving.stdout and f"http://127.0.0.1:{ports[0]}" in serving.stdout.readline()
     family = tree(serving.pid)[1:]
     assert len(family) >= 2 and left_by(serving.pid)
+    if ending == signal.SIGTERM:
+        answered_while_stopping(serving, f"127.0.0.1:{ports[1]}", engine)
     serving.send_signal(ending)
     said = serving.communicate(timeout=LIMIT)[0]
     assert gone(family) and not left_by(serving.pid)
     if ending == signal.SIGTERM:
-        assert (serving.returncode, said) == (0, "stopped\n")
+        assert (serving.returncode, said.splitlines()[-1]) == (0, "stopped")
+
+
+def answered_while_stopping(serving: "subprocess.Popen[str]", url: str, engine: Engine) -> None:
+    """Stop the server while it answers a request: it answers that, and refuses new ones."""
+    rows = [Row((5, 6, number), 40, end_id=60) for number in range(3, 60)] * 8
+    long = needed(*(list(row.ids) for row in rows), length=40) | {"end_id": 60}
+    with contextlib.closing(Client(url, "grpc")) as other, ThreadPoolExecutor(1) as pool:
+        before = texts(other.infer(needed([5, 6, 7])))
+        with contextlib.closing(Client(url, "grpc")) as own:
+            future = pool.submit(own.infer, long)
+            until(lambda: tree(serving.pid) and texts(other.infer(needed([5, 6, 7]))) == before)
+            serving.send_signal(signal.SIGTERM)
+            with pytest.raises(CourseError, match="stop|no server answers"):
+                while True:
+                    other.infer(needed([5, 6, 7]))
+            assert texts(future.result(LIMIT)) == [answer.ids for answer in engine.run(rows)]
 
 
 def free_ports() -> list[str]:
-    with socket.socket() as probe, socket.socket() as other:
-        for place in (probe, other):
-            place.bind(("127.0.0.1", 0))
-        return [str(place.getsockname()[1]) for place in (probe, other)]
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(3)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [str(probe.getsockname()[1]) for probe in probes]
 
 
 def left_by(process: int) -> list[Path]:

@@ -1,0 +1,210 @@
+"""The real Triton server under load, and with clients that misbehave. `python -m tests.bench.load` is the long version."""
+
+import json
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from course_lib.errors import CourseError
+from course_lib.serving import reader, server
+from course_lib.serving.client import Client
+from course_lib.serving.engine import Engine
+from course_lib.serving.repository import Limits
+from course_lib.serving.request import Row
+
+from tests.bench import load
+from tests.serving import tiny
+from tests.waiting import LIMIT, until
+
+try:
+    server.find()
+except CourseError as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+for part in ("grpc", "tritonclient.grpc", "tritonclient.http"):
+    pytest.importorskip(part)
+
+CONNECTIONS, EACH = 64, 6
+SHORT = Row((5, 6, 7), 8)
+# A request that takes many minutes: each row needs all places of an instance, and there are 1024
+ENDLESS = load.tensors(Row((5, 6, 7), 60, beam_width=64, end_id=tiny.VOCABULARY))
+ENDLESS |= {"input_ids": [(5, 6, 7)] * 1024, "input_lengths": [[3]] * 1024}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Engine:
+    return Engine(reader.load(folder))
+
+
+@pytest.fixture(scope="module")
+def triton(folder: Path) -> Iterator[server.Server]:
+    with server.running(folder, threads=1, limits=Limits(instances=2)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def strict(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
+    """Two models; two requests may wait for each, and none may take longer than two seconds."""
+    other = tiny.write(tmp_path_factory.mktemp("exported") / "gpt", "gpt")
+    folders = {"neox": folder, "gpt2": other}
+    with server.running(folders, threads=1, limits=Limits(queue=2, seconds=2)) as found:
+        yield found
+
+
+def test_64_connections_lose_no_answer_and_get_none_twice_or_wrong(triton: server.Server, engine: Engine) -> None:
+    rows = load.requests(100, tiny.VOCABULARY, 20, 30, tasks=3)
+    rows += [Row((5, number), 9, beam_width=3) for number in range(3, 20)]
+    answers = [engine.run([row])[0].ids for row in rows]
+    stubs = models(triton)
+    before, work = load.answered(triton), [stub.cpu_times().user for stub in stubs]
+    found = load.drive(triton, "grpc", rows, answers, CONNECTIONS, lambda sent: sent < EACH)
+    assert (len(found.latencies), found.wrong, found.errors) == (CONNECTIONS * EACH, 0, Counter())
+    assert load.answered(triton) == before + CONNECTIONS * EACH
+    # both instances take part
+    assert len(stubs) == 2 and all(stub.cpu_times().user > was for stub, was in zip(stubs, work))
+
+
+def test_health_and_metrics_are_on_this_machine(triton: server.Server, strict: server.Server) -> None:
+    for path in ("live", "ready"):
+        assert httpx.get(f"http://{triton.http}/v2/health/{path}", trust_env=False).status_code == 200
+    metrics = httpx.get(strict.metrics, trust_env=False).text
+    assert all(f'nv_inference_request_success{{model="{name}"' in metrics for name in ("neox", "gpt2"))
+    assert strict.metrics.startswith("http://127.0.0.1:")
+
+
+def test_each_model_of_a_server_gives_its_own_answers(strict: server.Server, engine: Engine) -> None:
+    found = {}
+    for name in strict.models:
+        with closing(Client(strict.http, model=name)) as client:
+            found[name] = load.text(client.infer(load.tensors(SHORT)))
+    assert found["neox"] == engine.run([SHORT])[0].ids != found["gpt2"]
+    with closing(Client(strict.http)) as client, pytest.raises(CourseError, match="unknown model: 'fastertransformer'"):
+        client.infer(load.tensors(SHORT))
+
+
+def test_a_slow_client_keeps_nobody_waiting_and_gets_its_answer(triton: server.Server, engine: Engine) -> None:
+    body = posted(SHORT)
+    with closing(connected(triton.http)) as slow, closing(Client(triton.http)) as quick:
+        slow.sendall(body[: len(body) // 2])
+        assert load.text(quick.infer(load.tensors(SHORT))) == engine.run([SHORT])[0].ids
+        for place in range(len(body) // 2, len(body)):
+            slow.sendall(body[place : place + 1])
+        answer = b""
+        while not complete(answer):
+            answer += slow.recv(1)
+    outputs = {one["name"]: one["data"] for one in json.loads(answer.partition(b"\r\n\r\n")[2])["outputs"]}
+    assert outputs["output_ids"][: outputs["sequence_length"][0]] == engine.run([SHORT])[0].ids
+
+
+def test_clients_that_go_away_disturb_nobody(triton: server.Server, engine: Engine) -> None:
+    for number in range(20):
+        with closing(connected(triton.http)) as gone:
+            # some within the request, some before its answer
+            gone.sendall(posted(SHORT)[: None if number % 2 else 40 * number])
+    with closing(Client(triton.http)) as client:
+        assert load.text(client.infer(load.tensors(SHORT))) == engine.run([SHORT])[0].ids
+
+
+def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engine: Engine) -> None:
+    with closing(Client(triton.grpc, "grpc")) as client:
+        stubs = models(triton)
+        work = [stub.cpu_times().user for stub in stubs]
+        # one for each instance: while the first fills one, Triton's queue goes to the other
+        calls = [sent(client, ENDLESS)[0] for _ in range(2)]
+        until(lambda: all(stub.cpu_times().user > was + 0.3 for stub, was in zip(stubs, work)))
+        # the places of both are taken
+        _, short = sent(client, load.tensors(SHORT))
+        for call in calls:
+            call.cancel()
+        assert outcome(short, engine) == "right"
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_prompt_of_a_megabyte_is_refused_in_one_line(triton: server.Server, protocol: Any) -> None:
+    ids = np.full((1, 2**18), 5, np.uint32)
+    with closing(Client(getattr(triton, protocol), protocol)) as client, pytest.raises(CourseError) as error:
+        client.infer({"input_ids": ids, "input_lengths": [[2**18]], "request_output_len": 8})
+    assert "input_lengths: 262144 with 8 new tokens is not allowed; the model has 64 positions" in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_a_flood_is_answered_or_refused_and_never_lost(strict: server.Server, engine: Engine) -> None:
+    with closing(Client(strict.grpc, "grpc", model="neox")) as client:
+        _, endless = sent(client, ENDLESS)
+        flood = [sent(client, load.tensors(SHORT))[1] for _ in range(50)]
+        said = Counter(outcome(future, engine) for future in flood)
+        assert outcome(endless, engine) == "too long"
+        assert said.total() == 50 and said["refused"] and not said.keys() - {"right", "refused", "waited", "too long"}
+        # afterwards, all is as before
+        until(lambda: outcome(sent(client, load.tensors(SHORT))[1], engine) == "right")
+
+
+def outcome(future: "Future[Any]", engine: Engine) -> str:
+    """The kind of answer."""
+    try:
+        found = future.result(timeout=LIMIT)
+    except Exception as error:
+        for kind, message in (
+            ("refused", "Exceeds maximum queue size"),
+            ("waited", "Request timeout expired"),
+            ("too long", "no answer within the time limit of 2 s"),
+        ):
+            if message in str(error):
+                return kind
+        return str(error)
+    own = {name: found.as_numpy(name) for name in ("output_ids", "sequence_length")}
+    return "right" if load.text(own) == engine.run([SHORT])[0].ids else "wrong"
+
+
+def sent(client: Client, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
+    """Send a request over gRPC without waiting for its answer."""
+    future: Future[Any] = Future()
+
+    def done(result: Any, error: Exception | None) -> None:
+        if error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    return client._client.async_infer(**client._request(tensors), callback=done), future
+
+
+def models(triton: server.Server) -> list[psutil.Process]:
+    """The processes of the instances."""
+    return [one for one in psutil.Process(triton.process.pid).children(recursive=True) if "stub" in one.name()]
+
+
+def connected(address: str) -> socket.socket:
+    host, _, port = address.partition(":")
+    return socket.create_connection((host, int(port)), timeout=LIMIT)
+
+
+def posted(row: Row) -> bytes:
+    """An HTTP request, as a program without tritonclient sends it."""
+    inputs: list[dict[str, Any]] = [
+        {"name": "input_ids", "datatype": "UINT32", "shape": [1, len(row.ids)], "data": row.ids},
+        {"name": "input_lengths", "datatype": "UINT32", "shape": [1, 1], "data": [len(row.ids)]},
+        {"name": "request_output_len", "datatype": "UINT32", "shape": [1, 1], "data": [row.output_length]},
+    ]
+    body = json.dumps({"inputs": inputs, "outputs": [{"name": "output_ids"}, {"name": "sequence_length"}]}).encode()
+    head = f"POST /v2/models/fastertransformer/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def complete(answer: bytes) -> bool:
+    """Whether an HTTP answer is complete."""
+    head, blank, body = answer.partition(b"\r\n\r\n")
+    sizes = [line.partition(b":")[2] for line in head.splitlines() if line.lower().startswith(b"content-length:")]
+    return bool(blank) and len(body) == int(sizes[0])
