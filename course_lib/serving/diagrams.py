@@ -58,7 +58,7 @@ def qkv_order(heads: int = 4, ranks: int = 2) -> Drawing:
 def request_path() -> Drawing:
     """Draw the path of a request: client, Triton, the Python process with the engine, and back.
 
-    Sources: client.py, triton_model.py, engine.py and server.py; Triton's Python backend
+    Sources: client.py, triton_model.py, scheduler.py, batch.py and server.py; Triton's Python backend
     (https://github.com/triton-inference-server/python_backend).
     """
     canvas = Canvas(920, 330)
@@ -69,10 +69,10 @@ def request_path() -> Drawing:
     text = canvas.box(30, 184, 188, 56, "text", "output ids → text,", "end token removed", color=BLUE)
     arrival = canvas.box(336, 72, 170, 56, "Triton", "checks names,", "types and shapes", color=GREY)
     back = canvas.box(336, 184, 170, 56, "Triton", "sends the response", color=GREY)
-    queue = canvas.box(624, 72, 124, 56, "execute", "queues requests", color=ORANGE)
+    queue = canvas.box(624, 72, 124, 56, "execute", "waits for places", color=ORANGE)
     answer = canvas.box(624, 184, 124, 56, "answer", "output tensors", color=ORANGE)
-    lines = "one batch of", "what is queued;", "task index", "→ prefix"
-    engine = canvas.box(768, 72, 122, 168, "Engine.run", *lines, color=ORANGE)
+    lines = "one token for", "each running text,", "behind the prefix", "of its task"
+    engine = canvas.box(768, 72, 122, 168, "Batch.step", *lines, color=ORANGE)
     for source, target in ((ask, arrival), (arrival, queue)):
         canvas.arrow(source.right, target.left)
     canvas.arrow(queue.right, (engine.x, queue.right[1]))
@@ -88,7 +88,8 @@ def request_path() -> Drawing:
     return canvas.finish(
         "The path of a request",
         "The client turns text into token ids and sends tensors over gRPC or HTTP. Triton checks them and passes them "
-        "to the model process through shared memory. There, execute queues the requests, and a thread runs all queued "
-        "requests as one batch of the engine, each with the prefix of its task. The answer takes the same way back, "
-        "and the client turns its ids into text. The engine reads the weights and prefixes once, at the start.",
+        "to the model process through shared memory. There, execute waits until the batch has places for the request's "
+        "texts. A thread generates one token after the other for all texts in the batch, each behind the prefix of its "
+        "task. Texts join and leave between two tokens. The answer takes the same way back, and the client turns its "
+        "ids into text. The engine reads the weights and prefixes once, at the start.",
     )
