@@ -115,6 +115,9 @@ class Client:
                 message = nobody
             elif "DEADLINE" in status:
                 message = late
+            # Triton unloads the model first, even if it still has to answer earlier requests
+            elif "no available versions" in message:
+                message = f"{message}: the server is stopping, or could not load it"
             raise CourseError(f"{self.url}: {message}") from error
         except TimeoutError as error:
             raise CourseError(f"{self.url}: {late}") from error

@@ -169,3 +169,34 @@ def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pyt
         server.running(folder),
     ):
         pass
+
+
+def test_limits_reach_triton(folder: Path, tmp_path: Path) -> None:
+    limits = repository.Limits(instances=3, queue=7, seconds=1.5)
+    models = repository.write({"one": folder, "two": folder}, tmp_path / "models", limits=limits)
+    assert [model.name for model in models] == ["one", "two"]
+    for model in models:
+        found = parsed((model / "config.pbtxt").read_text())
+        policy = found.dynamic_batching.default_queue_policy
+        assert (found.name, found.instance_group[0].count, policy.max_queue_size) == (model.name, 3, 7)
+        assert (policy.default_timeout_microseconds, policy.timeout_action) == (1_500_000, policy.REJECT)
+        assert found.parameters[repository.TIME_LIMIT].string_value == "1.5"
+    config, _ = ini.read(folder / "1-gpu", 1)
+    assert not parsed(repository.pbtxt(config, "fastertransformer", "/weights")).HasField("dynamic_batching")
+
+
+def test_several_folders_need_names(folder: Path, tmp_path: Path) -> None:
+    assert repository.named([str(folder)]) == {"fastertransformer": folder}
+    assert repository.named([str(folder), f"a.b-1={folder}"]) == {"fastertransformer": folder, "a.b-1": folder}
+    with pytest.raises(UsageError, match="a model named fastertransformer is already .*; give it as NAME="):
+        repository.named([str(folder), str(folder)])
+    with pytest.raises(UsageError, match="'a/b' is not allowed as NAME; allowed: letters, digits and _ . -"):
+        repository.named([f"a/b={folder}"])
+    two = [f"a={folder}", f"b={folder}"]
+    with pytest.raises(UsageError, match="--print: 2 folders are not allowed"):
+        serve(two, show=True)
+    with pytest.raises(UsageError, match="--weights: /w is not allowed for 2 folders"):
+        serve(two, output=tmp_path / "models", weights="/w")
+    with pytest.raises(UsageError, match="need --backend python"):
+        serve([str(folder)], output=tmp_path / "models", backend="fastertransformer", instances=2)
+    assert not (tmp_path / "models").exists()
