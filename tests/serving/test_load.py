@@ -142,11 +142,17 @@ def test_a_prompt_of_a_megabyte_is_refused_in_one_line(triton: server.Server, pr
 
 def test_a_flood_is_answered_or_refused_and_never_lost(strict: server.Server, engine: Engine) -> None:
     with closing(Client(strict.grpc, "grpc", model="neox")) as client:
-        _, endless = sent(client, ENDLESS)
-        flood = [sent(client, load.tensors(SHORT))[1] for _ in range(50)]
-        said = Counter(outcome(future, engine) for future in flood)
-        assert outcome(endless, engine) == "too long"
-        assert said.total() == 50 and said["refused"] and not said.keys() - {"right", "refused", "waited", "too long"}
+
+        def flood() -> Counter[str]:
+            _, endless = sent(client, ENDLESS)
+            futures = [sent(client, load.tensors(SHORT))[1] for _ in range(50)]
+            said = Counter(outcome(future, engine) for future in futures)
+            assert outcome(endless, engine) == "too long"
+            assert said.total() == 50 and not said.keys() - {"right", "refused", "waited", "too long"}
+            return said
+
+        # a second time only if the machine was so busy that the first one did not reach the limit of the queue
+        until(lambda: flood()["refused"])
         # afterwards, all is as before
         until(lambda: outcome(sent(client, load.tensors(SHORT))[1], engine) == "right")
 
