@@ -115,9 +115,9 @@ class Client:
                 message = nobody
             elif "DEADLINE" in status:
                 message = late
-            # Triton unloads the model first, even if it still has to answer earlier requests
-            elif "no available versions" in message:
-                message = f"{message}: the server is stopping, or could not load it"
+            # What Triton says depends on whether it has already unloaded the model
+            elif "Server is stopping" in message or "no available versions" in message:
+                message = f"the server is stopping and takes no new requests ({message})"
             raise CourseError(f"{self.url}: {message}") from error
         except TimeoutError as error:
             raise CourseError(f"{self.url}: {late}") from error
