@@ -29,7 +29,7 @@ class Slots:
         self.model = model
         self.shape = Shape.of(model.config)
         self.lengths: list[int] = []
-        self._free()
+        self.store: Tensor = self._empty(0, 0)
 
     def prefill(self, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None]) -> Tensor:
         """Add a row for each new text, and return the logits [N, V] after its input.
@@ -84,7 +84,7 @@ class Slots:
             self.store[:, :, moved, :, :width] = self.store[:, :, sources, :, :width]
         self.lengths = [self.lengths[row] for row in rows]
         if not rows:
-            self._free()
+            self.store = self._empty(0, 0)
 
     def _add(self, cache: DynamicCache, used: Tensor) -> None:
         """Copy the used columns of a prefill's cache [layers][N, heads, columns, head size] into new rows."""
@@ -107,9 +107,6 @@ class Slots:
         larger = self._empty(larger_rows, max(columns, now_columns))
         larger[:, :, :now_rows, :, :now_columns] = self.store
         self.store = larger
-
-    def _free(self) -> None:
-        self.store = self._empty(0, 0)
 
     def _empty(self, rows: int, columns: int) -> Tensor:
         """Return [layers, keys/values, rows, heads, columns, head size]. Zeros: a masked NaN would spread."""

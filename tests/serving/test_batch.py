@@ -1,6 +1,7 @@
 """Rows that join and leave a running batch, against the same rows alone."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ def rows(count: int, seed: int) -> list[Row]:
     found = []
     for number in range(count):
         ids = tuple(rng.randrange(3, tiny.VOCABULARY) for _ in range(rng.randint(1, 20)))
-        kind = rng.choice([{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}, {"beam_width": 3}])
+        kind: dict[str, Any] = rng.choice(
+            [{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}, {"beam_width": 3}]
+        )
         found.append(Row(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), **kind))
     return found
 
@@ -73,9 +76,14 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
 
 def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "ROWS", 2)
-    sizes = []
+    sizes: list[int] = []
     step = Batch.step
-    monkeypatch.setattr(Batch, "step", lambda self: sizes.append(len(self.running)) or step(self))
+
+    def counted(batch: Batch) -> list[Generation]:
+        sizes.append(len(batch.running))
+        return step(batch)
+
+    monkeypatch.setattr(Batch, "step", counted)
     asked = [Row((5,), length, end_id=tiny.VOCABULARY) for length in (13, 5, 5, 5)]
     engine().run(asked)
     # 12 further tokens of the long text, beside them 4 of each short one; static batching: 12 steps of two, then 4
