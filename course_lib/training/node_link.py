@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.training import events
+from course_lib.training.launcher_process import interruption
 from course_lib.training.nodes import Nodes
 
 # option → seconds, or number of unanswered probes: the connection closes 15 + 3 · 15 s after the other machine is gone
@@ -159,8 +160,11 @@ def lead(nodes: Nodes, seconds: float, say: Callable[[str], None]) -> Iterator[L
             leader.accept(listener, seconds)
         yield leader
     except BaseException as error:
-        message = str(error) if isinstance(error, CourseError) else f"{nodes.name} ended: {type(error).__name__}"
-        leader.tell(end=message, code=getattr(error, "exit_code", 1))
+        if isinstance(error, CourseError):
+            leader.tell(end=str(error), code=error.exit_code)
+        else:
+            cause, code = interruption(error) or (f"{type(error).__name__}: {error}", 1)
+            leader.tell(end=f"{cause} on {nodes.name}", code=code)
         raise
     else:
         leader.tell(end="", code=0)

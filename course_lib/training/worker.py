@@ -153,12 +153,12 @@ def _end_with_reader() -> None:
     A rank that waits for the others prints nothing, so it would not notice otherwise.
     """
     poll = select.poll()
-    # Errors are always reported.
+    # Errors are always reported, and nothing else is asked for.
     poll.register(1, 0)
 
     def wait() -> None:
-        poll.poll()
-        os._exit(1)
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll()):
+            os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
 

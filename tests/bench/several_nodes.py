@@ -29,7 +29,7 @@ FIXED = (
     "engine.save_steps=4", "engine.keep_checkpoints=null", "engine.eval_freq=0", "engine.test_iters=0", "engine.tracking=[]",
     "model.hidden_dropout_prob=0.1",
 )  # fmt: skip
-ONE = ("launch.ranks=1", "launch.hostfile=null", "launch.master_addr=")
+ONE = ("launch.ranks=1",)
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

@@ -1,12 +1,18 @@
-"""The Slurm script for a training command: what it asks of Slurm, and that bash and Slurm accept it."""
+"""Training under Slurm: the script for a command, and how a run finds its nodes.
+
+Training itself takes minutes there: `python -m tests.bench.several_nodes slurm`.
+"""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from course_lib.training.nodes import Nodes
 
 from tests.bench import slurm_cluster
 
@@ -97,16 +103,55 @@ def test_settings_that_make_no_script_are_refused(sets: tuple[str, ...], words: 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and words in done.stderr
 
 
-@pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing() or "Slurm is here")
-def test_slurm_accepts_the_script(place: Path) -> None:
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[slurm_cluster.Cluster]:
+    if reason := slurm_cluster.missing():
+        pytest.skip(reason)
+    with slurm_cluster.cluster(cpus=2) as running:
+        yield running
+
+
+def test_slurm_accepts_the_script(place: Path, slurm: slurm_cluster.Cluster) -> None:
     """The cluster has no GPUs and two nodes of two cores."""
     sets = ("launch.device=cpu", "launch.ranks=1", "launch.slurm.nodes=2", "launch.slurm.cpus_per_rank=2")
     words = [word for each in sets for word in ("--set", each)]
     (place / "job.sh").write_text(
         printed("pretrain", "-c", "gpt2-tiny.yaml", *words, cwd=place).stdout, encoding="utf8"
     )
-    with slurm_cluster.cluster(cpus=2) as slurm:
-        said = slurm.run("sbatch", "--test-only", str(place / "job.sh")).stderr
-        assert re.search(r"Job \d+ to start at .* using 4 processors on nodes node\[1-2\] in partition main", said)
-        refused = slurm.run("sbatch", "--test-only", "--nodes=3", str(place / "job.sh"), check=False)
-        assert refused.returncode and "allocation failure" in refused.stderr
+    said = slurm.run("sbatch", "--test-only", str(place / "job.sh")).stderr
+    assert re.search(r"Job \d+ to start at .* using 4 processors on nodes node\[1-2\] in partition main", said)
+    refused = slurm.run("sbatch", "--test-only", "--nodes=3", str(place / "job.sh"), check=False)
+    assert refused.returncode and "allocation failure" in refused.stderr
+
+
+FIND = """
+from course_lib import config
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.training import nodes
+print(nodes.find(config.build(PretrainConfig, {"launch": {"device": "cpu", "ranks": 3}})))
+"""
+
+
+def test_a_run_finds_its_nodes_only_under_srun(place: Path, slurm: slurm_cluster.Cluster) -> None:
+    """In a step of two tasks, one per node; in the job's script, which is on the first node; and in a step of one node."""
+    script = place / "find.sh"
+    find = shlex.join([sys.executable, "-c", FIND])
+    steps = (
+        find,
+        f"srun --ntasks-per-node=1 --output=step%t.out {find}",
+        f"srun --nodes=1 --ntasks=1 --output=one.out {find}",
+    )
+    script.write_text("#!/bin/bash\n" + "\n".join(steps) + "\n", encoding="utf8")
+    options = ("--nodes=2", "--ntasks-per-node=1", "--wait", "--output=job.out", f"--chdir={place}")
+    slurm.run("sbatch", *options, str(script), cwd=place)
+
+    def found(name: str) -> Nodes:
+        said = (place / name).read_text(encoding="utf8").strip()
+        return eval(said, {"Nodes": Nodes})  # type: ignore[no-any-return]
+
+    first, second = found("step0.out"), found("step1.out")
+    assert (first.rank, second.rank) == (0, 1)
+    assert first.slots == second.slots == {"node1": 3, "node2": 3}
+    # The step's port comes from the ids of the job and the step.
+    assert first.address == second.address == ("127.0.0.1", first.address[1]) and 15000 <= first.address[1] < 25000
+    assert found("job.out") == found("one.out") == Nodes({"localhost": 3})
