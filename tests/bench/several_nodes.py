@@ -1,9 +1,10 @@
-"""Training on two nodes by Slurm and by ssh, on this machine: `python -m tests.bench.several_nodes [slurm|ssh]`.
+"""Training on two nodes on this machine, started in three ways: `python -m tests.bench.several_nodes [slurm|ssh|no_ssh]`.
 
-For each way: the losses of two nodes against those of one node with two ranks, bit for bit; a node that is killed in the
-middle; the run that goes on with both nodes, and with one. With Slurm also the script of --print-sbatch: a run that is
-stopped before its time limit comes back from the queue and ends. Prints one line per check and ends with code 1 if one
-fails. Needs root and `apt-get install slurm-wlm munge openssh-server pdsh`.
+By Slurm and ssh: the losses of two nodes against those of one node with two ranks, bit for bit; a node that is killed in
+the middle; the run that goes on with both nodes, and with one. By Slurm also the script of --print-sbatch: a run that is
+stopped before its time limit comes back from the queue. Without either, tests/pretrain/test_training.py has these checks;
+here, the second node is terminated, and both nodes save a checkpoint; and nodes that differ are named. Prints one line per
+check and ends with code 1 if one fails. Needs root and `apt-get install slurm-wlm munge openssh-server pdsh faketime`.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from time import perf_counter
 
 from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.training import checkpoint, log
+from course_lib.training import checkpoint, launch, log
 
 from tests.bench import slurm_cluster, ssh_nodes
 from tests.pretrain import test_training as pretrain
@@ -190,7 +191,86 @@ def by_ssh() -> int:
         return here.failed
 
 
-WAYS = {"slurm": by_slurm, "ssh": by_ssh}
+def by_hand() -> int:
+    """Check nodes that are started one by one: one that is terminated, and ones that differ. Return the failures."""
+    with place() as here:
+        hosts = here.folder / "hosts"
+        hosts.write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
+        where = (f"launch.hostfile={hosts}", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
+
+        def start(run: str, *before: str) -> "list[subprocess.Popen[str]]":
+            """Start both nodes. The words `before` the command of the second one give it another view of the machine."""
+            port = f"launch.master_port={launch.free_port()}"
+            command = here.file(run, "engine.max_steps=100000", *where, port)
+            words = ([*command, "--node-rank", "0"], [*before, *command, "--node-rank", "1"])
+            return [
+                subprocess.Popen(each, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for each in words
+            ]
+
+        both = start("hand")
+        here.step("hand", 6, both[0])
+        both[1].terminate()
+        ends = [here.wait(each) for each in both]
+        saved = checkpoint.step_of(checkpoint.latest(here.folder / "hand"))
+        line = f"course: terminated on nodeB at step {saved} of 100000; --resume continues from checkpoint-{saved};"
+        right = all(code == 143 and said.startswith(line) and said.count("\n") == 1 for code, said in ends)
+        here.check("a terminated node makes both save a checkpoint and end with code 143", right, ends)
+        for name, (before, words) in differences(here).items():
+            ends = [here.wait(each) for each in start(name, *before)]
+            line = ends[0][1].strip()
+            right = (
+                all(code != 0 for code, _ in ends)
+                and line.startswith("course: nodeB: ")
+                and words in line
+                and "\n" not in line
+            )
+            here.check(f"{name} on a node is named in one line", right, ends)
+            print(f"    {line}", flush=True)
+        return here.failed
+
+
+def differences(here: Place) -> dict[str, tuple[list[str], str]]:
+    """Return name → the words before a command that give it another view of the machine, and words of the line to expect.
+
+    A folder is replaced for one process by a mount in a namespace of its own.
+    """
+    code = Path(launch.__file__).parents[1]
+    run, empty, data, other = (here.folder / name for name in ("another run folder", "empty", "data", "code"))
+    run.mkdir()
+    empty.mkdir()
+    shutil.copytree(here.inputs, data)
+    tokens = bytearray((data / "tokens.bin").read_bytes())
+    tokens[0] ^= 1
+    (data / "tokens.bin").write_bytes(tokens)
+    shutil.copytree(code, other, ignore=shutil.ignore_patterns("__pycache__"))
+    with open(other / "errors.py", "a", encoding="utf8") as file:
+        file.write("# another version\n")
+
+    def mounted(source: Path, target: Path) -> list[str]:
+        return [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount --bind "$0" "$1" && shift && exec "$@"',
+            str(source),
+            str(target),
+        ]
+
+    found = {
+        "other code": (mounted(other, code), "course_lib code "),
+        "other data": (mounted(data, here.inputs), "not the same content as on the first node"),
+        "missing data": (mounted(empty, here.inputs), str(here.inputs)),
+        "another run folder": (mounted(empty, run), "engine.output_dir must be on a file system that all nodes share"),
+    }
+    if shutil.which("faketime"):
+        found["a wrong clock"] = (["faketime", "-f", "+90s"], "its clock is 9")
+    else:
+        print("--  faketime not found (apt-get install faketime): no check of clocks", flush=True)
+    return found
+
+
+WAYS = {"slurm": by_slurm, "ssh": by_ssh, "no_ssh": by_hand}
 
 if __name__ == "__main__":
     failures = sum(WAYS[name]() for name in sys.argv[1:] or WAYS)
