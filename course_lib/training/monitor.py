@@ -7,6 +7,7 @@ launcher_process.py), the ranks save a checkpoint first.
 import contextlib
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
 # seconds for the current step and a checkpoint, after an interruption
 PATIENCE = 120.0
+# seconds for a command by ssh
+SSH = 60.0
 # what pdsh prints when the command on a node fails; 255 is ssh's own failure
 PDSH = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
@@ -67,8 +70,8 @@ class Monitor:
         self.lost: list[str] = []
         # name of the first node that ssh reports as failed
         self.failed = ""
-        # process ids of the ranks
-        self.pids: list[int] = []
+        # rank → its process id
+        self.pids: dict[int, int] = {}
         self.reached = 0
         self.saving = False
         self.own, self.started = node_check.record(), time.time()
@@ -151,9 +154,7 @@ class Monitor:
     def _save(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
         """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds.
 
-        Before the first step, there is nothing to save. Ranks on other machines do not get the signal, but all ranks
-        stop if one of them gets it. If this machine has no rank, they are stopped at once. Another Ctrl-C ends the
-        wait.
+        Before the first step, there is nothing to save. Another Ctrl-C ends the wait.
         """
         launcher_process.ignore_stop_request()
         # The terminal or the reader of a pipe may be gone.
@@ -162,14 +163,7 @@ class Monitor:
         with contextlib.suppress(OSError):
             self.bar.close()
         self.bar.disable, self.say, self.saving = True, lambda _: None, True
-        asked = False
-        for pid in self.pids if self.reached else ():
-            with contextlib.suppress(ProcessLookupError):
-                # A process id of another machine may belong to any process of this one.
-                if os.getpgid(pid) == process.pid:
-                    os.kill(pid, stop_request.SIGNAL)
-                    asked = True
-        if not asked:
+        if not self.reached or not self._ask(process):
             return
         limit = threading.Timer(PATIENCE, self._end, [process])
         limit.start()
@@ -177,10 +171,32 @@ class Monitor:
             self._read(process, lines, output)
         limit.cancel()
 
+    def _ask(self, process: launcher_process.Launcher) -> bool:
+        """Send the stop request to ranks, and return whether one has got it. All ranks stop if one of them has."""
+        if self.nodes.by_ssh:
+            words = [
+                "ssh",
+                self.nodes.name,
+                "kill",
+                f"-{stop_request.NAME}",
+                str(self.pids[0]),
+            ]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                return subprocess.run(words, capture_output=True, timeout=SSH, check=False).returncode == 0
+            return False
+        asked = False
+        for pid in self.pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                # A process id of another machine may belong to any process of this one.
+                if os.getpgid(pid) == process.pid:
+                    os.kill(pid, stop_request.SIGNAL)
+                    asked = True
+        return asked
+
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
         if kind == "start":
-            self.pids.append(event["pid"])
+            self.pids[event["rank"]] = event["pid"]
             if self.nodes.several:
                 between = (self.started, time.time())
                 node_check.compare(self.own, event["record"], self.nodes.of(event["rank"]), between)

@@ -8,7 +8,7 @@ from pathlib import Path
 from course_lib import profiles
 from course_lib.errors import UsageError
 from course_lib.training.settings import LaunchConfig
-from course_lib.training.stop_request import SIGNAL
+from course_lib.training.stop_request import NAME, SIGNAL
 
 # Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (monitor.PATIENCE).
 LEAD = 300
@@ -55,7 +55,7 @@ def script(
         "cpus-per-task": launch.ranks * slurm.cpus_per_rank,
         "mem": slurm.memory,
         "time": slurm.time,
-        "signal": f"{SIGNAL.name.removeprefix('SIG')}@{LEAD}",
+        "signal": f"{NAME}@{LEAD}",
         "chdir": Path.cwd(),
         "output": "%x-%j.log",
         "open-mode": "append",

@@ -7,6 +7,8 @@ import signal
 import threading
 
 SIGNAL = signal.SIGUSR1
+# its name for `kill` and Slurm
+NAME = SIGNAL.name.removeprefix("SIG")
 _received = threading.Event()
 
 

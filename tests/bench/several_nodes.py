@@ -187,6 +187,14 @@ def by_ssh() -> int:
         until(lambda: not ssh.sessions())
         here.check("no ssh session and no rank is left", not ssh.sessions())
         goes_on(here, start, *nodes)
+        process = start([*here.file("lost", "engine.max_steps=100000", *nodes), "--resume"])
+        before = max(losses(here.folder / "lost"))
+        here.step("lost", before + 3, process)
+        process.terminate()
+        code, said = here.wait(process)
+        saved = checkpoint.step_of(checkpoint.latest(here.folder / "lost"))
+        line = f"course: terminated at step {saved} of 100000; --resume continues from checkpoint-{saved};"
+        here.check("a terminated run saves a checkpoint", code == 143 and said.startswith(line), said)
         until(lambda: not ssh.sessions())
         return here.failed
 
