@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,18 @@ class Run:
     log: list[dict[str, Any]]
     # whether this process followed the first node, which has the result
     followed: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """What all nodes must know to start their ranks."""
+
+    # the step to continue from, 0 for a new run
+    step: int
+    # the digest of the run folder's files
+    digest: str
+    # the port for the ranks on the first node
+    port: int
 
 
 def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
@@ -71,10 +83,10 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
             if start_step < steps:
                 environment = environment_of_ranks(settings, nodes)
                 monitor = Monitor(task, nodes, steps, say, leader)
-                start = {"start": start_step, "digest": run_dir.digest(folder), "port": _port(settings, nodes)}
-                leader.tell(**start)
+                start = Start(start_step, run_dir.digest(folder), _port(settings, nodes))
+                leader.tell(**asdict(start))
                 with stale_locks.no_stale_locks():
-                    monitor.follow(command(task, nodes, **start), environment)
+                    monitor.follow(command(task, nodes, start), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
 
 
@@ -88,7 +100,7 @@ def _follow(task: Task, nodes: Nodes, say: Say) -> Run:
     with node_link.join(nodes, settings.launch.node_wait, say, check) as follower:
         if start := follower.start():
             with stale_locks.no_stale_locks():
-                relay(follower, command(task, nodes, **start), environment_of_ranks(settings, nodes), folder)
+                relay(follower, command(task, nodes, Start(**start)), environment_of_ranks(settings, nodes), folder)
     return Run(folder, 0, [], followed=True)
 
 
@@ -113,16 +125,8 @@ def _require_parts(settings: RunConfig, nodes: Nodes) -> None:
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
 
 
-def command(task: Task, nodes: Nodes, start: int, digest: str, port: int) -> list[str]:
-    """Return the command line for the DeepSpeed launcher.
-
-    Args:
-        task: the task to train.
-        nodes: the nodes of the run.
-        start: the step to continue from, 0 for a new run.
-        digest: the digest of the run folder's files.
-        port: the port for the ranks on the first node.
-    """
+def command(task: Task, nodes: Nodes, start: Start) -> list[str]:
+    """Return the command line for the DeepSpeed launcher."""
     launch = task.settings.launch
     if nodes.by_ssh:
         words = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(launch.hostfile)]
@@ -133,8 +137,8 @@ def command(task: Task, nodes: Nodes, start: int, digest: str, port: int) -> lis
     else:
         words = _launcher({name: _devices(count) for name, count in nodes.slots.items()})
         words += ["--node_rank", str(nodes.rank), "--master_addr", nodes.address[0]]
-    words += ["--master_port", str(port), "--no_local_rank", worker.__file__]
-    return [*words, task.name(), str(task.settings.engine.output_dir), digest, str(start)]
+    words += ["--master_port", str(start.port), "--no_local_rank", worker.__file__]
+    return [*words, task.name(), str(task.settings.engine.output_dir), start.digest, str(start.step)]
 
 
 def _port(settings: RunConfig, nodes: Nodes) -> int:

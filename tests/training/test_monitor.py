@@ -79,7 +79,7 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     both = nodes.find(settings)
     assert (both.ranks, both.of(7), both.of(8), both.by_ssh) == (16, "worker-1", "worker-2", True)
     port = launch._port(settings, both)
-    command = " ".join(launch.command(Gpt2(settings), both, start=200, digest="d1", port=port))
+    command = " ".join(launch.command(Gpt2(settings), both, launch.Start(200, "d1", port)))
     options = "--master_addr 10.0.0.1 --master_port 29500 --no_local_rank"
     assert f"deepspeed.launcher.runner --hostfile {hosts} {options}" in command
     assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output d1 200")

@@ -17,6 +17,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.training import checkpoint, launch, node_check, node_link, nodes, run_dir
 from course_lib.training.nodes import Nodes
+from course_lib.training.task import CONFIG
 from deepspeed.launcher import runner
 
 
@@ -46,7 +47,7 @@ def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monk
     options = ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1", "--master_port", "7", "--no_local_rank"]
     runner.main(["--hostfile", str(hosts), *options, "rank.py"])
     chosen = settings(hosts, *NO_SSH, "launch.node_rank=1")
-    mine = launch.command(Gpt2(chosen), nodes.find(chosen), start=0, digest="d", port=7)
+    mine = launch.command(Gpt2(chosen), nodes.find(chosen), launch.Start(0, "d", 7))
     theirs = " ".join(started[0]).replace("=", " ").split()
     for option in ("--world_info", "--node_rank", "--master_addr", "--master_port"):
         assert mine[mine.index(option) + 1].rstrip("=") == theirs[theirs.index(option) + 1], option
@@ -141,7 +142,7 @@ def test_a_problem_on_one_node_ends_both_with_its_line() -> None:
         raise UsageError("engine.output_dir: holds a run")
 
     def starts(leader: node_link.Leader) -> None:
-        leader.tell(start=0)
+        leader.tell(step=0)
 
     assert meet(*pair(), starts, lambda: None) == ["", ""]
     problem = "data.input: /data/tokens.idx: no such file"
@@ -182,7 +183,7 @@ def test_strangers_are_ignored_and_a_lost_node_is_noticed() -> None:
     first, second = pair()
 
     def lead(leader: node_link.Leader) -> None:
-        leader.tell(start=0)
+        leader.tell(step=0)
         reader, writer = os.pipe()
         leader.forward(writer)
         os.close(writer)
@@ -211,7 +212,7 @@ def test_strangers_are_ignored_and_a_lost_node_is_noticed() -> None:
         except ConnectionRefusedError:
             time.sleep(0.01)
     with node_link.join(second, 60, lambda _: None, strange) as follower:
-        assert follower.start() == {"start": 0}
+        assert follower.start() == {"step": 0}
         follower.connection.send(b"a line of a rank\n")
     thread.join()
     assert heard[0] == b"a line of a rank\n" and json.loads(heard[1].partition(b"course ")[2]) == {
@@ -245,7 +246,7 @@ def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypa
         node_check.wait_for_folder(tmp_path / "nowhere", "d", 0)
     run = tmp_path / "run"
     run.mkdir()
-    for name in (run_dir.CONFIG, run_dir.RESOLVED, run_dir.DEEPSPEED, run_dir.DATA):
+    for name in (CONFIG, run_dir.RESOLVED, run_dir.DEEPSPEED, run_dir.DATA):
         (run / name).write_text("{}", encoding="utf8")
     digest = run_dir.digest(run)
     node_check.wait_for_folder(run, digest, 0)

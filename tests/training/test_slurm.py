@@ -147,7 +147,8 @@ def test_a_run_finds_its_nodes_only_under_srun(place: Path, slurm: slurm_cluster
 
     def found(name: str) -> Nodes:
         said = (place / name).read_text(encoding="utf8").strip()
-        return eval(said, {"Nodes": Nodes})  # type: ignore[no-any-return]
+        nodes: Nodes = eval(said, {"Nodes": Nodes})
+        return nodes
 
     first, second = found("step0.out"), found("step1.out")
     assert (first.rank, second.rank) == (0, 1)
