@@ -119,4 +119,4 @@ def enough_gpus() -> None:
 
     present, wanted = torch.cuda.device_count(), int(os.environ.get("LOCAL_SIZE", "1"))
     if os.environ.get("DS_ACCELERATOR") != "cpu" and present < wanted:
-        raise NodeError(f"{present} GPUs, but {wanted} ranks; correct its slots in launch.hostfile")
+        raise NodeError(f"{present} GPUs for {wanted} ranks; correct its slots, or set launch.device=cpu for CPU ranks")

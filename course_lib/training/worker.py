@@ -80,10 +80,10 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
     loaded: Task = getattr(import_module(module), name).read(run)
-    # DeepSpeed's launcher numbers the nodes.
+    # DeepSpeed's launcher numbers the nodes and their ranks.
     if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
         node_check.same_inputs(loaded, run)
-    node_check.enough_gpus()
+        node_check.enough_gpus()
     resolved = run_dir.resolved(run)
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
     _stage("compiling DeepSpeed's extension, once, about a minute" if compiles else "building model and optimizer")

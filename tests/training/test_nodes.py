@@ -267,3 +267,15 @@ def test_data_that_differ_on_a_node_are_named(tmp_path: Path) -> None:
         node_check.same_inputs(task, tmp_path)
     (tmp_path / run_dir.DATA).write_text(json.dumps({"inputs": {"tokens": {"sha256": "b"}}}), encoding="utf8")
     node_check.same_inputs(task, tmp_path)
+
+
+def test_a_node_with_fewer_gpus_than_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
+    monkeypatch.setenv("LOCAL_SIZE", "4")
+    node_check.enough_gpus()
+    monkeypatch.setenv("LOCAL_SIZE", "8")
+    with pytest.raises(node_check.NodeError, match="^4 GPUs for 8 ranks; correct its slots"):
+        node_check.enough_gpus()
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    node_check.enough_gpus()
