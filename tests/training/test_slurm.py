@@ -15,6 +15,7 @@ import pytest
 from course_lib.training.nodes import Nodes
 
 from tests.bench import slurm_cluster
+from tests.waiting import until
 
 COURSE = [sys.executable, "-m", "course_lib.cli"]
 
@@ -142,8 +143,10 @@ def test_a_run_finds_its_nodes_only_under_srun(place: Path, slurm: slurm_cluster
         f"srun --nodes=1 --ntasks=1 --output=one.out {find}",
     )
     script.write_text("#!/bin/bash\n" + "\n".join(steps) + "\n", encoding="utf8")
-    options = ("--nodes=2", "--ntasks-per-node=1", "--wait", "--output=job.out", f"--chdir={place}")
-    slurm.run("sbatch", *options, str(script), cwd=place)
+    options = ("--nodes=2", "--ntasks-per-node=1", "--output=job.out", f"--chdir={place}")
+    job = slurm.run("sbatch", "--parsable", *options, str(script), cwd=place).stdout.strip()
+    until(lambda: slurm.state(job) not in ("PENDING", "RUNNING", "COMPLETING"))
+    assert slurm.state(job) == "COMPLETED"
 
     def found(name: str) -> Nodes:
         said = (place / name).read_text(encoding="utf8").strip()
