@@ -139,6 +139,8 @@ def _run(settings: GptsanConfig, resume: bool) -> str:
     from course_lib.training import launch, run_dir
 
     run = launch.train(Gptsan(settings), resume)
+    if run.followed:
+        return launch.FOLLOWED
     return export(run.folder, run.folder / run_dir.MODEL).summary()
 
 

@@ -32,7 +32,10 @@ def _run(settings: PrefixConfig, resume: bool) -> str:
     from course_lib.prefix.task import PrefixTask
     from course_lib.training import launch
 
-    return export(launch.train(PrefixTask(settings), resume).folder).summary()
+    run = launch.train(PrefixTask(settings), resume)
+    if run.followed:
+        return launch.FOLLOWED
+    return export(run.folder).summary()
 
 
 RUN = RunKind(

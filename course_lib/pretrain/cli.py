@@ -95,6 +95,8 @@ def _run(settings: PretrainConfig, resume: bool) -> str:
     from course_lib.training import launch, run_dir
 
     run = launch.train(Gpt2(settings), resume)
+    if run.followed:
+        return launch.FOLLOWED
     return f"{run.steps} steps → {export(run.folder, run.folder / run_dir.MODEL).folder}"
 
 

@@ -43,6 +43,11 @@ def latest(run: Path) -> Path:
     return whole[0]
 
 
+def at(run: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step."""
+    return run / FOLDER / f"checkpoint-{step}"
+
+
 def step_of(checkpoint: Path) -> int:
     """Return the step in a folder name: 200 for `checkpoint-200`, -1 if the name does not match this pattern."""
     prefix, _, number = checkpoint.name.partition("-")

@@ -17,14 +17,18 @@ def emit(kind: str, **facts: Any) -> None:
 
     Raises BrokenPipeError if the process that reads the events has exited; the orphaned rank then exits too.
     """
-    line = f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
     # Use a single write so that lines from two ranks do not mix.
-    os.write(1, line.encode())
+    os.write(1, line(kind, **facts).encode())
 
 
-def parse(line: str) -> dict[str, Any] | None:
+def line(kind: str, **facts: Any) -> str:
+    """Return the line for an event."""
+    return f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
+
+
+def parse(text: str) -> dict[str, Any] | None:
     """Return the event in a line of output, or None if there is none."""
-    _, mark, content = line.partition(MARK)
+    _, mark, content = text.partition(MARK)
     if not mark:
         return None
     try:

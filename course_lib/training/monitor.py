@@ -1,18 +1,16 @@
 """The monitor for the DeepSpeed launcher.
 
-It reads events from the ranks, shows progress, and reports how the run ended. If the run is interrupted, the ranks save
-a checkpoint first: by Ctrl-C, SIGTERM or SIGHUP (a closed terminal), or because the reader of the output has closed its
-pipe, as `head` does.
+It reads events from the ranks, shows progress, and reports how the run ended. If the run is interrupted (see
+launcher_process.py), the ranks save a checkpoint first.
 """
 
 import contextlib
-import errno
 import os
-import signal
+import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -20,13 +18,19 @@ from typing import IO, Any
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.progress import progress
-from course_lib.training import checkpoint, events, log, stop_request
+from course_lib.training import checkpoint, events, launcher_process, log, node_check, stop_request
+from course_lib.training.node_link import Leader
+from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
 
 Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
 # seconds for the current step and a checkpoint, after an interruption
 PATIENCE = 120.0
+# seconds for a command by ssh
+SSH = 60.0
+# what pdsh prints when the command on a node fails; 255 is ssh's own failure
+PDSH = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
 
 class Stopped(CourseError):
@@ -37,25 +41,41 @@ class Stopped(CourseError):
         self.exit_code = exit_code
 
 
+class Elsewhere(SystemExit):
+    """Exception for a run that was interrupted on another node."""
+
+    def __init__(self, cause: str, code: int) -> None:
+        super().__init__(code)
+        self.cause = cause
+
+
 class Monitor:
     """A monitor that runs the launcher for one training run and reads its output.
 
     Args:
         task: the task to train.
-        ranks: number of ranks that must finish.
+        nodes: the nodes, all of whose ranks must finish.
         steps: optimizer steps in the whole run.
         say: receives each line of the log.
+        leader: the connections to the nodes that start their ranks themselves.
     """
 
-    def __init__(self, task: Task, ranks: int, steps: int, say: Say) -> None:
-        self.task, self.ranks, self.steps, self.say = task, ranks, steps, say
+    def __init__(self, task: Task, nodes: Nodes, steps: int, say: Say, leader: Leader | None = None) -> None:
+        self.task, self.nodes, self.steps, self.say = task, nodes, steps, say
+        self.ranks, self.leader = nodes.ranks, leader or Leader(nodes)
         self.folder: Path = task.settings.engine.output_dir
         # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
-        # process ids of the ranks
-        self.pids: list[int] = []
+        # names of nodes whose connection was closed
+        self.lost: list[str] = []
+        # name of the first node that ssh reports as failed
+        self.failed = ""
+        # rank → its process id
+        self.pids: dict[int, int] = {}
         self.reached = 0
-        starting = f"starting {ranks} rank{'s' * (ranks > 1)} for {task.title()}"
+        self.saving = False
+        self.own, self.started = node_check.record(), time.time()
+        starting = f"starting {self.ranks} rank{'s' * (self.ranks > 1)} for {task.title()}"
         self.bar = progress(steps, "step", starting)
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
@@ -63,73 +83,125 @@ class Monitor:
 
         Raises CourseError if a rank does not finish for another reason.
         """
-        with open(self.folder / "output.txt", "ab") as output, self.bar, _termination_interrupts():
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                env=environment, cwd=self.folder, start_new_session=True,
-            )  # fmt: skip
-            try:
-                self._read(process, output)
-            # Without this process, nothing reads the output of the ranks, so stop them too.
-            except BaseException as error:
-                cause = _interruption(error)
-                if cause:
-                    self._save(process, output)
-                _end(process)
-                if cause is None:
-                    raise
-                at = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
-                farewell = f"{cause[0]} {at}; {self._how_on()}"
-                # If the terminal is gone, this is the only place for the message.
-                with contextlib.suppress(OSError):
-                    output.write(f"{farewell}\n".encode())
-                raise Stopped(farewell, cause[1]) from error
+        with open(self.folder / "output.txt", "ab") as output, self.bar, launcher_process.interruptible():
+            reader, writer = os.pipe()
+            with open(reader, "rb") as lines:
+                try:
+                    process = launcher_process.start(command, environment, self.folder, writer)
+                    self.leader.forward(writer)
+                    threading.Thread(target=self._stop_others_after, args=(process,), daemon=True).start()
+                finally:
+                    os.close(writer)
+                try:
+                    self._read(process, lines, output)
+                # Without this process, nothing reads the output of the ranks, so stop them too.
+                except BaseException as error:
+                    cause = launcher_process.interruption(error)
+                    if isinstance(error, Elsewhere):
+                        cause = error.cause, int(str(error.code))
+                    if cause:
+                        self._save(process, lines, output)
+                    self._end(process)
+                    if cause is None:
+                        raise
+                    raise self._stopped(*cause, output) from error
+        if any(event.get("stopped") for event in self.ended.values()):
+            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL, None)
         self._judge(process.returncode)
 
-    def _read(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+    def _stop_others_after(self, process: launcher_process.Launcher) -> None:
+        """Stop the ranks of the other nodes if the launcher of this node fails."""
+        if process.wait():
+            self.leader.tell(stop=True)
+
+    def _stopped(self, cause: str, code: int, output: IO[bytes] | None) -> Stopped:
+        at = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
+        farewell = f"{cause} {at}; {self._how_on()}"
+        # If the terminal is gone, this is the only place for the message.
+        with contextlib.suppress(OSError):
+            if output:
+                output.write(f"{farewell}\n".encode())
+        return Stopped(farewell, code)
+
+    def _end(self, process: launcher_process.Launcher) -> None:
+        launcher_process.end(process, at_once=self.nodes.by_ssh)
+
+    def _read(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
         """Handle the output of the launcher and the ranks until all of them have exited."""
-        assert process.stdout
-        for raw in process.stdout:
+        for raw in lines:
             event = events.parse(raw.decode(errors="replace"))
             if event is None:
                 with naming(self.folder / "output.txt"):
                     output.write(raw)
                     output.flush()
+                if self.nodes.by_ssh and not self.failed and (end := PDSH.search(raw)):
+                    self.failed = end[1].decode()
+                    if int(end[2]) == 255:
+                        self.lost.append(self.failed)
+                    # pdsh would wait for the other nodes, whose ranks may wait for those of this node.
+                    self._end(process)
+            elif event["kind"] in ("lost", "done"):
+                if event["kind"] == "lost":
+                    self.lost.append(self.nodes.names[event["node"]])
+                # The other ranks may wait for those of that node.
+                if event.get("code", 1):
+                    self._end(process)
+                    self.leader.tell(stop=True)
             else:
                 self._take(event)
         process.wait()
 
-    def _save(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+    def _save(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
         """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds.
 
-        Before the first step, there is nothing to save. Ranks that a hostfile started through ssh do not get the
-        signal, so they are stopped at once. Another Ctrl-C ends the wait.
+        Before the first step, there is nothing to save. Another Ctrl-C ends the wait.
         """
+        launcher_process.ignore_stop_request()
         # The terminal or the reader of a pipe may be gone.
         with contextlib.suppress(OSError):
             self.bar.set_postfix_str("saving a checkpoint; Ctrl-C again stops at once")
         with contextlib.suppress(OSError):
             self.bar.close()
-        self.bar.disable, self.say = True, lambda _: None
+        self.bar.disable, self.say, self.saving = True, lambda _: None, True
+        if not self.reached or not self._ask(process):
+            return
+        limit = threading.Timer(PATIENCE, self._end, [process])
+        limit.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            self._read(process, lines, output)
+        limit.cancel()
+
+    def _ask(self, process: launcher_process.Launcher) -> bool:
+        """Send the stop request to ranks, and return whether one has got it. All ranks stop if one of them has."""
+        if self.nodes.by_ssh:
+            words = [
+                "ssh",
+                self.nodes.name,
+                "kill",
+                f"-{stop_request.NAME}",
+                str(self.pids[0]),
+            ]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                return subprocess.run(words, capture_output=True, timeout=SSH, check=False).returncode == 0
+            return False
         asked = False
-        for pid in self.pids if self.reached else ():
+        for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 # A process id of another machine may belong to any process of this one.
                 if os.getpgid(pid) == process.pid:
                     os.kill(pid, stop_request.SIGNAL)
                     asked = True
-        if not asked:
-            return
-        limit = threading.Timer(PATIENCE, _end, [process])
-        limit.start()
-        with contextlib.suppress(KeyboardInterrupt):
-            self._read(process, output)
-        limit.cancel()
+        return asked
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
         if kind == "start":
-            self.pids.append(event["pid"])
+            self.pids[event["rank"]] = event["pid"]
+            if self.nodes.several:
+                between = (self.started, time.time())
+                node_check.compare(self.own, event["record"], self.nodes.of(event["rank"]), between)
+        elif kind == "interrupted" and not self.saving:
+            raise Elsewhere(f"{event['cause']} on {self.nodes.names[event['node']]}", event["code"])
         elif kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
         elif kind == "stage":
@@ -159,24 +231,37 @@ class Monitor:
         errors = [event for event in self.ended.values() if event["kind"] == "error"]
         if len(self.ended) == self.ranks and all(event["kind"] == "finished" for event in self.ended.values()):
             return
-        for why in ("user", "memory"):
+        for why in ("node", "user", "memory"):
             for event in errors:
                 if event["why"] == why:
-                    raise CourseError(event["message"] if why == "user" else self._memory_line(event))
+                    node = f"{self.nodes.of(event['rank'])}: " if why == "node" else ""
+                    raise CourseError(self._memory_line(event) if why == "memory" else node + event["message"])
         silent = sorted(set(range(self.ranks)) - self.ended.keys())
+        if self.failed:
+            # The ranks of the other nodes were killed.
+            silent = [rank for rank in silent if self.nodes.of(rank) == self.failed]
         crashed = [event for event in errors if event["why"] == "crash"]
-        if crashed:
-            what = f"rank {crashed[0]['rank']} failed: {crashed[0]['message']}"
-        elif silent and self.ended:
+        if self.lost:
             what = (
-                f"rank {', '.join(map(str, silent))} ended without an error message (killed, or the machine ran out of "
-                "memory); the others were stopped"
+                f"{', '.join(self.lost)} was lost (the machine, its network, or course on it); the others were stopped"
             )
+        elif crashed:
+            what = f"{self._name(crashed[0]['rank'])} failed: {crashed[0]['message']}"
+        elif silent and self.ended:
+            reason = (
+                "killed, lost, or out of memory" if self.nodes.several else "killed, or the machine ran out of memory"
+            )
+            what = f"{self._name(*silent)} ended without an error message ({reason}); the others were stopped"
         elif errors:
-            what = f"rank {errors[0]['rank']} failed: {errors[0]['message']}"
+            what = f"{self._name(errors[0]['rank'])} failed: {errors[0]['message']}"
         else:
             what = f"the launcher ended with code {code} before training began: {self._last_output()}"
         raise CourseError(f"{what}; at step {self.reached} of {self.steps}, {self._how_on()}")
+
+    def _name(self, *ranks: int) -> str:
+        """Return the numbers of ranks, and their nodes if there are several."""
+        nodes = ", ".join(dict.fromkeys(map(self.nodes.of, ranks)))
+        return f"rank {', '.join(map(str, ranks))}{f' on {nodes}' * self.nodes.several}"
 
     def _how_on(self) -> str:
         whole = checkpoint.whole_checkpoints(self.folder)
@@ -193,45 +278,3 @@ class Monitor:
             f"(another number of GPUs may continue this run; for another stage, start a new run in another "
             f"engine.output_dir); {self._how_on()}"
         )
-
-
-def _interruption(error: BaseException) -> tuple[str, int] | None:
-    """Return what interrupted the run and the exit code for it, or None for an error."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 128 + signal.SIGINT
-    if isinstance(error, SystemExit) and isinstance(error.code, int):
-        return {143: "terminated", 129: "hung up"}.get(error.code, "ended"), error.code
-    # Nobody reads standard output any more; errors in files have a name.
-    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO):
-        return "the reader of the output has ended, so the run stopped", 128 + signal.SIGPIPE
-    return None
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are stopped.
-
-    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are. This has no effect
-    outside the main thread, where Python does not allow signal handlers.
-    """
-    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    for number in numbers:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL."""
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
-    # The launcher waits for its ranks; if it could not, they are still in its process group.
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import orjson
@@ -89,13 +91,21 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
             say(f"nothing to resume in {folder}: training from the start")
     # Write config.yaml first, because it marks the folder as a run.
     _write(folder / CONFIG, config.to_yaml(settings).encode())
-    _write(folder / RESOLVED, orjson.dumps(resolved, option=orjson.OPT_INDENT_2))
+    # The token distinguishes this folder from one on another node that the same command has filled.
+    values = asdict(resolved) | {"token": token_hex(8)}
+    _write(folder / RESOLVED, orjson.dumps(values, option=orjson.OPT_INDENT_2))
     _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, resolved.batch), option=orjson.OPT_INDENT_2))
     _write(folder / DATA, orjson.dumps(facts, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
+
+
+def digest(folder: Path) -> str:
+    """Return a hash of the files that `prepare` wrote into the run folder. Raises OSError if one is missing."""
+    content = b"".join((folder / name).read_bytes() for name in (CONFIG, RESOLVED, DEEPSPEED, DATA))
+    return sha256(content).hexdigest()
 
 
 @contextmanager

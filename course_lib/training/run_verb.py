@@ -9,6 +9,7 @@ import typer
 
 from course_lib import config as configuration
 from course_lib import options
+from course_lib.training import sbatch
 from course_lib.training.settings import RunConfig
 
 Settings = TypeVar("Settings", bound=RunConfig)
@@ -39,14 +40,30 @@ class RunKind(Generic[Settings]):
         """Return the function for the training command, given its help text and the help text for its -o option."""
 
         def train(
+            context: typer.Context,
             config: options.RunConfig = None,
             overrides: options.Set = None,
             output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=output_help)] = None,
             resume: Annotated[
                 bool, typer.Option("--resume", help="continue from the last complete checkpoint")
             ] = False,
+            node_rank: Annotated[
+                int | None,
+                typer.Option(
+                    "--node-rank", metavar="N", help="number of this node, with launch.no_ssh; sets launch.node_rank"
+                ),
+            ] = None,
+            print_sbatch: Annotated[
+                bool, typer.Option("--print-sbatch", help="print a Slurm script for this run, and do not start it")
+            ] = False,
         ) -> None:
             # Check the settings before importing torch, which takes seconds.
+            if node_rank is not None:
+                overrides = [*(overrides or ()), f"launch.node_rank={node_rank}"]
+            if print_sbatch:
+                settings, file = self.read(config, overrides)
+                print(sbatch.script(settings.launch, context.command_path.split()[1:], file, overrides, output), end="")
+                return
             settings = self.complete(*self.read(config, overrides))
             if output:
                 settings = replace(settings, engine=replace(settings.engine, output_dir=output))

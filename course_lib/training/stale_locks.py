@@ -5,6 +5,7 @@ A leftover lock file would block every later run, and each shared-memory buffer 
 
 import contextlib
 import os
+import platform
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,15 +16,16 @@ from pathlib import Path
 
 
 def build_root() -> Path:
-    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR if set, or one for this Python environment.
+    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR if set, or one for this environment and machine.
 
-    If two environments shared a folder, each would recompile what the other had compiled.
+    If two Python environments shared a folder, each would recompile what the other had compiled. Nodes that share a
+    home may have different processors, and cannot see which lock files the other nodes hold.
     """
     if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
         return Path(given)
     # torch has a function for its extension folder, but importing torch takes more than a second.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    environment = f"{sys.prefix} {sys.version} {version('torch')}"
+    environment = f"{platform.node()} {sys.prefix} {sys.version} {version('torch')}"
     return cache / "torch_extensions" / sha256(environment.encode()).hexdigest()[:12]
 
 

@@ -1,12 +1,14 @@
 """A request to a rank to save a checkpoint after the current step and stop: the signal SIGUSR1.
 
-monitor.py sends it to the ranks on its machine when a run is interrupted.
+monitor.py sends it to the ranks on its machine when a run is interrupted. Slurm sends it to all ranks with `--signal`.
 """
 
 import signal
 import threading
 
 SIGNAL = signal.SIGUSR1
+# its name for `kill` and Slurm
+NAME = SIGNAL.name.removeprefix("SIG")
 _received = threading.Event()
 
 
@@ -15,6 +17,8 @@ def listen() -> None:
     signal.signal(SIGNAL, lambda *_: _received.set())
     # Restart system calls that the signal interrupts, such as those of a collective operation.
     signal.siginterrupt(SIGNAL, False)
+    # The launcher is started with the signal blocked, so that one that came during the start is pending.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
 
 
 def agreed(device: object) -> bool:

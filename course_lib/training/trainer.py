@@ -255,7 +255,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             if dist.is_initialized():
                 dist.barrier()
             if self.is_world_process_zero():
-                checkpoint.mark_complete(self.folder / checkpoint.FOLDER / f"checkpoint-{self.state.global_step}")
+                checkpoint.mark_complete(checkpoint.at(self.folder, self.state.global_step))
                 checkpoint.prune(self.folder, self.settings.engine.keep_checkpoints)
                 emit("saved", step=self.state.global_step)
 

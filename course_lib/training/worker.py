@@ -1,12 +1,14 @@
-"""The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN [--resume]`.
+"""The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN DIGEST STEP`.
 
-TASK names a subclass of `Task` (`module:class`), and RUN is the run folder, which contains the settings. Unless a rank
-is killed, it reports how it ended as an event, so that monitor.py can describe what happened in one line.
+TASK names a subclass of `Task` (`module:class`), and RUN is the run folder, which contains the settings. DIGEST is that
+of its files (run_dir.py), and STEP is the step to continue from. Unless a rank is killed, it reports how it ended as an
+event, so that monitor.py can describe what happened in one line.
 """
 
 import contextlib
 import gc
 import os
+import select
 import signal
 import sys
 import threading
@@ -15,29 +17,33 @@ from importlib import import_module
 from pathlib import Path
 
 from course_lib.errors import CourseError
-from course_lib.training import stop_request
+from course_lib.training import node_check, stop_request
 from course_lib.training.events import emit
+from course_lib.training.stale_locks import build_root
 from course_lib.training.task import Task
 
 
-def main(task: str, run: Path, resume: bool) -> None:
+def main(task: str, run: Path, digest: str, start_step: int) -> None:
     """Train or resume the run in a folder, and exit with code 0 or 1.
 
     Args:
         task: the task class, as `module:class`.
         run: the run folder.
-        resume: continue from the last complete checkpoint.
+        digest: the digest of the files in the run folder.
+        start_step: the step of the checkpoint to continue from, 0 for a new run.
     """
+    os.environ |= build_environment()
     if os.environ.get("DS_ACCELERATOR") == "cpu":
         # The launcher sets this variable to the CPU rank numbers, as if they were GPUs.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
+    _end_with_reader()
     stop_request.listen()
-    emit("start", rank=rank, pid=os.getpid())
+    emit("start", rank=rank, pid=os.getpid(), record=node_check.record())
     try:
-        _train(task, run, resume)
-        emit("finished", rank=rank)
+        node_check.wait_for_folder(run, digest, start_step)
+        emit("finished", rank=rank, stopped=_train(task, run, start_step))
         code = 0
     # The process that started the run has exited.
     except BrokenPipeError:
@@ -53,7 +59,17 @@ def main(task: str, run: Path, resume: bool) -> None:
     os._exit(code)
 
 
-def _train(task: str, run: Path, resume: bool) -> None:
+def build_environment() -> dict[str, str]:
+    """Return the environment variables with which a rank on this machine compiles DeepSpeed's extensions.
+
+    The ninja from this Python environment must come first. With another one, DeepSpeed would recompile its extensions.
+    """
+    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
+    return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
+
+
+def _train(task: str, run: Path, start_step: int) -> bool:
+    """Train to the last step; return True if the rank was asked to stop before it."""
     # Imported modules are never freed, so garbage collection during the imports would only take time.
     gc.disable()
     _stage("loading PyTorch, transformers and DeepSpeed")
@@ -64,14 +80,18 @@ def _train(task: str, run: Path, resume: bool) -> None:
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
     loaded: Task = getattr(import_module(module), name).read(run)
+    # DeepSpeed's launcher numbers the nodes and their ranks.
+    if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
+        node_check.same_inputs(loaded, run)
+        node_check.enough_gpus()
     resolved = run_dir.resolved(run)
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
     _stage("compiling DeepSpeed's extension, once, about a minute" if compiles else "building model and optimizer")
     trainer = loaded.trainer(resolved.batch, resolved.steps)
     gc.freeze()
     gc.enable()
-    latest = checkpoint.whole_checkpoints(run)[:1] if resume else []
-    trainer.run_to_end(latest[0] if latest else None)
+    trainer.run_to_end(checkpoint.at(run, start_step) if start_step else None)
+    return trainer.stopped
 
 
 def _stage(what: str) -> None:
@@ -81,8 +101,12 @@ def _stage(what: str) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """Classify an error: `user` (has a clear message), `memory`, `lost` (another rank exited) or `crash`."""
+    """Classify an error: `node` (this node does not fit), `user` (has a clear message), `memory`, `lost` (another rank
+    exited) or `crash`.
+    """
     text = f"{type(error).__name__} {error}"
+    if isinstance(error, node_check.NodeError):
+        return "node"
     if isinstance(error, CourseError):
         return "user"
     if isinstance(error, MemoryError) or any(
@@ -123,5 +147,21 @@ def _tell_termination(rank: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _end_with_reader() -> None:
+    """Exit when the process that reads the output of this rank has exited, also one on another machine.
+
+    A rank that waits for the others prints nothing, so it would not notice otherwise.
+    """
+    poll = select.poll()
+    # Errors are always reported, and nothing else is asked for.
+    poll.register(1, 0)
+
+    def wait() -> None:
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll()):
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), "--resume" in sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

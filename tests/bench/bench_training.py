@@ -29,7 +29,8 @@ from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.training import log
-from course_lib.training.launch import _environment, free_port
+from course_lib.training.launch import environment_of_ranks, free_port
+from course_lib.training.nodes import HERE, Nodes
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
 # a side → the ranks of a run
@@ -239,7 +240,11 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
 def environment(side: str, settings: PretrainConfig, rank: int) -> dict[str, str]:
     """Ours gets what the launcher gives a rank; the others get their threads only."""
     ranks = SIDES[side]
-    given = _environment(settings, ranks) if "ours" in side else os.environ | {"DS_ACCELERATOR": "cpu"}
+    given = (
+        environment_of_ranks(settings, Nodes({HERE: ranks}))
+        if "ours" in side
+        else os.environ | {"DS_ACCELERATOR": "cpu"}
+    )
     if ranks > 1 or "ours" in side or "ZeRO" in side:
         given |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
     return given | {"OMP_NUM_THREADS": "1"}

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -140,6 +142,99 @@ def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, un
     assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
         e["loss"] for e in resumed.log if e["kind"] == "train"
     ]
+
+
+class Node:
+    """The training command on one node, in a session of its own, with everything that it starts."""
+
+    def __init__(self, chosen: PretrainConfig, *words: str, hold: int = 0) -> None:
+        self.run = chosen.engine.output_dir
+        file = self.run.with_suffix(".yaml")
+        file.write_text(config.to_yaml(chosen), encoding="utf8")
+        held = ["tests.training.held", str(self.run.with_suffix(".go")), str(hold)] if hold else ["course_lib.cli"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *held, "pretrain", "-c", str(file), *words], stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def family(self) -> list[psutil.Process]:
+        """Return the command and its descendants."""
+        own = psutil.Process(self.process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def end(self) -> tuple[int, str, str]:
+        """Return the exit code, the output and the errors once the command has ended."""
+        out, err = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        """Kill the command and its descendants."""
+        with suppress(psutil.NoSuchProcess):
+            for process in self.family():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+@pytest.fixture
+def nodes():
+    """Nodes that a test has started; none outlives it."""
+    started: list[Node] = []
+    yield started
+    for node in started:
+        node.kill()
+        node.process.communicate()
+
+
+def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbroken, nodes):
+    """Two nodes without ssh. The second is killed in step 8; the run goes on with both to the end, and with the first alone."""
+    (tmp_path / "hosts").write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
+    dropout = "model.hidden_dropout_prob=0.1"
+
+    def both(*words: str, hold: int = 0) -> list[Node]:
+        where = (f"launch.hostfile={tmp_path}/hosts", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
+        chosen = settings(place, tmp_path / "two", dropout, *where, f"launch.master_port={launch.free_port()}")
+        pair = [Node(chosen, *words, "--node-rank", str(rank), hold=hold) for rank in (0, 1)]
+        nodes.extend(pair)
+        return pair
+
+    run = tmp_path / "two"
+    first, second = both(hold=8)
+    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] == 7, first.process)
+    ranks = first.family()[1:]
+    # DeepSpeed's launcher and a rank, which waits and would not notice that the other rank is gone.
+    assert len(ranks) == 2
+    second.kill()
+    code, _, said = first.end()
+    assert (code, said.count("\n")) == (1, 1)
+    assert said.startswith(
+        "course: nodeB was lost (the machine, its network, or course on it); the others were stopped; at step "
+    )
+    assert "--resume continues from checkpoint-5; all output is in" in said
+    assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+    train = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
+    assert [entry["loss"] for entry in log.read(run)] == train[:7]
+
+    shutil.copytree(run, tmp_path / "left")
+    alone = Node(settings(place, tmp_path / "left", dropout, "launch.ranks=1"), "--resume", hold=8)
+    nodes.append(alone)
+    ends = [node.end() for node in both("--resume")]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert ends[0][1].endswith(f"{STEPS} steps → {run}/model\n") and ends[1][1].endswith(f"{launch.FOLLOWED}\n")
+    finished = log.read(run)
+    assert [(each["kind"], each["loss"]) for each in finished] == [
+        (each["kind"], each["loss"]) for each in unbroken.log
+    ]
+    before, after = weights(unbroken.folder), weights(run)
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+    left = tmp_path / "left"
+    until(lambda: log.read(left)[-1]["step"] == 7, alone.process)
+    alone.process.send_signal(signal.SIGUSR1)  # as Slurm does before a time limit
+    (tmp_path / "left.go").touch()
+    code, out, said = alone.end()
+    assert "checkpoint-5 was saved by 2 ranks and continues on 1, with the same batches" in out
+    assert code == 138 and said.startswith("course: stopped by SIGUSR1 at step ")
+    assert checkpoint.step_of(checkpoint.latest(left)) >= 7 and checkpoint.ranks_of(checkpoint.latest(left)) == 1
 
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):

@@ -9,7 +9,7 @@ from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.training import launch, log, run_dir
+from course_lib.training import launch, log, nodes, run_dir
 
 from tests.bench.gpu_pretrain import prepare
 from tests.weights import read_tensors
@@ -26,7 +26,11 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     task = Gpt2(config.load(PretrainConfig, "gpt2-tiny.yaml", changes))
     batch = task.settings.batch.resolve(1)
     run_dir.prepare(task, run_dir.Resolved(batch, 8), False, print)
-    environment = launch._environment(task.settings, 1) | {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    environment = launch.environment_of_ranks(task.settings, nodes.Nodes({nodes.HERE: 1})) | {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+    }
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
     command = [sys.executable, "-m", "tests.training.fp16_rank", task.name(), str(run)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from course_lib import config
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.training import checkpoint, events, launch
+from course_lib.training import checkpoint, events, launch, nodes
 from course_lib.training.monitor import Monitor
+from course_lib.training.nodes import HERE, Nodes
 from deepspeed.launcher import runner
 
 
@@ -24,7 +24,7 @@ def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: st
     script = f"print({output!r})\nfor line in {lines!r}: print('host1: ' + line)\nraise SystemExit({code})"
     settings = config.build(PretrainConfig, {"engine": {"output_dir": str(tmp_path)}})
     try:
-        Monitor(Gpt2(settings), ranks, 10, lambda _: None).follow([sys.executable, "-c", script], {})
+        Monitor(Gpt2(settings), Nodes({HERE: ranks}), 10, lambda _: None).follow([sys.executable, "-c", script], {})
     except CourseError as error:
         return str(error)
     return "well"
@@ -76,15 +76,14 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     settings = config.build(
         PretrainConfig, {"launch": {"hostfile": str(hosts), "master_addr": "10.0.0.1", "master_port": 29500}}
     )
-    assert launch.count_ranks(settings) == 16
-    command = " ".join(launch._command(Gpt2(settings), 16, resume=True))
-    assert f"deepspeed.launcher.runner --hostfile {hosts} --master_addr 10.0.0.1 --master_port 29500" in command
-    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output --resume")
+    both = nodes.find(settings)
+    assert (both.ranks, both.of(7), both.of(8), both.by_ssh) == (16, "worker-1", "worker-2", True)
+    port = launch._port(settings, both)
+    command = " ".join(launch.command(Gpt2(settings), both, launch.Start(200, "d1", port)))
+    options = "--master_addr 10.0.0.1 --master_port 29500 --no_local_rank"
+    assert f"deepspeed.launcher.runner --hostfile {hosts} {options}" in command
+    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output d1 200")
     assert "--world_info" not in command
-    for line in ("worker-1", "worker-1 slots=x", "worker-1 slots=0", "a b slots=2"):
-        hosts.write_text(f"worker-0 slots=1\n{line}\n", encoding="utf8")
-        with pytest.raises(UsageError, match="line 2: .* is not allowed: expected `name slots=8`"):
-            launch.count_ranks(settings)
 
 
 def test_the_gpus_that_are_visible_are_taken(monkeypatch):

@@ -1,0 +1,79 @@
+"""The Slurm script that `course pretrain --print-sbatch` writes."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib import profiles
+from course_lib.errors import UsageError
+from course_lib.training.settings import LaunchConfig
+from course_lib.training.stop_request import NAME, SIGNAL
+
+# Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (monitor.PATIENCE).
+LEAD = 300
+# exit code of a run that SIGNAL has stopped, with a checkpoint
+STOPPED = 128 + SIGNAL
+
+
+def script(
+    launch: LaunchConfig, words: Sequence[str], file: Path, overrides: Sequence[str] | None, output: Path | None
+) -> str:
+    """Return a script for `sbatch` that runs a training command until its last step.
+
+    Before the time limit, Slurm sends SIGUSR1 to the run, which saves a checkpoint and ends; the script then puts the
+    job back into the queue, and `--resume` continues the run. Slurm itself requeues a job that has lost a node.
+
+    Args:
+        launch: the launch settings; `launch.ranks` is the number of ranks per node.
+        words: the words of the command after `course`.
+        file: the settings file.
+        overrides: the values of --set.
+        output: the value of -o.
+
+    Raises:
+        UsageError: if launch.ranks is not set, or if the launch settings are for another way to start the nodes.
+    """
+    slurm = launch.slurm
+    if launch.ranks is None:
+        raise UsageError("launch.ranks: not set; --print-sbatch needs the number of ranks (GPUs) per node")
+    if launch.hostfile:
+        raise UsageError(f"launch.hostfile: {launch.hostfile} is not allowed: Slurm names the nodes; unset it")
+    command = [sys.executable, "-m", "course_lib.cli", *words, "-c", str(profiles.find(file).absolute())]
+    for override in overrides or ():
+        command += ["--set", override]
+    if output:
+        command += ["-o", str(output)]
+    options = {
+        "job-name": "-".join((*words, file.stem)),
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "nodes": slurm.nodes,
+        # `course` starts the ranks of its node.
+        "ntasks-per-node": 1,
+        "gpus-per-node": "" if launch.device == "cpu" else launch.ranks,
+        "cpus-per-task": launch.ranks * slurm.cpus_per_rank,
+        "mem": slurm.memory,
+        "time": slurm.time,
+        "signal": f"{NAME}@{LEAD}",
+        "chdir": Path.cwd(),
+        "output": "%x-%j.log",
+        "open-mode": "append",
+    }
+    lines = [f"#SBATCH --{name}={value}" for name, value in options.items() if value != ""]
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *lines,
+            "#SBATCH --requeue",
+            "",
+            "# srun does not take the number of cores from the lines above (since Slurm 22.05).",
+            'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 \\',
+            f"  {shlex.join([*command, '--resume'])}",
+            "code=$?",
+            f"# {STOPPED}: stopped by {SIGNAL.name} before the time limit, with a checkpoint",
+            f'if [ "$code" -eq {STOPPED} ]; then scontrol requeue "$SLURM_JOB_ID"; fi',
+            'exit "$code"',
+            "",
+        ]
+    )

@@ -1,0 +1,44 @@
+"""`course pretrain` whose ranks wait after a step for a file: `python -m tests.training.held FILE STEP pretrain -c …`.
+
+So a test can do something in the middle of a run, however fast or slow the machine is.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from course_lib.pretrain import gpt2
+from transformers import TrainerCallback
+
+from tests.waiting import until
+
+FILE, STEP = "COURSE_TEST_FILE", "COURSE_TEST_STEP"
+
+
+class Hold(TrainerCallback):  # type: ignore[misc]
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == int(os.environ[STEP]):
+            until(Path(os.environ[FILE]).exists)
+
+
+class Held(gpt2.Gpt2):
+    def trainer(self, *arguments: Any) -> Any:
+        trainer = super().trainer(*arguments)
+        trainer.add_callback(Hold())
+        return trainer
+
+
+def main() -> None:
+    from course_lib import cli
+
+    # The ranks inherit the environment, and import the class by its name.
+    os.environ[FILE], os.environ[STEP] = sys.argv[1:3]
+    gpt2.Gpt2 = Held  # type: ignore[misc]
+    cli.main(sys.argv[3:])
+
+
+if __name__ == "__main__":
+    from tests.training import held
+
+    held.main()

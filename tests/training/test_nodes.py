@@ -1,0 +1,281 @@
+"""Which nodes a run has, how they find each other, and how they are compared; without ranks."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from course_lib import config
+from course_lib.errors import CourseError, UsageError
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import checkpoint, launch, node_check, node_link, nodes, run_dir
+from course_lib.training.nodes import Nodes
+from course_lib.training.task import CONFIG
+from deepspeed.launcher import runner
+
+
+def settings(hosts: Path, *overrides: str) -> PretrainConfig:
+    return config.build(PretrainConfig, {"launch": {"hostfile": str(hosts), "device": "cpu"}}, overrides)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    path = tmp_path / "hosts"
+    path.write_text("# the cluster\nnodeA slots=2\n\nnodeB slots=1  # the small one\n", encoding="utf8")
+    return path
+
+
+NO_SSH = ("launch.no_ssh=true", "launch.master_addr=127.0.0.1")
+
+
+def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
+        started.append(command)
+        return SimpleNamespace(wait=lambda: 0, returncode=0)
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
+    options = ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1", "--master_port", "7", "--no_local_rank"]
+    runner.main(["--hostfile", str(hosts), *options, "rank.py"])
+    chosen = settings(hosts, *NO_SSH, "launch.node_rank=1")
+    mine = launch.command(Gpt2(chosen), nodes.find(chosen), launch.Start(0, "d", 7))
+    theirs = " ".join(started[0]).replace("=", " ").split()
+    for option in ("--world_info", "--node_rank", "--master_addr", "--master_port"):
+        assert mine[mine.index(option) + 1].rstrip("=") == theirs[theirs.index(option) + 1], option
+    assert mine[:4] == theirs[:4] and "--no_local_rank" in theirs
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("launch.no_ssh=true",), "launch.no_ssh: True is not allowed: needs launch.master_addr, the address of"),
+        ((*NO_SSH, "launch.hostfile=null"), "launch.no_ssh: True is not allowed: needs launch.hostfile"),
+        (("launch.node_rank=0",), "launch.node_rank: 0 is not allowed: needs launch.no_ssh=true"),
+        (NO_SSH, "launch.node_rank: not set; pass --node-rank with one of 0 … 1"),
+        ((*NO_SSH, "launch.node_rank=2"), "launch.node_rank: 2 is not allowed: allowed are 0 … 1, the number of this"),
+    ],
+)
+def test_settings_that_name_no_node_are_refused(hosts: Path, overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        nodes.find(settings(hosts, *overrides))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        *((line, "is not allowed: expected `name slots=8`") for line in ("b", "b slots=x", "b slots=0", "a b slots=2")),
+        ("nodeA slots=4", "nodeA is there twice; allowed: once"),
+    ],
+)
+def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str, words: str) -> None:
+    hosts.write_text(f"nodeA slots=1\n{line}\n", encoding="utf8")
+    with pytest.raises(UsageError, match=f"launch.hostfile: {hosts}, line 2: .*{words}"):
+        nodes.find(settings(hosts))
+    hosts.write_text("# nobody\n", encoding="utf8")
+    with pytest.raises(UsageError, match="names no nodes"):
+        nodes.find(settings(hosts))
+    hosts.unlink()
+    with pytest.raises(UsageError, match=r"launch\.hostfile: .*: not readable"):
+        nodes.find(settings(hosts))
+
+
+def test_srun_starts_one_course_per_node(hosts: Path) -> None:
+    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "16"}
+    with pytest.raises(UsageError, match="launch.hostfile: not allowed under srun"):
+        nodes.find(settings(hosts), step)
+    with pytest.raises(UsageError, match="srun: 16 tasks on 2 nodes are not allowed: use --ntasks-per-node=1"):
+        nodes.find(settings(hosts, "launch.hostfile=null"), step)
+    one = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}
+    assert nodes.find(settings(hosts, "launch.hostfile=null", "launch.ranks=3"), one) == Nodes({nodes.HERE: 3})
+
+
+def pair(seconds: float = 60, **second: Any) -> tuple[Nodes, Nodes]:
+    address = ("127.0.0.1", launch.free_port())
+    slots = {"nodeA": 1, "nodeB": 1}
+    return Nodes(slots, 0, address), Nodes(second.get("slots", slots), 1, address)
+
+
+def meet(first: Nodes, second: Nodes, lead: Callable[[node_link.Leader], Any], check: Callable[[], None]) -> list[str]:
+    """What the two nodes end with: the message of an error, or ""."""
+    ends = ["", ""]
+
+    def leads() -> None:
+        try:
+            with node_link.lead(first, 60, lambda _: None) as leader:
+                leader.gather()
+                lead(leader)
+        except CourseError as error:
+            ends[0] = str(error)
+
+    def follows() -> None:
+        try:
+            with node_link.join(second, 60, lambda _: None, check) as follower:
+                if follower.start():
+                    follower.watch(lambda: None).join()
+                    follower.conclude("during the run")
+        except CourseError as error:
+            ends[1] = str(error)
+
+    threads = [threading.Thread(target=each) for each in (leads, follows)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
+
+
+def test_a_problem_on_one_node_ends_both_with_its_line() -> None:
+    def broken() -> None:
+        raise UsageError("data.input: /data/tokens.idx: no such file")
+
+    def refuses(_leader: Any) -> None:
+        raise UsageError("engine.output_dir: holds a run")
+
+    def starts(leader: node_link.Leader) -> None:
+        leader.tell(step=0)
+
+    assert meet(*pair(), starts, lambda: None) == ["", ""]
+    problem = "data.input: /data/tokens.idx: no such file"
+    assert meet(*pair(), starts, broken) == [f"nodeB: {problem}", problem]
+    assert meet(*pair(), refuses, lambda: None) == ["engine.output_dir: holds a run"] * 2
+    first, second = pair(slots={"nodeA": 1, "nodeB": 4})
+    said = meet(first, second, starts, lambda: None)
+    assert said[0].startswith("node 1 has the nodes nodeA slots=1, nodeB slots=4, but nodeA has nodeA slots=1, nodeB")
+    assert said[1] and said[0].startswith(said[1])
+
+
+def test_a_node_that_does_not_come_is_named() -> None:
+    def leads(nodes: Nodes) -> None:
+        with node_link.lead(nodes, 0.1, lambda _: None):
+            raise AssertionError("the node is there")
+
+    def joins(nodes: Nodes) -> None:
+        with node_link.join(nodes, 0.1, lambda _: None, lambda: None):
+            raise AssertionError("somebody answers")
+
+    first, second = pair()
+    with pytest.raises(
+        CourseError, match=r"^nodeB: did not join the run at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"
+    ):
+        leads(first)
+    with pytest.raises(CourseError, match=r"^nodeA: no answer at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"):
+        joins(second)
+    with pytest.raises(UsageError, match=r"launch.master_addr: 'no.such.invalid' is unknown on nodeB"):
+        joins(Nodes(second.slots, 1, ("no.such.invalid", 1)))
+    with (
+        socket.create_server(first.address),
+        pytest.raises(UsageError, match=r"cannot be opened on nodeA, the first node: A"),
+    ):
+        leads(first)
+
+
+def test_strangers_are_ignored_and_a_lost_node_is_noticed() -> None:
+    first, second = pair()
+
+    def lead(leader: node_link.Leader) -> None:
+        leader.tell(step=0)
+        reader, writer = os.pipe()
+        leader.forward(writer)
+        os.close(writer)
+        with open(reader, "rb") as lines:
+            heard.extend(lines)
+
+    def strange() -> None:
+        """Something else that connects to the port while the node checks itself."""
+
+    heard: list[bytes] = []
+    ends: list[str] = []
+
+    def leads() -> None:
+        with node_link.lead(first, 60, lambda _: None) as leader:
+            leader.gather()
+            lead(leader)
+            ends.append("well")
+
+    thread = threading.Thread(target=leads)
+    thread.start()
+    while True:
+        try:
+            with socket.create_connection(first.address) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    with node_link.join(second, 60, lambda _: None, strange) as follower:
+        assert follower.start() == {"step": 0}
+        follower.connection.send(b"a line of a rank\n")
+    thread.join()
+    assert heard[0] == b"a line of a rank\n" and json.loads(heard[1].partition(b"course ")[2]) == {
+        "kind": "lost",
+        "node": 1,
+    }
+    assert ends == ["well"]
+
+
+def test_versions_and_clocks_are_compared() -> None:
+    own, other = node_check.record(), node_check.record()
+    now = own["time"]
+    node_check.compare(own, other, "nodeB", (now, now))
+    wrong = other | {"versions": other["versions"] | {"torch": "2.0.0"}}
+    with pytest.raises(
+        CourseError, match=r"^nodeB: torch 2\.0\.0, but \S+ on the node that started the run; install the"
+    ):
+        node_check.compare(own, wrong, "nodeB", (now, now))
+    for late, words in ((90, "90 s ahead"), (-90, "90 s behind")):
+        with pytest.raises(CourseError, match=f"^nodeB: its clock is {words}; allowed: 5 s; synchronize the clocks"):
+            node_check.compare(own, other | {"time": now + late}, "nodeB", (now, now))
+    # A record that arrives late proves no wrong clock.
+    node_check.compare(own, other, "nodeB", (now - 1, now + 900))
+
+
+def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_check, "VISIBLE", 0.1)
+    with pytest.raises(
+        node_check.NodeError, match="No such file or directory; engine.output_dir must be on a file system"
+    ):
+        node_check.wait_for_folder(tmp_path / "nowhere", "d", 0)
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (CONFIG, run_dir.RESOLVED, run_dir.DEEPSPEED, run_dir.DATA):
+        (run / name).write_text("{}", encoding="utf8")
+    digest = run_dir.digest(run)
+    node_check.wait_for_folder(run, digest, 0)
+    with pytest.raises(node_check.NodeError, match=r"checkpoint-3 is not complete; engine\.output_dir must"):
+        node_check.wait_for_folder(run, digest, 3)
+    checkpoint.at(run, 3).mkdir(parents=True)
+    checkpoint.mark_complete(checkpoint.at(run, 3))
+    node_check.wait_for_folder(run, digest, 3)
+    (run / run_dir.RESOLVED).write_text('{"token": "of another launch"}', encoding="utf8")
+    with pytest.raises(node_check.NodeError, match="are not those of the first node"):
+        node_check.wait_for_folder(run, digest, 3)
+
+
+def test_data_that_differ_on_a_node_are_named(tmp_path: Path) -> None:
+    task: Any = SimpleNamespace(fingerprint=lambda: {"inputs": {"tokens": {"sha256": "b"}}})
+    (tmp_path / run_dir.DATA).write_text(json.dumps({"inputs": {"tokens": {"sha256": "a"}}}), encoding="utf8")
+    with pytest.raises(node_check.NodeError, match=r"^inputs \(tokens\): not the same content as on the first node"):
+        node_check.same_inputs(task, tmp_path)
+    (tmp_path / run_dir.DATA).write_text(json.dumps({"inputs": {"tokens": {"sha256": "b"}}}), encoding="utf8")
+    node_check.same_inputs(task, tmp_path)
+
+
+def test_a_node_with_fewer_gpus_than_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
+    monkeypatch.setenv("LOCAL_SIZE", "4")
+    node_check.enough_gpus()
+    monkeypatch.setenv("LOCAL_SIZE", "8")
+    with pytest.raises(node_check.NodeError, match="^4 GPUs for 8 ranks; correct its slots"):
+        node_check.enough_gpus()
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    node_check.enough_gpus()
