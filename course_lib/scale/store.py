@@ -76,8 +76,9 @@ class Store:
         if self.local:
             path = Path(self.url(name))
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as file:
-                file.write(content)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
         else:
             self.folder.pipe_file(name, content)
 
