@@ -22,14 +22,15 @@ REPORTS = ("wikipedia.report.json", "webtext.report.json")
 
 
 def settings(output: Path | str, **changes: Any) -> ScaleConfig:
-    """The settings of a run over the bundled samples, cut into 16 shards of articles and 6 of web text."""
+    """The settings of a run over the bundled samples, cut into 9 shards of articles and 4 of web text."""
     chosen: dict[str, Any] = {
         "output": str(output),
         "wikipedia": [str(data("jawiki-sample.xml.bz2"))],
         "webtext": [str(data("webtext-sample.txt.xz"))],
         "workers": 1,
-        "dump_shard": 20_000,
-        "text_shard": 50_000,
+        "dump_shard": 40_000,
+        "text_shard": 80_000,
+        "cleaning": {"dedup": {"num_perm": 48, "num_bands": 16}},
         "bpe": {"vocab_size": 5000, "input_sentence_size": 3000},
     }
     return config.build(ScaleConfig, chosen | changes)
