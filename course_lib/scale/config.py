@@ -43,7 +43,9 @@ class ScaleConfig:
     wikipedia: tuple[str, ...] = setting(
         (), "dumps, in order: jawiki, jawiki:20261101, https://….bz2, s3://…, or a path that all nodes see"
     )
-    webtext: tuple[str, ...] = setting((), "web text in CC-100 format, in order: cc100, https://….xz, s3://…, or a path")
+    webtext: tuple[str, ...] = setting(
+        (), "web text in CC-100 format, in order: cc100, https://….xz, s3://…, or a path"
+    )
     tasks: int = setting(8, "tasks of a stage, each with its share of the shards", ge=1, le=100_000)
     workers: int = setting(-1, "tasks that run at the same time; -1: all cores (local), no limit (slurm, ray)", ge=-1)
     dump_shard: int = setting(16_000_000, "size of a shard of a dump, compressed [bytes]", ge=1_000, le=10**9)

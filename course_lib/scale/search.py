@@ -67,7 +67,8 @@ def _between(store: Store, name: str, count: int, low: int, high: int, bits: int
     while True:
         start = max(0, (low * count >> bits) - margin)
         end = min(count, (high * count >> bits) + margin)
-        content = store.folder.cat_file(name, start * RECORD.itemsize, end * RECORD.itemsize) if end > start else b""
+        limits = {"start": start * RECORD.itemsize, "end": end * RECORD.itemsize}
+        content = store.folder.cat_file(name, **limits) if end > start else b""
         records = np.frombuffer(content, dtype=RECORD)
         hashes = np.ascontiguousarray(records["hash"])
         if len(records) != end - start or np.any(hashes[1:] < hashes[:-1]):
@@ -87,7 +88,7 @@ def keys_of(store: Store, stage: str, shard: int) -> npt.NDArray[np.int64]:
     found = []
     for name in store.sizes(stage):
         if name.endswith(".npy"):
-            with store.reading(name) as path:
+            with store.reading(name) as (path,):
                 stored = np.load(path, mmap_mode="r")
                 low, high = np.searchsorted(stored[0], [shard << 32, (shard + 1) << 32])
                 found.append(np.array(stored[:, low:high]))

@@ -1,15 +1,15 @@
-"""Stages of the corpus work as steps of datatrove: each reads and writes files of shards and calls a chapter's function.
+"""Stages of the corpus work as steps of datatrove, which read and write files of shards by the chapters' functions.
 
 A stage has units of work: an input, a shard, or a range of hashes (search.py). A task takes every world_size-th unit.
 What a unit yields depends on neither the number of tasks nor the engine, so that the results do not either. This module
-has the stages from the inputs to clean documents, in the order in which clean_webtext works; text.py has the later ones.
+has the stages up to clean documents, in the order in which clean_webtext works; text.py has the later ones.
 """
 
 import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from course_lib.corpus import webtext
 from course_lib.corpus.repeats import Flags, Positions, near_repeated, repeated
 from course_lib.corpus.report import Report
 from course_lib.corpus.wikipedia import extract
-from course_lib.errors import one_line
+from course_lib.errors import CourseError, one_line
 from course_lib.files import naming
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
@@ -60,6 +60,8 @@ class Stage(PipelineStep):  # type: ignore[misc]
     type = "course"
     # What a unit is called in `course scale status`.
     kind = "shard"
+    # The stage that has to be done before this one.
+    before: "type[Stage] | None" = None
 
     def __init__(self, settings: ScaleConfig) -> None:
         super().__init__()
@@ -95,6 +97,10 @@ class Stage(PipelineStep):  # type: ignore[misc]
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
         """Work on each unit of a task that is not done yet, and record the progress for `course scale status`."""
+        if self.before:
+            missing = sorted({*self.before(self.settings).units()} - {*self.store.done(self.before.name)})
+            if missing:
+                raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
         mine = self.units()[rank::world_size]
         done = self.store.done(self.name)
         state = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time(), "of": len(mine)}
@@ -154,13 +160,14 @@ class Documents(Stage):
     """Extracts articles; filters web text, and computes what is compared."""
 
     name = "documents"
+    before = Split
 
     def units(self) -> list[str]:
         return [shard.unit for shard in self.shards()]
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         shard = self.shard(unit)
-        with self.store.reading(shard.file) as path:
+        with self.store.reading(shard.file) as (path,):
             if shard.kind == "wikipedia":
                 report = extract(path, output.path(f"{unit}.jsonl"), self.settings.extraction)
             else:
@@ -171,17 +178,19 @@ class Documents(Stage):
         cleaning = self.settings.cleaning
         report = Report(examples=cleaning.examples)
         columns = ("numbers", "counts", "lines", "signatures", "bands")
-        files = {name: open(output.path(f"{shard.unit}.{name}"), "wb") for name in ("jsonl", *columns)}
         hashes = [np.empty(0, dtype=np.uint64)]
-        for batch in inputs.read_documents(path, shard.first + 1):
-            _, filtered = webtext.filter_batch(cleaning, batch)
-            report.merge(filtered.report)
-            hashes.append(filtered.hashes)
-            files["jsonl"].writelines(line + b"\n" for line in filtered.documents)
-            for name in columns:
-                files[name].write(getattr(filtered, name).tobytes())
-        for file in files.values():
-            file.close()
+        with ExitStack() as opened:
+            files = {
+                name: opened.enter_context(open(output.path(f"{shard.unit}.{name}"), "wb"))
+                for name in ("jsonl", *columns)
+            }
+            for batch in inputs.read_documents(path, shard.first + 1):
+                _, filtered = webtext.filter_batch(cleaning, batch)
+                report.merge(filtered.report)
+                hashes.append(filtered.hashes)
+                files["jsonl"].writelines(line + b"\n" for line in filtered.documents)
+                for name in columns:
+                    files[name].write(getattr(filtered, name).tobytes())
         index = np.fromfile(output.path(f"{shard.unit}.numbers"), dtype=np.int64) - shard.first - 1
         search.write_column(output.path(f"hashes/{shard.unit}{search.SUFFIX}"), np.concatenate(hashes), index)
         return report
@@ -195,7 +204,7 @@ class _WebShards(Stage):
 
     def column(self, unit: str, name: str, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
         """Return a column that the stage `documents` wrote for a shard."""
-        with self.store.reading(f"documents/{unit}.{name}") as path:
+        with self.store.reading(f"documents/{unit}.{name}") as (path,):
             return np.fromfile(path, dtype=dtype)
 
     def index(self, unit: str) -> npt.NDArray[np.int64]:
@@ -239,12 +248,14 @@ class Exact(_Search):
     """Finds documents that occur earlier in the corpus."""
 
     name, source = "exact", "documents/hashes"
+    before = Documents
 
 
 class Bands(_WebShards):
     """Sorts the hashes of each band of the signatures, without exact repeats."""
 
     name = "bands"
+    before = Exact
 
     def units(self) -> list[str]:
         return super().units() if self.settings.cleaning.dedup.near_duplicates else []
@@ -262,6 +273,7 @@ class Near(_Search):
     """Finds documents that nearly duplicate an earlier one, in each range of each band."""
 
     name = "near"
+    before = Bands
 
     def units(self) -> list[str]:
         if not self.settings.cleaning.dedup.near_duplicates:
@@ -312,6 +324,7 @@ class Lines(_WebShards):
     """Sorts the hashes of the long lines of all documents that are no repeats."""
 
     name = "lines"
+    before = Near
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         exact, earliest = self.exact(unit), self.earliest(unit)
@@ -325,12 +338,14 @@ class RepeatedLines(_Search):
     """Finds long lines that occur earlier in the corpus."""
 
     name, source = "repeated-lines", "lines"
+    before = Lines
 
 
 class Clean(_WebShards):
     """Removes repeats from web text."""
 
     name = "clean"
+    before = RepeatedLines
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         cleaning, firsts = self.settings.cleaning, [shard.first for shard in self.shards()]
@@ -343,7 +358,7 @@ class Clean(_WebShards):
         lines = np.zeros(counts.sum(), dtype=np.bool_)
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
         report = Report(examples=cleaning.examples)
-        with self.store.reading(f"documents/{unit}.jsonl") as path, open(output.path(f"{unit}.jsonl"), "wb") as out:
+        with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(output.path(f"{unit}.jsonl"), "wb") as out:
             with naming(path):
                 for batch in _batches(path, reasons, counts, lines):
                     part, written = webtext.remove_repeats(cleaning, batch)

@@ -1,12 +1,13 @@
 """Files of a distributed run on any file system of fsspec: local, s3://, hf://.
 
-A file appears whole or not at all: local files are renamed, and objects in a store appear when their upload is complete.
+A file appears whole or not at all: local files are renamed, and remote objects appear when their upload is complete.
 A unit of work, such as a shard, is done when its marker exists, which is written after its files and lists their sizes.
 The chapters' functions work on local paths, so a remote file is copied to this machine for as long as it is read.
 """
 
 import hashlib
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -98,15 +99,16 @@ class Store:
             self.folder.rm_file(name)
 
     @contextmanager
-    def reading(self, name: str) -> Iterator[Path]:
-        """Yield a local path with the content of a file."""
+    def reading(self, *names: str) -> Iterator[list[Path]]:
+        """Yield local paths, in one folder, with the contents of files of one folder."""
         if self.local:
-            yield Path(self.url(name))
+            yield [Path(self.url(name)) for name in names]
             return
         with temporary_folder("course-scale-input") as folder:
-            path = folder / Path(name).name
-            self.folder.get_file(name, str(path))
-            yield path
+            paths = [folder / Path(name).name for name in names]
+            for name, path in zip(names, paths, strict=True):
+                self.folder.get_file(name, str(path))
+            yield paths
 
     def cached(self, name: str) -> Path:
         """Return a local path with the content of a file that many tasks of this machine read.
@@ -143,7 +145,9 @@ class Store:
             output = Output(self, stage, folder)
             note = work(output)
             output.publish()
-        note |= {"files": output.sizes, "seconds": perf_counter() - started}
+        # Of this process, which may have worked on other units before [kB on Linux].
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        note |= {"files": output.sizes, "seconds": perf_counter() - started, "memory": memory}
         self.write(f"{stage}/done/{unit}.json", orjson.dumps(note))
         return note
 

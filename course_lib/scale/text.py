@@ -1,7 +1,5 @@
-"""The later stages of the corpus work: segmentation, tokenizer, tokens, and one merged Megatron dataset with the reports."""
+"""The later stages of the corpus work: segmentation, tokenizer, tokens, and the merged dataset with its reports."""
 
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from course_lib.corpus import report as reports
@@ -11,7 +9,7 @@ from course_lib.errors import CourseError
 from course_lib.japanese.pipeline import segment_file
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.indexed import files_of, merge
-from course_lib.scale.stages import Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage, Bands
+from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
 from course_lib.scale.store import Output, Store
 from course_lib.subword.bpe import train_bpe
 
@@ -20,13 +18,14 @@ class Segment(Stage):
     """Segments the clean documents of each shard."""
 
     name = "segment"
+    before = Clean
 
     def units(self) -> list[str]:
         return [shard.unit for shard in self.shards()]
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         stage = "documents" if self.shard(unit).kind == "wikipedia" else "clean"
-        with self.store.reading(f"{stage}/{unit}.jsonl") as path:
+        with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
             target, size = output.path(f"{unit}.txt"), path.stat().st_size
             # A shard of which no document is left has no text.
             if not size:
@@ -48,16 +47,16 @@ class _Whole(Stage):
     def units(self) -> list[str]:
         return ["all"]
 
-    def files(self, opened: ExitStack, stage: str, suffixes: tuple[str, ...]) -> list[Path]:
-        """Return local paths for the files of a stage that are not empty, in corpus order."""
-        names = [name for name, size in self.store.sizes(stage).items() if size and name.endswith(suffixes)]
-        return [opened.enter_context(self.store.reading(name)) for name in names]
+    def files(self, stage: str, *suffixes: str) -> list[str]:
+        """Return the names of the files of a stage that are not empty, in corpus order."""
+        return [name for name, size in self.store.sizes(stage).items() if size and name.endswith(suffixes)]
 
 
 class Tokenizer(_Whole):
     """Trains the tokenizer on all lines, or on the sample that bpe.input_sentence_size asks for; or copies one."""
 
     name = "tokenizer"
+    before = Segment
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         if self.settings.tokenizer:
@@ -65,8 +64,7 @@ class Tokenizer(_Whole):
             for name in given.sizes(""):
                 output.path(f"tokenizer/{name}").write_bytes(given.read(name))
             return {"bytes": 0}
-        with ExitStack() as opened:
-            lines = self.files(opened, "segment", (".txt",))
+        with self.store.reading(*self.files("segment", ".txt")) as lines:
             if not lines:
                 raise CourseError(f"{self.store.url('segment')}: no text to train a tokenizer on")
             size = sum(path.stat().st_size for path in lines)
@@ -78,11 +76,12 @@ class Tokens(Segment):
     """Tokenizes the lines of each shard."""
 
     name = "tokens"
+    before = Tokenizer
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         for name in self.store.sizes("tokenizer/tokenizer"):
             folder = self.store.cached(name).parent
-        with self.store.reading(f"segment/{unit}.txt") as path:
+        with self.store.reading(f"segment/{unit}.txt") as (path,):
             size = path.stat().st_size
             if not size:
                 return {"bytes": 0}
@@ -94,13 +93,13 @@ class Merge(_Whole):
     """Merges the token files into one dataset and the reports into one for each kind of input."""
 
     name = "merged"
+    before = Tokens
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         merged = {kind: self.report(kind) for kind in ("wikipedia", "webtext") if getattr(self.settings, kind)}
         for kind, found in merged.items():
             reports.write_report(found, output.path(kind))
-        with ExitStack() as opened:
-            files = self.files(opened, "tokens", (".bin", ".idx"))
+        with self.store.reading(*self.files("tokens", ".bin", ".idx")) as files:
             if not files:
                 raise CourseError(f"{self.store.url('tokens')}: no tokens: no document of the corpus was kept")
             summary = merge([path for path in files if path.suffix == ".idx"], output.path("tokens"))

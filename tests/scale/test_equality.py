@@ -123,7 +123,9 @@ def test_several_inputs_are_one_corpus(tmp_path: Path) -> None:
     cleaning = WebtextConfig(filters=FilterConfig(max_repetition=1))
     report = clean_webtext(whole, tmp_path / "plain.jsonl", cleaning)
     assert report.removed["duplicate"].count == 1
-    chosen = ScaleConfig(output=str(tmp_path / "run"), webtext=tuple(map(str, sources)), tasks=3, text_shard=1000, cleaning=cleaning)
+    chosen = ScaleConfig(
+        output=str(tmp_path / "run"), webtext=tuple(map(str, sources)), tasks=3, text_shard=1000, cleaning=cleaning
+    )
     in_order(chosen, CLEANING)
     stage = Merge(chosen)
     found = b"".join(stage.store.read(f"clean/{one.unit}.jsonl") for one in stage.shards())

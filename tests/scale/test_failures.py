@@ -15,7 +15,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.scale import run as running
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import prepare, run
-from course_lib.scale.stages import Documents, Split
+from course_lib.scale.stages import Documents, Exact, Split
 from course_lib.scale.status import status, table
 from course_lib.scale.store import Output, Store
 from course_lib.scale.text import STAGES, Merge, Segment
@@ -74,7 +74,9 @@ def test_a_killed_task_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_failing_task_is_named_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = settings(tmp_path / "run", tasks=3)
     monkeypatch.setattr(running, "STAGES", (Split, Failing, Segment))
-    with pytest.raises(CourseError, match=r"^documents: 1 of 3 tasks failed; task 1: unit 00004: shard: bad luck; ") as e:
+    with pytest.raises(
+        CourseError, match=r"^documents: 1 of 3 tasks failed; task 1: unit 00004: shard: bad luck; "
+    ) as e:
         run(chosen)
     assert "\n" not in str(e.value)
     store = Store(chosen.output)
@@ -173,5 +175,11 @@ def test_status_of_no_run(tmp_path: Path) -> None:
 
 
 def test_stages_wait_for_those_before(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "incomplete", tasks=2)
+    in_order(chosen, (Split,))
+    # Only one of two tasks.
+    Documents(chosen).run(None, 0, 2)
+    with pytest.raises(CourseError, match=r"documents: 6 units are not done, such as 00001"):
+        Exact(chosen).run(None, 0, 2)
     with pytest.raises(CourseError, match=r"split: unit 0000 is not done; run the stage split first"):
         Merge(settings(tmp_path / "run")).report("webtext")
