@@ -60,8 +60,8 @@ class Stage(PipelineStep):  # type: ignore[misc]
     type = "course"
     # What a unit is called in `course scale status`.
     kind = "shard"
-    # The stage that has to be done before this one.
-    before: "type[Stage] | None" = None
+    # The class of the stage that has to be done before this one.
+    before: Any = None
 
     def __init__(self, settings: ScaleConfig) -> None:
         super().__init__()
@@ -103,7 +103,12 @@ class Stage(PipelineStep):  # type: ignore[misc]
                 raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
         mine = self.units()[rank::world_size]
         done = self.store.done(self.name)
-        state = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time(), "of": len(mine)}
+        state: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started": time.time(),
+            "of": len(mine),
+        }
         state |= {"before": sum(unit in done for unit in mine), "done": 0}
         record = f"logs/{self.name}/progress/{rank:05}.json"
         self.store.write(record, orjson.dumps(state))

@@ -153,7 +153,8 @@ def write_dump(path: Path, size: int) -> None:
     rng, texts = random.Random(0), path.parent / "sample.jsonl"
     extract(data("jawiki-sample.xml.bz2"), texts)
     pool = [sentence for text in read_texts(texts) for sentence in split_sentences(text)]
-    articles, held = [], 0
+    articles: list[tuple[str, str]] = []
+    held = 0
     while held < size:
         section = "\n\n".join(
             f"== 見出し ==\n[[記事|{rng.choice(pool)}]]" + "".join(rng.sample(pool, 12)) for _ in range(3)

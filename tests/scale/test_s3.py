@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from course_lib.scale.run import run
@@ -16,7 +17,7 @@ moto = pytest.importorskip("moto.server")
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[s3fs.S3FileSystem]:
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
@@ -37,7 +38,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[s3fs.S3F
     server.stop()
 
 
-def test_inputs_and_outputs_in_a_bucket(bucket: s3fs.S3FileSystem, tmp_path: Path) -> None:
+def test_inputs_and_outputs_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
     sizes = {"dump_shard": 100_000, "text_shard": 120_000, "cleaning": {"dedup": {"num_perm": 48, "num_bands": 4}}}
     local = settings(tmp_path / "unused", **sizes)
     for source in (*local.wikipedia, *local.webtext):
