@@ -12,8 +12,8 @@ INSTALLED := $(VENV)/.installed
 course: $(INSTALLED)
 	@$(BIN)/course run all
 
-# Two workers: the tests of a file stay together, a notebook goes to any worker. The slowest files go first.
-PYTEST := $(BIN)/python -m pytest tests -n 2 --dist loadgroup --no-loadscope-reorder --durations 12
+# Two workers: tests/conftest.py says what stays together. The slowest files go first.
+PYTEST := $(BIN)/python -m pytest tests -n 2 --no-loadscope-reorder --durations 12
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.

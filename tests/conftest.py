@@ -6,6 +6,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadlines for hypothesis: on a busy machine any example may take long, and timeouts of tests name what hangs.
 hypothesis.settings.register_profile("course", deadline=None)
@@ -71,15 +73,21 @@ def same_random_numbers() -> None:
         sys.modules["torch"].manual_seed(0)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests of a file on one worker, since they share its fixtures; a notebook or rehearsal may go to any worker.
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps the tests of a file on one worker, since they share its fixtures; a notebook or rehearsal may go to any worker."""
 
-    Slow files come first, so that no worker is left with one at the end.
-    """
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return nodeid if file in (REHEARSAL, NOTEBOOKS) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks slow files, and puts them first, so that no worker is left with one at the end."""
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if file in (REHEARSAL, NOTEBOOKS) else file))
         if _rank(item) < len(SLOW):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_rank)

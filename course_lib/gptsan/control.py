@@ -5,8 +5,10 @@ process, on the GPU if there is one, with shorter examples, and nothing is saved
 models. The frozen weights are in bf16 if the settings say so, otherwise in fp32; the trained weights are in fp32.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from course_lib.checkpoints import compute, model_folder
-from course_lib.checkpoints.compute import one_thread
+from course_lib.checkpoints import compute, model_folder, weight_files
+from course_lib.checkpoints.compute import one_thread, trainings_at_once
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
@@ -28,6 +30,7 @@ from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
+from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
@@ -53,6 +56,46 @@ class Control:
     def of(cls, settings: GptsanConfig) -> "Control":
         """Return the settings for a short version of a run: the default, or half of its steps if that is less."""
         return cls(steps=min(cls.steps, (settings.engine.max_steps or 2 * cls.steps) // 2))
+
+
+def short_runs(
+    stage: Path,
+    settings: GptsanConfig,
+    examples: tuple[Examples, Examples],
+    ways: Mapping[str, bool],
+    seeds: Sequence[int],
+    how: Control,
+) -> dict[str, list[Outcome]]:
+    """Train each way once for each seed, as `short_run` does, and return the outcomes by name.
+
+    On the CPU, a small model trains on one thread, and the other cores train others at the same time.
+
+    Args:
+        stage: folder of the base with an extra stage.
+        settings: optimizer, schedule and dtype.
+        examples: training and held-out examples, with class labels.
+        ways: name → whether each training document has the class of a random document.
+        seeds: the seeds.
+        how: length of the training.
+    """
+    runs = [(name, seed) for name in ways for seed in seeds]
+    one = partial(_outcome, stage, settings, examples, how)
+    parameters = sum(math.prod(weight.shape) for weight in weight_files.by_name(stage).values())
+    workers = trainings_at_once(parameters, settings.launch.device)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in ways}
+    with progress(len(runs), "run", "training") as bar:
+        found = ordered_map(one, [(seed, ways[name]) for name, seed in runs], min(workers, len(runs)))
+        for (name, _), outcome in zip(runs, found, strict=True):
+            outcomes[name].append(outcome)
+            bar.update()
+    return outcomes
+
+
+def _outcome(
+    stage: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], how: Control, run: tuple[int, bool]
+) -> Outcome:
+    """Train once; `run`: seed, and whether the classes are shuffled."""
+    return short_run(stage, settings, examples, *run, how)
 
 
 def short_run(

@@ -273,9 +273,10 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        type=lambda text: text.split(","),
-        default=list(SIDES),
-        help="the sides that take part, ours among them",
+        action="append",
+        choices=list(SIDES),
+        metavar="SIDE",
+        help="a side that takes part, ours among them; may be given again; default: all",
     )
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

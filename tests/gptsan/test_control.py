@@ -10,7 +10,7 @@ import torch
 from course_lib.checkpoints import weight_files
 from course_lib.gptsan import control, swe
 from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.control import Control, short_run
+from course_lib.gptsan.control import Control, short_run, short_runs
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
@@ -60,9 +60,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
     examples = Examples(base / "examples").split(0.25, 0)
     how = Control(steps=60, samples=8, length=CONTEXT)
-    own, shuffled = (
-        [short_run(base / "stage", SETTINGS, examples, seed, wrong, how) for seed in (0, 1)] for wrong in (False, True)
-    )
+    found = short_runs(base / "stage", SETTINGS, examples, {"own": False, "shuffled": True}, (0, 1), how)
+    own, shuffled = found.values()
     assert max(run.loss for run in own) < min(run.loss for run in shuffled)
     assert min(run.agreement for run in own) > 0.9
     assert len({run.loss for run in own}) == 2

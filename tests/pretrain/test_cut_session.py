@@ -14,7 +14,8 @@ from course_lib.training.run_product import runs_folder
 
 from tests.waiting import until
 
-STEPS = 12
+# So many that the run cannot end between its first checkpoint and the kill, however busy the machine.
+STEPS = 200
 PROFILE = """\
 extends: tiny
 pretrain: {{recipe: {{config: run.yaml}}}}

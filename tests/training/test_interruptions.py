@@ -55,9 +55,12 @@ class Command:
         return [rank for rank in self.ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Command]]:
-    """Starts a training command and leaves none behind."""
+    """Starts a training command and leaves none behind.
+
+    One runs at a time: as they have no end, each takes a core from the one that a test waits for.
+    """
     commands: list[Command] = []
     modules: dict[str, Any] = {"pretrain": pretrain, "gptsan train": gptsan, "prefix train": prefix}
 
@@ -94,25 +97,14 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Co
         command.process.communicate()
 
 
-@pytest.fixture(scope="module")
-def started(start: Callable[..., Command]) -> dict[str, Command]:
-    """All commands side by side, since most of their time is imports."""
-    return {
-        "terminated": start("pretrain", "launch.ranks=2", "zero.stage=2"),
-        "piped": start("prefix train", "launch.ranks=1", "batch.local_size=null", "zero.stage=2"),
-        "closed": start("gptsan train", "launch.ranks=2", closes=True),
-        "killed": start("pretrain", "launch.ranks=2", "engine.save_steps=2"),
-    }
-
-
 def saved(command: Command) -> int:
     """Return the step of the only checkpoint, which an interrupted run saved."""
     (whole,) = checkpoint.whole_checkpoints(command.run)
     return checkpoint.step_of(whole)
 
 
-def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(started: dict[str, Command]) -> None:
-    command = started["terminated"]
+def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callable[..., Command]) -> None:
+    command = start("pretrain", "launch.ranks=2", "zero.stage=2")
     command.wait_for_step(3)
     command.process.send_signal(signal.SIGTERM)
     command.process.send_signal(signal.SIGTERM)  # as GNU timeout does
@@ -142,8 +134,8 @@ def goes_on(command: Command, step: int) -> None:
     assert checkpoint.ranks_of(checkpoint.latest(command.run)) == 1
 
 
-def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(started: dict[str, Command]) -> None:
-    command = started["piped"]
+def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
+    command = start("prefix train", "launch.ranks=1", "batch.local_size=null", "zero.stage=2")
     assert command.process.stdout
     while "step 3" not in command.process.stdout.readline():
         assert command.process.poll() is None
@@ -158,8 +150,8 @@ def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(started: dict[s
     assert (said.count("\n"), command.process.returncode, command.left()) == (1, 141, [])
 
 
-def test_a_closed_terminal_ends_the_run_with_a_checkpoint(started: dict[str, Command]) -> None:
-    command = started["closed"]
+def test_a_closed_terminal_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
+    command = start("gptsan train", "launch.ranks=2", closes=True)
     assert command.terminal
     text = b""
     while b"step 3" not in text:
@@ -176,8 +168,8 @@ def test_a_closed_terminal_ends_the_run_with_a_checkpoint(started: dict[str, Com
     assert command.left() == []
 
 
-def test_a_killed_command_leaves_no_ranks(started: dict[str, Command]) -> None:
-    command = started["killed"]
+def test_a_killed_command_leaves_no_ranks(start: Callable[..., Command]) -> None:
+    command = start("pretrain", "launch.ranks=2", "engine.save_steps=2")
     command.wait_for_step(5)
     command.process.kill()
     command.end()
