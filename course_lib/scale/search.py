@@ -88,8 +88,7 @@ def keys_of(store: Store, stage: str, shard: int) -> npt.NDArray[np.int64]:
     found = []
     for name in store.sizes(stage):
         if name.endswith(".npy"):
-            with store.reading(name) as (path,):
-                stored = np.load(path, mmap_mode="r")
-                low, high = np.searchsorted(stored[0], [shard << 32, (shard + 1) << 32])
-                found.append(np.array(stored[:, low:high]))
+            stored = np.load(store.cached(name), mmap_mode="r")
+            low, high = np.searchsorted(stored[0], [shard << 32, (shard + 1) << 32])
+            found.append(np.array(stored[:, low:high]))
     return np.concatenate(found, axis=1) if found else np.empty((2, 0), dtype=np.int64)

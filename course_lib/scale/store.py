@@ -113,12 +113,14 @@ class Store:
     def cached(self, name: str) -> Path:
         """Return a local path with the content of a file that many tasks of this machine read.
 
-        The copy of a remote file stays in the system's temporary folder.
+        The copy of a remote file stays in the system's temporary folder, under a name that depends on its version.
         """
         if self.local:
             return Path(self.url(name))
-        key = hashlib.blake2b(self.url("").encode(), digest_size=8).hexdigest()
-        path = Path(tempfile.gettempdir(), f"course-scale-cache-{os.getuid()}-{key}", name)
+        self.folder.invalidate_cache()
+        version = f"{self.url(name)} {self.folder.ukey(name)}"
+        key = hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
+        path = Path(tempfile.gettempdir(), f"course-scale-cache-{os.getuid()}", key, Path(name).name)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with atomic_write(path) as file, self.folder.open(name, "rb") as source:

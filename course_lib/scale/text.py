@@ -79,13 +79,12 @@ class Tokens(Segment):
     before = Tokenizer
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
-        for name in self.store.sizes("tokenizer/tokenizer"):
-            folder = self.store.cached(name).parent
-        with self.store.reading(f"segment/{unit}.txt") as (path,):
+        tokenizer = self.store.sizes("tokenizer/tokenizer")
+        with self.store.reading(f"segment/{unit}.txt") as (path,), self.store.reading(*tokenizer) as files:
             size = path.stat().st_size
             if not size:
                 return {"bytes": 0}
-            counts = tokenize([path], folder, output.path(unit), append_eod=self.settings.append_eod)
+            counts = tokenize([path], files[0].parent, output.path(unit), append_eod=self.settings.append_eod)
             return {"bytes": size, "documents": counts.documents, "tokens": counts.tokens, "unknown": counts.unknown}
 
 

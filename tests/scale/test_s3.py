@@ -69,4 +69,8 @@ def test_inputs_and_outputs_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
     assert scaled(chosen.output) == expected
     # Only the cache of what many tasks read is left on this machine.
     left = {path.relative_to(tmp_path / "tmp").parts[0] for path in (tmp_path / "tmp").rglob("*") if path.is_file()}
-    assert all(name.startswith(f"course-scale-cache-{os.getuid()}-") for name in left), left
+    assert left == {f"course-scale-cache-{os.getuid()}"}
+    # The cache holds a new version of the same size under another name.
+    for content in (b"one", b"two"):
+        store.folder.pipe_file("changed", content)
+        assert store.cached("changed").read_bytes() == content
