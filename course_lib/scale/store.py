@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import orjson
@@ -142,14 +142,15 @@ class Store:
     def make(self, stage: str, unit: str, work: Callable[[Output], dict[str, Any]]) -> dict[str, Any]:
         """Run the work of a unit, put its files into the store, then its marker, and return what is noted."""
         base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
-        started = perf_counter()
+        started, worked = perf_counter(), process_time()
         with work_folder(base / unit) as folder:
             output = Output(self, stage, folder)
             note = work(output)
             output.publish()
         # Of this process, which may have worked on other units before [kB on Linux].
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        note |= {"files": output.sizes, "seconds": perf_counter() - started, "memory": memory}
+        note |= {"files": output.sizes, "memory": memory}
+        note |= {"seconds": perf_counter() - started, "core_seconds": process_time() - worked}
         self.write(f"{stage}/done/{unit}.json", orjson.dumps(note))
         return note
 

@@ -53,7 +53,7 @@ def main() -> None:
         alone = [plain(kind, path, folder / "plain") for _ in range(arguments.rounds)]
         one = [measured(kind, path, folder / "run", 1) for _ in range(arguments.rounds)]
         two = [measured(kind, path, folder / "run", 2) for _ in range(arguments.rounds)]
-        print("stage            MB/s  (spread)         1 -> 2 workers  memory, MB  disk, B/B")
+        print("stage      MB/s a core  (spread)         1 -> 2 workers  memory, MB  disk, B/B")
         for stage in (stage.name for stage in STAGES):
             seconds = sorted(round[stage]["seconds"] for round in one)
             middle = statistics.median(seconds)
@@ -74,9 +74,9 @@ def main() -> None:
                 "memory": found["memory"],
                 "disk": round(found["disk"] / size, 3),
             }
-        total = statistics.median(sum(stage["wall"] for stage in round.values()) for round in one)
+        total = statistics.median(sum(stage["seconds"] for stage in round.values()) for round in one)
         print(
-            f"plain verbs {statistics.median(alone):.1f} s, stages {total:.1f} s, ratio {total / statistics.median(alone):.2f}"
+            f"plain verbs {statistics.median(alone):.1f} core seconds, stages {total:.1f}, ratio {total / statistics.median(alone):.2f}"
         )
     if arguments.rates:
         arguments.rates.write_text(dump(rates), encoding="utf8")
@@ -110,7 +110,7 @@ def measured(kind: str, path: Path, output: Path, workers: int) -> dict[str, dic
         worked = [one for one in records if "updated" in one]
         wall = max(one["updated"] for one in worked) - min(one["started"] for one in worked) if worked else 1e-9
         found[stage.name] = {
-            "seconds": sum(note["seconds"] for note in notes),
+            "seconds": sum(note["core_seconds"] for note in notes),
             "wall": wall,
             "memory": max((note["memory"] for note in notes), default=0),
             "disk": sum(sum(note["files"].values()) for note in notes),
@@ -119,11 +119,11 @@ def measured(kind: str, path: Path, output: Path, workers: int) -> dict[str, dic
 
 
 def plain(kind: str, path: Path, output: Path) -> float:
-    """Seconds of the plain functions with one worker, for the same work."""
+    """Core seconds of the plain functions with one worker, for the same work."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
     settings = chosen(kind, path, output, 1)
-    started = time.perf_counter()
+    started = time.process_time()
     if kind == "wikipedia":
         extract(path, output / "documents.jsonl", settings.extraction)
     else:
@@ -131,7 +131,7 @@ def plain(kind: str, path: Path, output: Path) -> float:
     segment_file(output / "documents.jsonl", output / "lines.txt", settings.segment)
     train_bpe([output / "lines.txt"], output / "tokenizer", settings.bpe, show_progress=False)
     tokenize([output / "lines.txt"], output / "tokenizer", output / "tokens", append_eod=True)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def write_text(path: Path, size: int) -> None:
