@@ -2,7 +2,7 @@
 
 rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the core seconds
 and the bytes on disk per byte of input, and the memory of a task. All stages but three are divided among the cores, at
-most one core per shard. One task splits an input, trains the tokenizer, and merges the tokens. Network and disks are
+most one core per shard. One task splits an input, trains the tokenizer on all lines, and merges the tokens. Network and disks are
 assumed to keep up.
 """
 
@@ -65,4 +65,5 @@ def table(settings: ScaleConfig) -> str:
             memory, disk = human_size(one.memory), human_size(one.disk)
             rows.append((name, str(cores), f"{one.hours:.1f}", spread, f"{one.serial:.1f}", memory, disk))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows)
+    lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage"])
