@@ -2,8 +2,8 @@
 
 rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the core seconds
 and the bytes on disk per byte of input, and the memory of a task. All stages but three are divided among the cores, at
-most one core per shard. One task splits an input, trains the tokenizer on all lines, and merges the tokens. Network and disks are
-assumed to keep up.
+most one core per shard. One task splits an input, trains the tokenizer on all lines, and merges the tokens. Network and disks
+are assumed to keep up.
 """
 
 from pathlib import Path
