@@ -1,9 +1,9 @@
 """Estimate of hours, memory and disk space of a run for 1 to 512 cores, from rates measured on one machine.
 
-rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the core seconds
-and the bytes on disk per byte of input, and the memory of a task. All stages but three are divided among the cores, at
-most one core per shard. One task splits an input, trains the tokenizer on all lines, and merges the tokens. Network and disks
-are assumed to keep up.
+rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the seconds and
+the bytes on disk per byte of input, and the memory of a task. Three stages use one core: one task splits an input, one
+trains the tokenizer on all lines, and one merges the tokens. The others use at most one core per shard. Network and
+disks are assumed to keep up.
 """
 
 from pathlib import Path
