@@ -5,6 +5,7 @@ finished units are compared with those in their markers, and units with other fi
 """
 
 import io
+import subprocess
 import sys
 from contextlib import redirect_stderr
 from typing import Any
@@ -86,7 +87,11 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
             )
     if engine == "slurm":
         assert previous is not None
-        previous.run()
+        try:
+            previous.run()
+        # No sbatch, or one that refuses the job and has printed why.
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
         return f"jobs submitted, the last is {previous.job_id}; course scale status {settings.output}"
     return summary(store)
 

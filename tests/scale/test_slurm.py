@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from course_lib.errors import CourseError
 from course_lib.scale.run import run
 from course_lib.scale.text import STAGES
 
@@ -51,3 +52,10 @@ def test_more_tasks_than_an_array_may_have(tmp_path: Path, calls: Path) -> None:
     jobs = [job.splitlines() for job in calls.read_text().split("CALL ")[1:] if "course-documents" in job]
     offsets = [job[0].split()[0] for job in jobs if "RUN_OFFSET" in job[0]]
     assert offsets == [f"--export=ALL,RUN_OFFSET={number}" for number in range(3)]
+
+
+def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path, calls: Path) -> None:
+    (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(CourseError, match="^slurm: the jobs could not be submitted: .*sbatch") as error:
+        run(settings(tmp_path / "run"), "slurm")
+    assert "\n" not in str(error.value)
