@@ -30,6 +30,7 @@ SLOW = (
     "tests/gptsan/test_training.py",
     "tests/prefix/test_training.py",
     "tests/serving/",
+    "tests/scale/",
     "tests/bench/",
     "tests/gptsan/",
     "tests/prefix/",

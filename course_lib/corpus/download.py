@@ -67,7 +67,22 @@ def download(
         UsageError: before any request, if the dataset, date or part is not allowed.
         CourseError: in one line, if anything fails later; an earlier complete file is then left unchanged.
     """
-    source = _source(dataset, date, settings, part)
+    return _complete(_source(dataset, date, settings, part), target_folder, settings, part)
+
+
+def download_address(url: str, target_folder: Path, settings: DownloadConfig = DEFAULTS) -> Path:
+    """Download the .xz or .bz2 file at an address, or resume the download, and return the verified file's path.
+
+    Raises UsageError if the name has another suffix, and CourseError as `download` does.
+    """
+    name = url.rpartition("/")[2]
+    if not name.endswith((".xz", ".bz2")):
+        raise UsageError(f"{url}: only names ending in .xz or .bz2 can be verified; download other files yourself")
+    return _complete(Source(name, url, (), "", moving=False), target_folder, settings)
+
+
+def _complete(source: Source, target_folder: Path, settings: DownloadConfig, part: int | None = None) -> Path:
+    """Return the path of the complete, verified file, which is downloaded if necessary."""
     target = target_folder / source.name
     record = _record(target, source)
     if record and not source.moving:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,13 @@ Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 # Path of a column, and the lowest and highest value of a slice of it.
 Slice = tuple[Path, int, int]
+
+
+class SignatureRows(Protocol):
+    """The signatures of documents, which an array of positions selects."""
+
+    def __getitem__(self, positions: Positions, /) -> npt.NDArray[np.uint8]:
+        """Return the lowest bytes of the MinHash values, [positions, num_perm]."""
 
 
 def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = "repeats") -> Flags:
@@ -109,35 +117,61 @@ def _sorted(part: Slice, kept: Path | None) -> tuple[Hashes, Positions]:
 
 
 def _repeats_in(kept: Path | None, part: Slice) -> Positions:
-    values, positions = _sorted(part, kept)
-    repeated: Positions = positions[1:][values[1:] == values[:-1]]
-    return repeated
+    return repeated(*_sorted(part, kept))
+
+
+def repeated(values: Hashes, positions: Positions) -> Positions:
+    """Return the positions of the values that occur at an earlier position.
+
+    Args:
+        values: hashes in ascending order, [values].
+        positions: their positions in the corpus, in ascending order for equal values, [values].
+    """
+    later: Positions = positions[1:][values[1:] == values[:-1]]
+    return later
 
 
 def _near_in(signatures: Path, num_perm: int, needed: float, kept: Path, part: Slice) -> tuple[Positions, Positions]:
     """Return the positions of near-duplicates in a slice of a band, and of the earliest one for each."""
     values, positions = _sorted(part, kept)
+    if len(values) < 2:
+        return positions[:0], positions[:0]
+    rows = np.memmap(signatures, dtype=np.uint8, mode="r").reshape(-1, num_perm)
+    return near_repeated(values, positions, rows, needed)
+
+
+def near_repeated(
+    values: Hashes, positions: Positions, rows: SignatureRows, needed: float
+) -> tuple[Positions, Positions]:
+    """Return the positions of near-duplicates among documents with equal values of a band, and the earliest for each.
+
+    No position occurs twice in the first array.
+
+    Args:
+        values: hashes of one band in ascending order, [documents].
+        positions: the documents' positions in the corpus, in ascending order for equal hashes, [documents].
+        rows: the documents' signatures, by position.
+        needed: number of equal signature values from which on documents are near-duplicates.
+    """
     later: list[Positions] = [np.empty(0, dtype=np.int64)]
     earlier = list(later)
-    if len(values) > 1:
-        rows = np.memmap(signatures, dtype=np.uint8, mode="r").reshape(-1, num_perm)
-        first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
-        # For each document: the index of the first one with its value, and its own rank among those.
-        start = np.repeat(first, np.diff(first, append=len(values)))
-        rank = np.arange(len(values)) - start
-        left = np.flatnonzero(rank > 0)
-        for anchor in range(ANCHORS):
-            if not len(left):
-                break
-            others = positions[start[left] + anchor]
-            alike = _alike(rows, positions[left], others, needed)
-            later.append(positions[left[alike]])
-            earlier.append(others[alike])
-            left = left[~alike & (rank[left] > anchor + 1)]
+    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])) if len(values) else later[0]
+    # For each document: the index of the first one with its value, and its own rank among those.
+    start = np.repeat(first, np.diff(first, append=len(values)))
+    rank = np.arange(len(values)) - start
+    left = np.flatnonzero(rank > 0)
+    for anchor in range(ANCHORS):
+        if not len(left):
+            break
+        others = positions[start[left] + anchor]
+        alike = _alike(rows, positions[left], others, needed)
+        later.append(positions[left[alike]])
+        earlier.append(others[alike])
+        left = left[~alike & (rank[left] > anchor + 1)]
     return np.concatenate(later), np.concatenate(earlier)
 
 
-def _alike(rows: npt.NDArray[np.uint8], one: Positions, other: Positions, needed: float) -> Flags:
+def _alike(rows: SignatureRows, one: Positions, other: Positions, needed: float) -> Flags:
     """Return for each pair of positions whether at least `needed` signature values are equal, [pairs]."""
     flags = np.empty(len(one), dtype=np.bool_)
     for at in range(0, len(one), PAIRS):

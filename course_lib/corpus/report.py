@@ -158,7 +158,11 @@ class Report:
 
 def load_report(target: Path) -> Report:
     """Read the report that `write_report` wrote next to the `target` file."""
-    plain: dict[str, Any] = orjson.loads(_place(target).read_bytes())
+    return from_dict(orjson.loads(_place(target).read_bytes()))
+
+
+def from_dict(plain: dict[str, Any]) -> Report:
+    """Return the report that `Report.to_dict` turned into JSON values."""
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
     return Report(**plain | taken)
 

@@ -45,7 +45,7 @@ CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202
 
 
 @dataclass
-class _Filtered:
+class Filtered:
     """A worker's result for a batch: the documents that passed the filters, and what is compared."""
 
     report: Report
@@ -69,14 +69,14 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     then holds the documents before the damage.
     """
     settings = settings or WebtextConfig()
-    report = Report("webtext", source.name, limits=_limits(settings), examples=settings.examples)
+    report = Report("webtext", source.name, limits=limits(settings), examples=settings.examples)
     documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
     size = require_file(source).stat().st_size
     require_other(source, target)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         columns = _Columns(folder, settings)
         with progress(size, "B", f"cleaning {source.name}") as bar, columns:
-            for read, filtered in ordered_map(partial(_filter, settings), documents, workers):
+            for read, filtered in ordered_map(partial(filter_batch, settings), documents, workers):
                 report.merge(filtered.report)
                 columns.append(filtered)
                 bar.update(read)
@@ -88,7 +88,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     return report
 
 
-def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
+def filter_batch(settings: WebtextConfig, batch: Batch) -> tuple[int, Filtered]:
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
@@ -106,7 +106,7 @@ def _filter(settings: WebtextConfig, batch: Batch) -> tuple[int, _Filtered]:
     report.count("documents cut in two", batch.cut)
     long = [_long_lines(text, settings) for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
-    return batch.read, _Filtered(
+    return batch.read, Filtered(
         report,
         [orjson.dumps([number, text]) for number, text in zip(numbers, texts, strict=True)],
         np.array(numbers, dtype=np.int64),
@@ -145,7 +145,7 @@ class _Columns:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def append(self, filtered: _Filtered) -> None:
+    def append(self, filtered: Filtered) -> None:
         """Append the values of a batch, in corpus order."""
         self._files[self.documents].writelines(line + b"\n" for line in filtered.documents)
         for path in (self.numbers, self.hashes, self.lines, self.counts, self.signatures):
@@ -177,24 +177,24 @@ def _write_without_repeats(
     reasons[near] = numbers[earliest[near]]
     reasons[exact] = DUPLICATE
 
-    def batches() -> Iterator[_Left]:
+    def batches() -> Iterator[Left]:
         start = 0
         with open(columns.documents, "rb") as file:
             while lines := list(islice(file, BATCH)):
                 end = start + len(lines)
                 first = ends[start] - counts[start]
-                yield _Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
+                yield Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
                 start = end
 
     with progress(len(numbers), "doc", "removing repeats") as bar:
-        for part, written in ordered_map(partial(_remove, settings), batches(), workers):
+        for part, written in ordered_map(partial(remove_repeats, settings), batches(), workers):
             report.merge(part)
             out.write(written)
             bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
 
 
 @dataclass
-class _Left:
+class Left:
     """A batch of documents that passed the filters, with what was found about them."""
 
     documents: list[bytes]
@@ -202,7 +202,7 @@ class _Left:
     line_repeats: Flags  # for each long line of these documents
 
 
-def _remove(settings: WebtextConfig, batch: _Left) -> tuple[Report, bytes]:
+def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[Report, bytes]:
     """Remove repeats from a batch in a worker; return the counts and the JSON lines that are left."""
     report, left = Report(examples=settings.examples), []
     repeated = iter(batch.line_repeats.tolist())
@@ -258,11 +258,12 @@ def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
     return (line for line in map(str.strip, text.split("\n")) if line)
 
 
-def _limits(settings: WebtextConfig) -> dict[str, str]:
-    limits = {test.name: test.limit(settings.filters) for test in FILTERS}
+def limits(settings: WebtextConfig) -> dict[str, str]:
+    """Return the possible reasons for removing a document, each with its threshold as text, for the report."""
+    found = {test.name: test.limit(settings.filters) for test in FILTERS}
     if settings.filters.blocked_words:
-        limits[BLOCKED] = f"> {settings.filters.max_blocked}"
-    limits["duplicate"] = "same text"
+        found[BLOCKED] = f"> {settings.filters.max_blocked}"
+    found["duplicate"] = "same text"
     if settings.dedup.near_duplicates:
-        limits["near_duplicate"] = f">= {settings.dedup.similarity}"
-    return limits | {"repeated_lines": f"< {settings.filters.min_chars} left"}
+        found["near_duplicate"] = f">= {settings.dedup.similarity}"
+    return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}

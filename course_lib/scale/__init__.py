@@ -1,0 +1,1 @@
+"""The corpus work of chapters 1 to 4 as stages of datatrove, for one machine or a cluster (Slurm, Ray)."""

@@ -1,0 +1,207 @@
+"""Running the stages with one of datatrove's executors, and resuming a run.
+
+Units that are done are kept; a task with any other unit begins anew. Before a run begins, the sizes of all files of
+finished units are compared with those in their markers, and units with other files are made again.
+"""
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from typing import Any
+
+import orjson
+from datatrove.executor.local import LocalPipelineExecutor
+from datatrove.executor.ray import RayPipelineExecutor
+from datatrove.executor.slurm import SlurmPipelineExecutor
+from loguru import logger
+
+from course_lib import config
+from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.parallel import default_workers, ordered_map
+from course_lib.progress import progress
+from course_lib.scale.config import FREE, Engine, ScaleConfig
+from course_lib.scale.inputs import check_source
+from course_lib.scale.stages import Stage
+from course_lib.scale.status import failures
+from course_lib.scale.store import Store
+from course_lib.scale.text import STAGES, Merge
+
+
+class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]
+    """datatrove's local executor with the course's worker processes.
+
+    datatrove's own pool waits forever for a task whose process was killed, and stops all tasks when one fails.
+    """
+
+    def run(self) -> None:
+        """Run the tasks that are not completed, in processes of their own if there are several workers."""
+        self.save_executor_as_json()
+        ranks = self.get_incomplete_ranks()
+        name = self.pipeline[0].name
+        with progress(len(ranks), "task", name) as bar:
+            for _ in ordered_map(self._attempt, ranks, min(self.workers, len(ranks))):
+                bar.update()
+
+    def _attempt(self, rank: int) -> str:
+        """Run a task; return its error message or "". The log of the task has the traceback."""
+        try:
+            with redirect_stderr(io.StringIO()):
+                self._run_for_rank(rank, local_rank=1)
+        except Exception as error:
+            return one_line(error)
+        return ""
+
+
+def run(settings: ScaleConfig, engine: Engine = "local") -> str:
+    """Run all stages, or those that are left, and return one line that says what came out.
+
+    With Slurm, the jobs are submitted and the function returns at once.
+
+    Raises:
+        UsageError: if a setting is missing, or if the folder holds a run with other settings.
+        CourseError: if a task fails, with the stage, the task and the reason.
+    """
+    store = prepare(settings)
+    stages = [stage(settings) for stage in STAGES]
+    previous = None
+    for number, stage in enumerate(stages):
+        mend(stage)
+        if engine == "slurm":
+            previous = slurm(settings, stage, previous)
+            continue
+        executor = _local(settings, stage) if engine == "local" else _ray(settings, stage)
+        if not executor.get_incomplete_ranks():
+            continue
+        print(f"{number + 1}/{len(stages)} {stage.name}: {len(stage.units())} × {stage.kind}", file=sys.stderr)
+        try:
+            executor.run()
+        except CourseError as error:
+            raise CourseError(f"{stage.name}: {error}; run the same command again to resume") from None
+        if left := executor.get_incomplete_ranks():
+            found = failures(store, stage.name)
+            why = found.get(left[0], "killed, or its node went away")
+            raise CourseError(
+                f"{stage.name}: {len(left)} of {executor.world_size} tasks failed; task {left[0]}: {why}; "
+                "finished tasks are kept, run the same command again to resume"
+            )
+    if engine == "slurm":
+        assert previous is not None
+        try:
+            previous.run()
+        # No sbatch, or one that refuses the job and has printed why.
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
+        return f"jobs submitted, the last is {previous.job_id}; course scale status {settings.output}"
+    return summary(store)
+
+
+def prepare(settings: ScaleConfig) -> Store:
+    """Check the settings, record them in the run's folder, and return the store.
+
+    Raises UsageError if a setting is missing, or if the folder holds a run with other settings.
+    """
+    if not settings.output:
+        raise UsageError("output: not set; give it in the YAML of -c, or -o")
+    if not settings.wikipedia and not settings.webtext:
+        raise UsageError("wikipedia, webtext: both empty; name at least one input")
+    for kind in ("wikipedia", "webtext"):
+        for source in getattr(settings, kind):
+            check_source(source, kind)
+    store = Store(settings.output)
+    chosen = {key: value for key, value in config.to_dict(settings).items() if key not in FREE}
+    try:
+        before = orjson.loads(store.read("scale.json"))
+    except FileNotFoundError:
+        store.write("scale.json", orjson.dumps(chosen, option=orjson.OPT_INDENT_2))
+        return store
+    old, new = config.flat(before), config.flat(chosen)
+    for key in new | old:
+        if old.get(key) != new.get(key):
+            raise UsageError(
+                f"{key}: {new.get(key)!r}, but {settings.output} was begun with {old.get(key)!r}; "
+                "give the same settings or another output"
+            )
+    return store
+
+
+def mend(stage: Stage) -> None:
+    """Let the tasks of a stage begin anew whose units are not done or whose files are missing or truncated."""
+    store, tasks = stage.store, stage.tasks()
+    for unit in store.broken(stage.name):
+        print(f"{stage.name}: unit {unit} has missing or truncated files and is made again", file=sys.stderr)
+        store.remove(f"{stage.name}/done/{unit}.json")
+    completions = f"logs/{stage.name}/completions"
+    completed = store.sizes(completions)
+    if not completed:
+        return
+    try:
+        units = stage.units()
+    except CourseError:
+        # An earlier stage has to be made again first.
+        units = []
+    done = store.done(stage.name)
+    stale = {number % tasks for number, unit in enumerate(units) if unit not in done}
+    for name in completed:
+        rank = int(name.rpartition("/")[2])
+        if not units or rank in stale or rank >= tasks:
+            store.remove(name)
+
+
+def summary(store: Store) -> str:
+    """Return what a finished run wrote, as one line."""
+    note = store.marker(Merge.name, "all")
+    counts = f"{note['documents']:,} documents, {note['tokens']:,} tokens → {store.url('merged/tokens')}.bin, .idx"
+    return "; ".join([*note["summary"], counts])
+
+
+def _local(settings: ScaleConfig, stage: Stage) -> LocalExecutor:
+    workers = default_workers() if settings.workers == -1 else settings.workers
+    logger.remove()
+    return LocalExecutor([stage], stage.tasks(), workers, _logs(stage))
+
+
+def _ray(settings: ScaleConfig, stage: Stage) -> Any:
+    import ray
+
+    if not ray.is_initialized():
+        try:
+            ray.init(settings.ray.address, log_to_driver=False)
+        except ConnectionError as error:
+            raise CourseError(f"ray.address: {settings.ray.address}: {one_line(error)}") from None
+    logger.remove()
+    return RayPipelineExecutor(
+        [stage],
+        tasks=stage.tasks(),
+        workers=settings.workers,
+        logging_dir=_logs(stage),
+        cpus_per_task=settings.ray.cpus_per_task,
+        mem_per_cpu_gb=settings.ray.memory_gb,
+    )
+
+
+def slurm(settings: ScaleConfig, stage: Stage, previous: Any = None) -> Any:
+    """Return datatrove's executor for the job array of a stage, which starts when that of `previous` has succeeded."""
+    chosen = settings.slurm
+    return SlurmPipelineExecutor(
+        [stage],
+        tasks=stage.tasks(),
+        time=chosen.time,
+        partition=chosen.partition,
+        cpus_per_task=chosen.cpus_per_task,
+        mem_per_cpu_gb=chosen.memory_gb,
+        workers=settings.workers,
+        job_name=f"course-{stage.name}",
+        qos=None,
+        venv_path=chosen.environment,
+        # Otherwise, the jobs after a failed one would stay in the queue forever.
+        sbatch_args={"kill-on-invalid-dep": "yes", **chosen.sbatch},
+        max_array_size=chosen.max_array_size,
+        depends=previous,
+        logging_dir=_logs(stage),
+        mail_type="NONE",
+    )
+
+
+def _logs(stage: Stage) -> str:
+    return stage.store.url(f"logs/{stage.name}")

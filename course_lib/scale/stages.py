@@ -1,0 +1,384 @@
+"""Stages of the corpus work as steps of datatrove, which read and write files of shards by the chapters' functions.
+
+A stage has units of work: an input, a shard, or a range of hashes (search.py). A task takes every world_size-th unit.
+What a unit yields depends on neither the number of tasks nor the engine, so that the results do not either. This module
+has the stages up to clean documents, in the order in which clean_webtext works; text.py has the later ones.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from datatrove.pipeline.base import PipelineStep
+
+from course_lib.corpus import webtext
+from course_lib.corpus.repeats import Flags, Positions, near_repeated, repeated
+from course_lib.corpus.report import Report
+from course_lib.corpus.wikipedia import extract
+from course_lib.errors import CourseError, one_line
+from course_lib.files import naming
+from course_lib.scale import inputs, search
+from course_lib.scale.config import ScaleConfig
+from course_lib.scale.store import Output, Store
+
+# datatrove reads hashes of up to 61 bits.
+BAND_BITS = 61
+# The bits of a key that hold the index in the shard.
+LOW = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard of the corpus."""
+
+    number: int  # in corpus order
+    kind: str  # wikipedia or webtext
+    source: str  # name of the input
+    file: str
+    documents: int  # 0 if unknown
+    first: int  # number of web documents in the shards before
+
+    @property
+    def unit(self) -> str:
+        """The name of the shard in every stage."""
+        return f"{self.number:05}"
+
+
+class Stage(PipelineStep):  # type: ignore[misc]
+    """A step without documents as input or output, whose units of work are recorded in the store."""
+
+    type = "course"
+    # What a unit is called in `course scale status`.
+    kind = "shard"
+    # The class of the stage that has to be done before this one.
+    before: Any = None
+
+    def __init__(self, settings: ScaleConfig) -> None:
+        super().__init__()
+        self.settings = settings
+        self.store = Store(settings.output)
+
+    def tasks(self) -> int:
+        """Return the number of tasks."""
+        return self.settings.tasks
+
+    def units(self) -> list[str]:
+        """Return the names of the units. Raises CourseError if an earlier stage is not done."""
+        raise NotImplementedError
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        """Write the files of a unit, and return what is noted in its marker."""
+        raise NotImplementedError
+
+    def shards(self, *kinds: str) -> list[Shard]:
+        """Return the shards of the whole corpus, or of some kinds, in corpus order."""
+        found: list[Shard] = []
+        first = 0
+        for unit in Split(self.settings).units():
+            note = self.store.marker("split", unit)
+            for file, documents in note["shards"]:
+                found.append(Shard(len(found), note["kind"], note["source"], file, documents, first))
+                first += documents
+        return [shard for shard in found if not kinds or shard.kind in kinds]
+
+    def shard(self, unit: str) -> Shard:
+        """Return the shard of a unit."""
+        return self.shards()[int(unit)]
+
+    def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
+        """Work on each unit of a task that is not done yet, and record the progress for `course scale status`."""
+        if self.before:
+            missing = sorted({*self.before(self.settings).units()} - {*self.store.done(self.before.name)})
+            if missing:
+                raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
+        mine = self.units()[rank::world_size]
+        done = self.store.done(self.name)
+        state: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started": time.time(),
+            "of": len(mine),
+        }
+        state |= {"before": sum(unit in done for unit in mine), "done": 0}
+        record = f"logs/{self.name}/progress/{rank:05}.json"
+        self.store.write(record, orjson.dumps(state))
+        try:
+            for unit in mine:
+                if unit not in done:
+                    with self.track_time():
+                        self.store.make(self.name, unit, partial(self.work, unit))
+                    state["done"] += 1
+                    self.store.write(record, orjson.dumps(state | {"updated": time.time()}))
+        except Exception as error:
+            reason = f"unit {unit}: {one_line(error)}"
+            # On a full disk, only the engine's log has the reason.
+            with suppress(OSError):
+                self.store.write(record, orjson.dumps(state | {"updated": time.time(), "error": reason}))
+            raise
+
+
+class Split(Stage):
+    """Gets the inputs and cuts each into shards."""
+
+    name, kind = "split", "input"
+
+    def tasks(self) -> int:
+        """Return the number of inputs."""
+        return len(self.sources())
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Return (kind, source) for each input, in corpus order."""
+        chosen = (("wikipedia", self.settings.wikipedia), ("webtext", self.settings.webtext))
+        return [(kind, source) for kind, sources in chosen for source in sources]
+
+    def units(self) -> list[str]:
+        return [f"{number:04}" for number in range(len(self.sources()))]
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        kind, source = self.sources()[int(unit)]
+        shards: list[tuple[str, int]] = []
+        with inputs.fetched(source, self.store, self.settings.download) as path:
+            note = {"kind": kind, "source": path.name, "bytes": path.stat().st_size if path.exists() else 0}
+            if kind == "wikipedia":
+                cut: Any = ((shard, 0) for shard in inputs.dump_shards(path, self.settings.dump_shard))
+            else:
+                cut = inputs.text_shards(path, self.settings.text_shard, self.settings.cleaning)
+            for content, documents in cut:
+                file = f"{unit}-{len(shards):05}{'.xml.bz2' if kind == 'wikipedia' else '.docs'}"
+                output.path(file).write_bytes(content)
+                output.publish()
+                shards.append((f"split/{file}", documents))
+        return note | {"shards": shards}
+
+
+class Documents(Stage):
+    """Extracts articles; filters web text, and computes what is compared."""
+
+    name = "documents"
+    before = Split
+
+    def units(self) -> list[str]:
+        return [shard.unit for shard in self.shards()]
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        shard = self.shard(unit)
+        with self.store.reading(shard.file) as (path,):
+            if shard.kind == "wikipedia":
+                report = extract(path, output.path(f"{unit}.jsonl"), self.settings.extraction)
+            else:
+                report = self._filtered(shard, path, output)
+            return {"report": report.to_dict(), "bytes": path.stat().st_size}
+
+    def _filtered(self, shard: Shard, path: Path, output: Output) -> Report:
+        cleaning = self.settings.cleaning
+        report = Report(examples=cleaning.examples)
+        columns = ("numbers", "counts", "lines", "signatures", "bands")
+        hashes = [np.empty(0, dtype=np.uint64)]
+        with ExitStack() as opened:
+            files = {
+                name: opened.enter_context(open(output.path(f"{shard.unit}.{name}"), "wb"))
+                for name in ("jsonl", *columns)
+            }
+            for batch in inputs.read_documents(path, shard.first + 1):
+                _, filtered = webtext.filter_batch(cleaning, batch)
+                report.merge(filtered.report)
+                hashes.append(filtered.hashes)
+                files["jsonl"].writelines(line + b"\n" for line in filtered.documents)
+                for name in columns:
+                    files[name].write(getattr(filtered, name).tobytes())
+        index = np.fromfile(output.path(f"{shard.unit}.numbers"), dtype=np.int64) - shard.first - 1
+        search.write_column(output.path(f"hashes/{shard.unit}{search.SUFFIX}"), np.concatenate(hashes), index)
+        return report
+
+
+class _WebShards(Stage):
+    """A stage whose units are the shards of web text."""
+
+    def units(self) -> list[str]:
+        return [shard.unit for shard in self.shards("webtext")]
+
+    def column(self, unit: str, name: str, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+        """Return a column that the stage `documents` wrote for a shard."""
+        with self.store.reading(f"documents/{unit}.{name}") as (path,):
+            return np.fromfile(path, dtype=dtype)
+
+    def index(self, unit: str) -> npt.NDArray[np.int64]:
+        """Return the place in the shard of each document that passed the filters, [documents]."""
+        return self.column(unit, "numbers") - self.shard(unit).first - 1
+
+    def exact(self, unit: str) -> Flags:
+        """Return which documents that passed the filters are exact repeats, [documents]."""
+        flags: Flags = np.isin(self.index(unit), search.keys_of(self.store, "exact", int(unit))[0] & LOW)
+        return flags
+
+    def earliest(self, unit: str) -> Positions:
+        """Return for each document that passed the filters the key of the earliest one that it nearly duplicates, or
+        -1, [documents].
+        """
+        index = self.index(unit)
+        none = np.iinfo(np.int64).max
+        earliest = np.full(len(index), none)
+        later, earlier = search.keys_of(self.store, "near", int(unit))
+        np.minimum.at(earliest, np.searchsorted(index, later & LOW), earlier)
+        earliest[earliest == none] = -1
+        return earliest
+
+
+class _Search(Stage):
+    """A stage whose units are ranges of a column; it finds the keys of values that occur earlier."""
+
+    kind, source = "range", ""
+
+    def units(self) -> list[str]:
+        return search.ranges(self.store, self.source)
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        values, keys = search.read_range(self.store, self.source, unit)
+        found = np.sort(repeated(values, keys))
+        np.save(output.path(f"{unit}.npy"), found[np.newaxis])
+        return {"bytes": keys.nbytes}
+
+
+class Exact(_Search):
+    """Finds documents that occur earlier in the corpus."""
+
+    name, source = "exact", "documents/hashes"
+    before = Documents
+
+
+class Bands(_WebShards):
+    """Sorts the hashes of each band of the signatures, without exact repeats."""
+
+    name = "bands"
+    before = Exact
+
+    def units(self) -> list[str]:
+        return super().units() if self.settings.cleaning.dedup.near_duplicates else []
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        dedup, index, kept = self.settings.cleaning.dedup, self.index(unit), ~self.exact(unit)
+        bands = self.column(unit, "bands", np.uint64).reshape(len(index), dedup.num_bands)
+        for band in range(dedup.num_bands):
+            path = output.path(f"bucket_{band:03}/{unit}{search.SUFFIX}")
+            search.write_column(path, bands[kept, band] >> np.uint64(64 - BAND_BITS), index[kept])
+        return {"bytes": bands.nbytes}
+
+
+class Near(_Search):
+    """Finds documents that nearly duplicate an earlier one, in each range of each band."""
+
+    name = "near"
+    before = Bands
+
+    def units(self) -> list[str]:
+        if not self.settings.cleaning.dedup.near_duplicates:
+            return []
+        # Each band has the same number of records.
+        parts = search.ranges(self.store, "bands/bucket_000")
+        return [f"{band:03}.{part}" for band in range(self.settings.cleaning.dedup.num_bands) for part in parts]
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        dedup = self.settings.cleaning.dedup
+        band, part = unit.split(".")
+        values, keys = search.read_range(self.store, f"bands/bucket_{band}", part, BAND_BITS)
+        rows = _Signatures(self.store, {shard.number: shard for shard in self.shards("webtext")}, dedup.num_perm)
+        later, earlier = near_repeated(values, keys, rows, dedup.similarity * dedup.num_perm)
+        order = np.argsort(later)
+        np.save(output.path(f"{unit}.npy"), np.stack([later[order], earlier[order]]))
+        return {"bytes": keys.nbytes}
+
+
+class _Signatures:
+    """The signatures of the documents of all shards, by key."""
+
+    def __init__(self, store: Store, shards: dict[int, Shard], num_perm: int) -> None:
+        self._store, self._shards, self._num_perm = store, shards, num_perm
+        self._opened: dict[int, tuple[Positions, npt.NDArray[np.uint8]]] = {}
+
+    def __getitem__(self, keys: Positions, /) -> npt.NDArray[np.uint8]:
+        rows = np.empty((len(keys), self._num_perm), dtype=np.uint8)
+        shards = keys >> 32
+        for number in np.unique(shards).tolist():
+            at = np.flatnonzero(shards == number)
+            index, stored = self._shard(number)
+            rows[at] = stored[np.searchsorted(index, keys[at] & LOW)]
+        return rows
+
+    def _shard(self, number: int) -> tuple[Positions, npt.NDArray[np.uint8]]:
+        if number not in self._opened:
+            shard = self._shards[number]
+            numbers, signatures = (
+                np.memmap(self._store.cached(f"documents/{shard.unit}.{name}"), dtype=dtype, mode="r")
+                for name, dtype in (("numbers", np.int64), ("signatures", np.uint8))
+            )
+            self._opened[number] = numbers - shard.first - 1, signatures.reshape(-1, self._num_perm)
+        return self._opened[number]
+
+
+class Lines(_WebShards):
+    """Sorts the hashes of the long lines of all documents that are no repeats."""
+
+    name = "lines"
+    before = Near
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        exact, earliest = self.exact(unit), self.earliest(unit)
+        lines = self.column(unit, "lines", np.uint64)
+        index = np.flatnonzero(np.repeat(~exact & (earliest < 0), self.column(unit, "counts")))
+        search.write_column(output.path(f"{unit}{search.SUFFIX}"), lines[index], index)
+        return {"bytes": lines.nbytes}
+
+
+class RepeatedLines(_Search):
+    """Finds long lines that occur earlier in the corpus."""
+
+    name, source = "repeated-lines", "lines"
+    before = Lines
+
+
+class Clean(_WebShards):
+    """Removes repeats from web text."""
+
+    name = "clean"
+    before = RepeatedLines
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        cleaning, firsts = self.settings.cleaning, [shard.first for shard in self.shards()]
+        exact, earliest = self.exact(unit), self.earliest(unit)
+        near = earliest >= 0
+        reasons = np.full(len(exact), webtext.KEPT)
+        reasons[near] = np.array(firsts)[earliest[near] >> 32] + (earliest[near] & LOW) + 1
+        reasons[exact] = webtext.DUPLICATE
+        counts = self.column(unit, "counts")
+        lines = np.zeros(counts.sum(), dtype=np.bool_)
+        lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
+        report = Report(examples=cleaning.examples)
+        with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(output.path(f"{unit}.jsonl"), "wb") as out:
+            with naming(path):
+                for batch in _batches(path, reasons, counts, lines):
+                    part, written = webtext.remove_repeats(cleaning, batch)
+                    report.merge(part)
+                    out.write(written)
+            return {"report": report.to_dict(), "bytes": path.stat().st_size}
+
+
+def _batches(path: Path, reasons: npt.NDArray[np.int64], counts: Positions, lines: Flags) -> Iterator[webtext.Left]:
+    """Yield the documents of a shard that passed the filters, with what was found about them."""
+    ends = np.cumsum(counts)
+    start = 0
+    with open(path, "rb") as file:
+        while documents := list(islice(file, webtext.BATCH)):
+            end = start + len(documents)
+            first = ends[start] - counts[start]
+            yield webtext.Left(documents, reasons[start:end], lines[first : ends[end - 1]])
+            start = end

@@ -1,0 +1,136 @@
+"""What a distributed run has done: stages, tasks, units, rates, failures and the time left, read from its folder."""
+
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from course_lib import config
+from course_lib.errors import CourseError
+from course_lib.scale.config import ScaleConfig
+from course_lib.scale.store import Store
+from course_lib.scale.text import STAGES
+
+# A task without a finished unit for this many times the longest unit, or seconds, may have died with its node.
+SILENT, SILENT_SECONDS = 3, 900
+
+
+@dataclass
+class StageStatus:
+    """The state of a stage."""
+
+    name: str
+    kind: str  # what its units are
+    tasks: int = 0  # 0 if it has not begun
+    tasks_done: int = 0
+    units: int | None = None  # None as long as earlier stages decide the number
+    units_done: int = 0
+    running: int = 0  # tasks
+    rate: float = 0.0  # of one task [bytes of its input / s]
+    seconds_left: float | None = None  # None if unknown
+    failures: dict[int, str] = field(default_factory=dict)  # reason by task
+
+
+def status(url: str) -> list[StageStatus]:
+    """Return the state of each stage. Raises CourseError if the folder holds no run."""
+    store = Store(url)
+    try:
+        settings = config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": url})
+    except FileNotFoundError:
+        raise CourseError(f"{url}: no run of `course scale run` in it (no scale.json)") from None
+    found = []
+    for stage in STAGES:
+        one = StageStatus(stage.name, stage.kind)
+        with suppress(CourseError):
+            one.units = len(stage(settings).units())
+        _fill(one, store)
+        found.append(one)
+    return found
+
+
+def _fill(one: StageStatus, store: Store) -> None:
+    one.units_done = len(store.done(one.name))
+    logs = f"logs/{one.name}"
+    if (names := store.sizes(logs)) and f"{logs}/executor.json" in names:
+        one.tasks = int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"])
+    one.tasks_done = len(store.sizes(f"{logs}/completions"))
+    one.failures = failures(store, one.name)
+    one.running = sum(_is_running(record) for record in _records(store, one.name).values()) - len(one.failures)
+    notes = [store.marker(one.name, unit) for unit in store.done(one.name)]
+    seconds = sum(note["seconds"] for note in notes)
+    if notes and seconds:
+        one.rate = sum(note.get("bytes", 0) for note in notes) / seconds
+    if one.units is not None:
+        left = one.units - one.units_done
+        if not left:
+            one.seconds_left = 0.0
+        elif notes:
+            one.seconds_left = left * seconds / len(notes) / max(one.running, 1)
+
+
+def failures(store: Store, stage: str) -> dict[int, str]:
+    """Return for each task that failed or was killed the reason, as one line."""
+    completed = {int(name.rpartition("/")[2]) for name in store.sizes(f"logs/{stage}/completions")}
+    longest = max((store.marker(stage, unit)["seconds"] for unit in store.done(stage)), default=0.0)
+    found = {}
+    for rank, record in _records(store, stage).items():
+        silent = time.time() - record.get("updated", record["started"])
+        if rank in completed or not _is_running(record):
+            continue
+        if "error" in record:
+            found[rank] = record["error"]
+        elif record["host"] == socket.gethostname() and not _exists(record["pid"]):
+            found[rank] = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
+        elif silent > max(SILENT * longest, SILENT_SECONDS):
+            found[rank] = f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away"
+    return found
+
+
+def _records(store: Store, stage: str) -> dict[int, dict[str, Any]]:
+    """Return the progress record of each task that has begun."""
+    names = store.sizes(f"logs/{stage}/progress")
+    return {int(name.rpartition("/")[2].removesuffix(".json")): orjson.loads(store.read(name)) for name in names}
+
+
+def _is_running(record: dict[str, Any]) -> bool:
+    """Return whether a task has begun and not ended well."""
+    return bool(record["before"] + record["done"] < record["of"])
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def table(stages: list[StageStatus]) -> str:
+    """Return the states as text in aligned columns, then a line for each failure, then the time left."""
+    rows = [("stage", "tasks", "units", "running", "MB/s a task", "left")]
+    for one in stages:
+        units = f"{one.units_done}/{'?' if one.units is None else one.units} {one.kind}"
+        left = "?" if one.seconds_left is None else "done" if not one.seconds_left else _duration(one.seconds_left)
+        rate = f"{one.rate / 1e6:.2f}" if one.rate else ""
+        tasks = f"{one.tasks_done}/{one.tasks}" if one.tasks else ""
+        rows.append((one.name, tasks, units, str(one.running or ""), rate, left))
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [f"{one.name}: task {rank}: {why}" for one in stages for rank, why in one.failures.items()]
+    current = next((one for one in stages if one.seconds_left != 0), None)
+    if current is None:
+        return "\n".join([*lines, "all stages are done"])
+    left = "unknown" if current.seconds_left is None else f"about {_duration(current.seconds_left)}"
+    after = len(stages) - stages.index(current) - 1
+    return "\n".join([*lines, f"time left: {left} for {current.name}, then {after} stages (`course scale plan`)"])
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,165 @@
+"""Files of a distributed run on any file system of fsspec: local, s3://, hf://.
+
+A file appears whole or not at all: local files are renamed, and remote objects appear when their upload is complete.
+A unit of work, such as a shard, is done when its marker exists, which is written after its files and lists their sizes.
+The chapters' functions work on local paths, so a remote file is copied to this machine for as long as it is read.
+"""
+
+import hashlib
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import orjson
+from datatrove.io import DataFolder, get_datafolder
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, temporary_folder, work_folder
+
+
+class Output:
+    """Files of a unit on their way into the store: the work writes them into `folder`, by their names in the stage."""
+
+    def __init__(self, store: "Store", stage: str, folder: Path) -> None:
+        self.folder, self.sizes = folder, dict[str, int]()
+        self._store, self._stage = store, stage
+
+    def path(self, name: str) -> Path:
+        """Return the local path for a file of the stage, in a folder that exists."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def publish(self) -> None:
+        """Move all files written so far into the store."""
+        for path in sorted(filter(Path.is_file, self.folder.rglob("*"))):
+            name = f"{self._stage}/{path.relative_to(self.folder)}"
+            self.sizes[name] = path.stat().st_size
+            self._store.put(path, name)
+
+
+class Store:
+    """The folder of a run."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self.folder: DataFolder = get_datafolder(url)
+        except (ImportError, ValueError) as error:
+            raise CourseError(f"output: {url}: {error}") from None
+        self.local = bool(self.folder.is_local())
+
+    def url(self, name: str) -> str:
+        """Return the full path or address of a file."""
+        return str(self.folder.resolve_paths(name))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Return the size of each file below a folder, in the order of the names."""
+        self.folder.invalidate_cache()
+        try:
+            found = self.folder.find(prefix, detail=True)
+        except FileNotFoundError:
+            return {}
+        hidden = (name for name in found if "/." not in f"/{name}")
+        return {name: int(found[name]["size"] or 0) for name in sorted(hidden)}
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        return bytes(self.folder.cat_file(name))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file."""
+        if self.local:
+            path = Path(self.url(name))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+        else:
+            self.folder.pipe_file(name, content)
+
+    def put(self, path: Path, name: str) -> None:
+        """Move a local file into the store."""
+        if self.local:
+            target = Path(self.url(name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+        else:
+            self.folder.put_file(str(path), name)
+            path.unlink()
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.folder.rm_file(name)
+
+    @contextmanager
+    def reading(self, *names: str) -> Iterator[list[Path]]:
+        """Yield local paths, in one folder, with the contents of files of one folder."""
+        if self.local:
+            yield [Path(self.url(name)) for name in names]
+            return
+        with temporary_folder("course-scale-input") as folder:
+            paths = [folder / Path(name).name for name in names]
+            for name, path in zip(names, paths, strict=True):
+                self.folder.get_file(name, str(path))
+            yield paths
+
+    def cached(self, name: str) -> Path:
+        """Return a local path with the content of a file that many tasks of this machine read.
+
+        The copy of a remote file stays in the system's temporary folder, under a name that depends on its version.
+        """
+        if self.local:
+            return Path(self.url(name))
+        self.folder.invalidate_cache()
+        version = f"{self.url(name)} {self.folder.ukey(name)}"
+        key = hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
+        path = Path(tempfile.gettempdir(), f"course-scale-cache-{os.getuid()}", key, Path(name).name)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with atomic_write(path) as file, self.folder.open(name, "rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+        return path
+
+    def done(self, stage: str) -> dict[str, int]:
+        """Return the units of a stage that are done, with the size of each marker."""
+        return {Path(name).stem: size for name, size in self.sizes(f"{stage}/done").items()}
+
+    def marker(self, stage: str, unit: str) -> dict[str, Any]:
+        """Return what is noted about a unit that is done. Raises CourseError if it is not done."""
+        try:
+            note: dict[str, Any] = orjson.loads(self.read(f"{stage}/done/{unit}.json"))
+        except FileNotFoundError:
+            raise CourseError(f"{self.url(stage)}: unit {unit} is not done; run the stage {stage} first") from None
+        return note
+
+    def make(self, stage: str, unit: str, work: Callable[[Output], dict[str, Any]]) -> dict[str, Any]:
+        """Run the work of a unit, put its files into the store, then its marker, and return what is noted."""
+        base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
+        started, worked = perf_counter(), process_time()
+        with work_folder(base / unit) as folder:
+            output = Output(self, stage, folder)
+            note = work(output)
+            output.publish()
+        # Of this process, which may have worked on other units before [kB on Linux].
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        note |= {"files": output.sizes, "memory": memory}
+        note |= {"seconds": perf_counter() - started, "core_seconds": process_time() - worked}
+        self.write(f"{stage}/done/{unit}.json", orjson.dumps(note))
+        return note
+
+    def broken(self, stage: str) -> list[str]:
+        """Return the units with a marker of which a file is missing or has another size."""
+        sizes = self.sizes(stage)
+        units = [Path(name).stem for name in sizes if name.startswith(f"{stage}/done/")]
+        return [
+            unit
+            for unit in units
+            if any(sizes.get(name) != size for name, size in self.marker(stage, unit)["files"].items())
+        ]

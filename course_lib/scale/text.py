@@ -1,0 +1,128 @@
+"""The later stages of the corpus work: segmentation, tokenizer, tokens, and the merged dataset with its reports."""
+
+from typing import Any
+
+from course_lib.corpus import report as reports
+from course_lib.corpus import webtext, wikipedia
+from course_lib.corpus.report import Report
+from course_lib.errors import CourseError
+from course_lib.japanese.pipeline import segment_file
+from course_lib.pretrain.encode import tokenize
+from course_lib.pretrain.indexed import files_of, merge
+from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
+from course_lib.scale.store import Output, Store
+from course_lib.subword.bpe import train_bpe
+
+
+class Segment(Stage):
+    """Segments the clean documents of each shard."""
+
+    name = "segment"
+    before = Clean
+
+    def units(self) -> list[str]:
+        return [shard.unit for shard in self.shards()]
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        stage = "documents" if self.shard(unit).kind == "wikipedia" else "clean"
+        with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
+            target, size = output.path(f"{unit}.txt"), path.stat().st_size
+            # A shard of which no document is left has no text.
+            if not size:
+                target.touch()
+                return {"bytes": 0}
+            report = segment_file(path, target, self.settings.segment)
+            return {"bytes": size, "documents": report.documents, "lines": report.lines, "words": report.words}
+
+
+class _Whole(Stage):
+    """A stage of one task that reads all shards."""
+
+    kind = "whole"
+
+    def tasks(self) -> int:
+        """Return 1."""
+        return 1
+
+    def units(self) -> list[str]:
+        return ["all"]
+
+    def files(self, stage: str, *suffixes: str) -> list[str]:
+        """Return the names of the files of a stage that are not empty, in corpus order."""
+        return [name for name, size in self.store.sizes(stage).items() if size and name.endswith(suffixes)]
+
+
+class Tokenizer(_Whole):
+    """Trains the tokenizer on all lines, or on the sample that bpe.input_sentence_size asks for; or copies one."""
+
+    name = "tokenizer"
+    before = Segment
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        if self.settings.tokenizer:
+            given = Store(self.settings.tokenizer)
+            for name in given.sizes(""):
+                output.path(f"tokenizer/{name}").write_bytes(given.read(name))
+            return {"bytes": 0}
+        with self.store.reading(*self.files("segment", ".txt")) as lines:
+            if not lines:
+                raise CourseError(f"{self.store.url('segment')}: no text to train a tokenizer on")
+            size = sum(path.stat().st_size for path in lines)
+            counts = train_bpe(lines, output.path("tokenizer"), self.settings.bpe, show_progress=False)
+        return counts | {"bytes": size}
+
+
+class Tokens(Segment):
+    """Tokenizes the lines of each shard."""
+
+    name = "tokens"
+    before = Tokenizer
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        tokenizer = self.store.sizes("tokenizer/tokenizer")
+        with self.store.reading(f"segment/{unit}.txt") as (path,), self.store.reading(*tokenizer) as files:
+            size = path.stat().st_size
+            if not size:
+                return {"bytes": 0}
+            counts = tokenize([path], files[0].parent, output.path(unit), append_eod=self.settings.append_eod)
+            return {"bytes": size, "documents": counts.documents, "tokens": counts.tokens, "unknown": counts.unknown}
+
+
+class Merge(_Whole):
+    """Merges the token files into one dataset and the reports into one for each kind of input."""
+
+    name = "merged"
+    before = Tokens
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        merged = {kind: self.report(kind) for kind in ("wikipedia", "webtext") if getattr(self.settings, kind)}
+        for kind, found in merged.items():
+            reports.write_report(found, output.path(kind))
+        with self.store.reading(*self.files("tokens", ".bin", ".idx")) as files:
+            if not files:
+                raise CourseError(f"{self.store.url('tokens')}: no tokens: no document of the corpus was kept")
+            summary = merge([path for path in files if path.suffix == ".idx"], output.path("tokens"))
+        size = sum(path.stat().st_size for path in files_of(output.path("tokens")))
+        counts = {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
+        return counts | {"summary": [found.summary() for found in merged.values()]}
+
+    def report(self, kind: str) -> Report:
+        """Return the corpus report of all shards of a kind, with the numbers of the run of one machine."""
+        shards = self.shards(kind)
+        source = ", ".join(dict.fromkeys(shard.source for shard in shards))
+        if kind == "wikipedia":
+            short = {"too_short": f"< {self.settings.extraction.min_chars}"}
+            total = Report("wikipedia", source, limits=wikipedia.LIMITS | short)
+        else:
+            cleaning = self.settings.cleaning
+            total = Report("webtext", source, limits=webtext.limits(cleaning), examples=cleaning.examples)
+        for stage in ("documents", "clean") if kind == "webtext" else ("documents",):
+            for shard in shards:
+                total.merge(reports.from_dict(self.store.marker(stage, shard.unit)["report"]))
+        return total
+
+
+# In the order of the work.
+STAGES: tuple[type[Stage], ...] = (
+    Split, Documents, Exact, Bands, Near, Lines, RepeatedLines, Clean, Segment, Tokenizer, Tokens, Merge,
+)  # fmt: skip

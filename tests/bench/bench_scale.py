@@ -1,0 +1,168 @@
+"""The stages of `course scale`: seconds per byte, memory and disk, 1 → 2 workers, and the engine against the plain verbs.
+
+    python -m tests.bench.bench_scale [--text 50] [--dump 8] [--rounds 3] [--rates course_lib/scale/rates.yaml] [-o FOLDER]
+
+The corpora are drawn from the sentences of the bundled samples: web text with 10 % repeats, and a dump of articles. With
+--rates, what was measured with one worker is stored for `course scale plan`.
+"""
+
+import argparse
+import random
+import shutil
+import statistics
+import time
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import orjson
+from course_lib import config
+from course_lib.corpus.webtext import clean_webtext
+from course_lib.corpus.wikipedia import extract
+from course_lib.documents import read_texts
+from course_lib.japanese import split_sentences
+from course_lib.japanese.pipeline import segment_file
+from course_lib.paths import data
+from course_lib.pretrain.encode import tokenize
+from course_lib.scale.config import ScaleConfig
+from course_lib.scale.run import run
+from course_lib.scale.store import Store
+from course_lib.scale.text import STAGES
+from course_lib.subword.bpe import train_bpe
+from course_lib.yaml_values import dump
+
+from tests.corpus.dumps import export, multistream
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=float, default=50, help="web text [MB]")
+    parser.add_argument("--dump", type=float, default=8, help="dump, uncompressed [MB]")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rates", type=Path, help="YAML to write")
+    parser.add_argument("-o", "--output", type=Path, help="folder for the work; default: the system's")
+    arguments = parser.parse_args()
+    folder = Path(mkdtemp(dir=arguments.output))
+    inputs = {"wikipedia": folder / "dump.xml.bz2", "webtext": folder / "web.txt"}
+    write_dump(inputs["wikipedia"], int(arguments.dump * 1e6))
+    write_text(inputs["webtext"], int(arguments.text * 1e6))
+    rates: dict[str, Any] = {}
+    for kind, path in inputs.items():
+        size = path.stat().st_size
+        print(f"\n{kind}: {size / 1e6:.1f} MB")
+        alone = [plain(kind, path, folder / "plain") for _ in range(arguments.rounds)]
+        one = [measured(kind, path, folder / "run", 1) for _ in range(arguments.rounds)]
+        two = [measured(kind, path, folder / "run", 2) for _ in range(arguments.rounds)]
+        print("stage      MB/s a core  (spread)         1 -> 2 workers  memory, MB  disk, B/B")
+        for stage in (stage.name for stage in STAGES):
+            seconds = sorted(round[stage]["seconds"] for round in one)
+            middle = statistics.median(seconds)
+            # The search for repeats has no units in a dump.
+            if not middle:
+                continue
+            ratio = statistics.median(a[stage]["wall"] for a in one) / statistics.median(b[stage]["wall"] for b in two)
+            found = one[0][stage]
+            print(
+                f"{stage:<15}{size / middle / 1e6:>6.2f}  ({size / seconds[-1] / 1e6:.2f}-{size / seconds[0] / 1e6:.2f})"
+                f"{ratio:>15.2f}{found['memory'] / 1e6:>14.0f}{found['disk'] / size:>11.2f}",
+                flush=True,
+            )
+            rates.setdefault(kind, {})[stage] = {
+                "seconds": middle / size,
+                "fastest": seconds[0] / size,
+                "slowest": seconds[-1] / size,
+                "memory": found["memory"],
+                "disk": round(found["disk"] / size, 3),
+            }
+        total = statistics.median(sum(stage["seconds"] for stage in round.values()) for round in one)
+        print(
+            f"plain verbs {statistics.median(alone):.1f} core seconds, stages {total:.1f}, ratio {total / statistics.median(alone):.2f}"
+        )
+    if arguments.rates:
+        arguments.rates.write_text(dump(rates), encoding="utf8")
+    shutil.rmtree(folder)
+
+
+def chosen(kind: str, path: Path, output: Path, workers: int) -> ScaleConfig:
+    size = path.stat().st_size // 8
+    values: dict[str, Any] = {
+        "output": str(output),
+        kind: [str(path)],
+        "workers": workers,
+        "tasks": 4,
+        "dump_shard": size,
+        "text_shard": size,
+        "bpe": {"vocab_size": 4000},
+    }
+    return config.build(ScaleConfig, values)
+
+
+def measured(kind: str, path: Path, output: Path, workers: int) -> dict[str, dict[str, float]]:
+    """A run; for each stage the core seconds of all units, the seconds by the clock, the memory, and the bytes written."""
+    shutil.rmtree(output, ignore_errors=True)
+    run(chosen(kind, path, output, workers))
+    store, found = Store(str(output)), {}
+    for stage in STAGES:
+        notes = [store.marker(stage.name, unit) for unit in store.done(stage.name)]
+        records = [
+            orjson.loads(one.read_bytes()) for one in (output / "logs" / stage.name / "progress").glob("0*.json")
+        ]
+        worked = [one for one in records if "updated" in one]
+        wall = max(one["updated"] for one in worked) - min(one["started"] for one in worked) if worked else 1e-9
+        found[stage.name] = {
+            "seconds": sum(note["core_seconds"] for note in notes),
+            "wall": wall,
+            "memory": max((note["memory"] for note in notes), default=0),
+            "disk": sum(sum(note["files"].values()) for note in notes),
+        }
+    return found
+
+
+def plain(kind: str, path: Path, output: Path) -> float:
+    """Core seconds of the plain functions with one worker, for the same work."""
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    settings = chosen(kind, path, output, 1)
+    started = time.process_time()
+    if kind == "wikipedia":
+        extract(path, output / "documents.jsonl", settings.extraction)
+    else:
+        clean_webtext(path, output / "documents.jsonl", settings.cleaning)
+    segment_file(output / "documents.jsonl", output / "lines.txt", settings.segment)
+    train_bpe([output / "lines.txt"], output / "tokenizer", settings.bpe, show_progress=False)
+    tokenize([output / "lines.txt"], output / "tokenizer", output / "tokens", append_eod=True)
+    return time.process_time() - started
+
+
+def write_text(path: Path, size: int) -> None:
+    """Web text of about `size` bytes: documents of random paragraphs, of which one in ten is repeated."""
+    rng, texts = random.Random(0), path.parent / "sample.jsonl"
+    clean_webtext(data("webtext-sample.txt.xz"), texts)
+    pool = [sentence for text in read_texts(texts) for sentence in split_sentences(text)]
+    recent: list[str] = []
+    with open(path, "w", encoding="utf8") as file:
+        while file.tell() < size:
+            fresh = "\n".join("".join(rng.sample(pool, 3)) for _ in range(4))
+            text = rng.choice(recent) if recent and rng.random() < 0.1 else fresh
+            recent = [*recent[-500:], text]
+            file.write(text + "\n\n")
+
+
+def write_dump(path: Path, size: int) -> None:
+    """A multistream dump of about `size` bytes before compression."""
+    rng, texts = random.Random(0), path.parent / "sample.jsonl"
+    extract(data("jawiki-sample.xml.bz2"), texts)
+    pool = [sentence for text in read_texts(texts) for sentence in split_sentences(text)]
+    articles: list[tuple[str, str]] = []
+    held = 0
+    while held < size:
+        section = "\n\n".join(
+            f"== 見出し ==\n[[記事|{rng.choice(pool)}]]" + "".join(rng.sample(pool, 12)) for _ in range(3)
+        )
+        articles.append((f"題名{len(articles)}", section))
+        held += len(section.encode()) + 600
+    path.write_bytes(multistream(export(articles)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The stages make of a corpus what the plain functions make of it, byte for byte, for any number of tasks."""
+
+import bz2
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from course_lib import config
+from course_lib.corpus import dump
+from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
+from course_lib.corpus.dump import read_pieces
+from course_lib.corpus.report import write_report
+from course_lib.corpus.webtext import clean_webtext
+from course_lib.corpus.wikipedia import extract
+from course_lib.errors import CourseError
+from course_lib.scale import inputs
+from course_lib.scale.config import ScaleConfig
+from course_lib.scale.run import prepare, run
+from course_lib.scale.stages import Clean, Documents, Split
+from course_lib.scale.store import Store
+from course_lib.scale.text import STAGES, Merge
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from tests.corpus.dumps import export, multistream
+from tests.corpus.planted import near_copy
+from tests.scale.corpora import in_order, plain, scaled, settings, write_xz
+
+CLEANING = STAGES[: STAGES.index(Clean) + 1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plain")
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, bytes]:
+    return plain(folder / "results", settings(folder / "unused"))
+
+
+@pytest.mark.parametrize(("tasks", "workers"), [(1, 1), (7, 2)])
+def test_the_local_engine(tmp_path: Path, expected: dict[str, bytes], tasks: int, workers: int) -> None:
+    chosen = settings(tmp_path / "run", tasks=tasks, workers=workers)
+    said = run(chosen)
+    found = scaled(chosen.output)
+    assert [name for name in expected if found[name] != expected[name]] == []
+    assert "kept 348 of 376 documents" in said and "tokens.bin" in said
+    # Nothing is left to do, and nothing is done.
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert run(chosen) == said
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_without_near_duplicates_and_with_a_given_tokenizer(
+    tmp_path: Path, folder: Path, expected: dict[str, bytes]
+) -> None:
+    dedup = {"dedup": {"near_duplicates": False}}
+    chosen = settings(tmp_path / "run", tasks=2, tokenizer=str(folder / "results" / "tokenizer"), cleaning=dedup)
+    prepare(chosen)
+    in_order(chosen, STAGES)
+    report = Merge(chosen).report("webtext")
+    write_report(clean_webtext(Path(chosen.webtext[0]), tmp_path / "plain.jsonl", chosen.cleaning), tmp_path / "plain")
+    assert scaled(chosen.output)["webtext.report.json"] == (tmp_path / "plain.report.json").read_bytes()
+    assert "near_duplicate" not in report.removed
+    assert scaled(chosen.output)["tokenizer.json"] == expected["tokenizer.json"]
+
+
+# Sentences that pass the filters, of which documents are made.
+PROSE = [f"{who}は{when}、{where}で{what}。" for who in ("私", "妹", "先生") for when in ("昨日", "春の朝", "夜遅く")
+         for where in ("川の近く", "古い駅", "図書館") for what in ("本を読んでいました", "友達と長い話をしました")]  # fmt: skip
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> list[bytes]:
+    """Documents with exact, near and chained repeats, repeated lines, junk, and lines that are not UTF-8."""
+    rng = random.Random(draw(st.integers(0, 10**6)))
+    made: list[bytes] = []
+    for kind in draw(st.lists(st.sampled_from("nnncccxjlu"), min_size=1, max_size=25)):
+        fresh = "\n".join("".join(rng.sample(PROSE, 4)) for _ in range(rng.randint(1, 3)))
+        earlier = rng.choice(made) if made else fresh.encode()
+        if kind == "c":
+            made.append(near_copy(earlier.decode(errors="ignore"), rng, 0.02, 0.2).encode())
+        else:
+            made.append({"n": fresh.encode(), "x": earlier, "j": b"menu | login", "u": b"\xff\xfe\n" + fresh.encode(),
+                         "l": earlier.split(b"\n")[0] + b"\n" + fresh.encode()}[kind])  # fmt: skip
+    return made
+
+
+@given(corpora(), st.integers(1, 4), st.sampled_from([1_000, 4_000, 10**6]), st.sampled_from([500, 10**6]))
+@examples(max_examples=25)
+def test_any_web_text(tmp_path_factory: pytest.TempPathFactory, made: list[bytes], tasks: int, shard: int, longest: int) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("any")
+    cleaning = WebtextConfig(
+        max_line_bytes=longest, max_document_bytes=2 * longest, filters=FilterConfig(min_chars=30, max_repetition=1),
+        dedup=DedupConfig(num_perm=24, num_bands=8, line_chars=40),
+    )  # fmt: skip
+    source = write_xz(folder / "web.txt.xz", made)
+    write_report(clean_webtext(source, folder / "plain.jsonl", cleaning), folder / "plain")
+    chosen = ScaleConfig(
+        output=str(folder / "run"), webtext=(str(source),), tasks=tasks, text_shard=shard, cleaning=cleaning
+    )
+    prepare(chosen)
+    in_order(chosen, CLEANING)
+    stage = Merge(chosen)
+    names = [f"clean/{one.unit}.jsonl" for one in stage.shards()]
+    assert b"".join(map(stage.store.read, names)) == (folder / "plain.jsonl").read_bytes()
+    write_report(stage.report("webtext"), folder / "scaled")
+    assert (folder / "scaled.report.json").read_bytes() == (folder / "plain.report.json").read_bytes()
+
+
+def test_several_inputs_are_one_corpus(tmp_path: Path) -> None:
+    """A repeat in a second file is found, and ids go on from the first file, as if the files were one."""
+    rng = random.Random(0)
+    texts = ["\n".join("".join(rng.sample(PROSE, 6)) for _ in range(3)).encode() for _ in range(8)]
+    one, two = texts[:5], [texts[1], *texts[5:]]
+    sources = [write_xz(tmp_path / name, part) for name, part in (("a.txt.xz", one), ("b.txt.xz", two))]
+    whole = write_xz(tmp_path / "whole.txt.xz", one + two)
+    cleaning = WebtextConfig(filters=FilterConfig(max_repetition=1))
+    report = clean_webtext(whole, tmp_path / "plain.jsonl", cleaning)
+    assert report.removed["duplicate"].count == 1
+    chosen = ScaleConfig(
+        output=str(tmp_path / "run"), webtext=tuple(map(str, sources)), tasks=3, text_shard=1000, cleaning=cleaning
+    )
+    in_order(chosen, CLEANING)
+    stage = Merge(chosen)
+    found = b"".join(stage.store.read(f"clean/{one.unit}.jsonl") for one in stage.shards())
+    assert found == (tmp_path / "plain.jsonl").read_bytes()
+    assert stage.report("webtext").source == "a.txt.xz, b.txt.xz"
+
+
+def _articles(number: int) -> str:
+    return export((f"題名{i}", f"これは{i}番目の記事の本文です。" * (5 + i % 7)) for i in range(number))
+
+
+@pytest.mark.parametrize("form", ["multistream", "one stream", "xml"])
+def test_dumps_are_cut_between_pages(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if form == "multistream":
+        # So that a small file is read by its streams, as a real dump is.
+        monkeypatch.setattr(dump, "SMALL_FILE", 0)
+        monkeypatch.setattr(dump, "GROUP", 1 << 10)
+        monkeypatch.setattr(dump, "CHUNK", 1 << 11)
+    monkeypatch.setattr(inputs, "CHUNK", 1 << 10)
+    xml = _articles(300)
+    content = {"multistream": lambda: multistream(xml, 7), "one stream": lambda: bz2.compress(xml.encode()), "xml": xml.encode}[form]()  # fmt: skip
+    path = tmp_path / ("dump.xml" if form == "xml" else "dump.xml.bz2")
+    path.write_bytes(content)
+    report = extract(path, tmp_path / "plain.jsonl")
+    shards = list(inputs.dump_shards(path, 2_000))
+    assert len(shards) >= 3
+    documents, kept = b"", 0
+    for number, shard in enumerate(shards):
+        (tmp_path / f"{number}.xml.bz2").write_bytes(shard)
+        kept += extract(tmp_path / f"{number}.xml.bz2", tmp_path / "shard.jsonl").documents_out
+        documents += (tmp_path / "shard.jsonl").read_bytes()
+    assert documents == (tmp_path / "plain.jsonl").read_bytes() and kept == report.documents_out == 242
+    if form == "multistream":
+        assert any(piece.compressed for piece in read_pieces(path))
+        assert b"".join(shards) == content
+
+
+def test_pages_torn_between_streams_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "SMALL_FILE", 0)
+    monkeypatch.setattr(dump, "GROUP", 500)
+    monkeypatch.setattr(dump, "CHUNK", 1000)
+    monkeypatch.setattr(inputs, "CHUNK", 0)
+    xml = _articles(120).encode()
+    path = tmp_path / "dump.xml.bz2"
+    # Every third stream ends with a page, the others inside one.
+    cuts = [xml.find(b"</page>", at) + 7 if at % 9000 == 0 else at for at in range(3000, len(xml) - 3000, 3000)]
+    streams = [xml[start:end] for start, end in pairwise([0, *cuts, len(xml)])]
+    path.write_bytes(b"".join(map(bz2.compress, streams)))
+    extract(path, tmp_path / "plain.jsonl")
+    found, shards = b"", list(inputs.dump_shards(path, 500))
+    assert len(shards) > 1
+    for shard in shards:
+        (tmp_path / "shard.xml.bz2").write_bytes(shard)
+        extract(tmp_path / "shard.xml.bz2", tmp_path / "shard.jsonl")
+        found += (tmp_path / "shard.jsonl").read_bytes()
+    assert found == (tmp_path / "plain.jsonl").read_bytes()
+
+
+def test_shards_do_not_depend_on_the_tasks(tmp_path: Path) -> None:
+    notes = []
+    for tasks in (1, 5):
+        chosen = settings(tmp_path / str(tasks), tasks=tasks)
+        in_order(chosen, (Split, Documents))
+        store = Store(chosen.output)
+        notes.append([(name, store.read(name)) for name in store.sizes("documents") if "/done/" not in name])
+    assert notes[0] == notes[1] and len(notes[0]) > 20
+
+
+def test_damaged_web_text_is_reported_with_its_byte(tmp_path: Path) -> None:
+    path = write_xz(tmp_path / "web.txt.xz", [random.Random(0).randbytes(10**4).hex().encode()])
+    path.write_bytes(path.read_bytes()[:-2000])
+    shards = inputs.text_shards(path, 1000, WebtextConfig())
+    with pytest.raises(CourseError, match=r"web\.txt\.xz: truncated xz data near byte"):
+        list(shards)
+
+
+def test_read_back_of_the_settings(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "run")
+    store = prepare(chosen)
+    assert config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": chosen.output, "workers": 1}) == chosen  # fmt: skip

@@ -1,0 +1,61 @@
+"""The Slurm jobs that a run submits. tests/bench runs them on a real cluster; here, sbatch only records its call."""
+
+import os
+from pathlib import Path
+
+import pytest
+from course_lib.errors import CourseError
+from course_lib.scale.run import run
+from course_lib.scale.text import STAGES
+
+from tests.scale.corpora import settings
+
+# Appends its arguments and the script to a file, and answers as sbatch does.
+SBATCH = """#!/bin/sh
+echo "CALL $@" >> {calls}
+for script; do :; done
+cat "$script" >> {calls}
+echo "Submitted batch job $(grep -c ^CALL {calls})"
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "sbatch"
+    program.write_text(SBATCH.format(calls=tmp_path / "calls"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "calls"
+
+
+def test_an_array_for_each_stage_that_waits_for_the_one_before(tmp_path: Path, calls: Path) -> None:
+    slurm = {"partition": "cpu", "time": "02:30:00", "memory_gb": 3, "max_array_size": 50, "environment": "/opt/bin/activate", "sbatch": {"account": "lm"}}  # fmt: skip
+    said = run(settings(tmp_path / "run", tasks=40, workers=6, slurm=slurm), "slurm")
+    jobs = [job.splitlines() for job in calls.read_text().split("CALL ")[1:]]
+    # After each array, datatrove submits a job that merges its statistics.
+    arrays = [(number, job) for number, job in enumerate(jobs, 1) if "RUN_OFFSET" in job[0]]
+    assert len(arrays) == len(STAGES) and len(jobs) == 2 * len(arrays)
+    assert said.startswith(f"jobs submitted, the last is {arrays[-1][0]}; ")
+    for (earlier, _), (_, job), stage in zip(arrays, arrays[1:], STAGES[1:]):
+        assert f"--dependency=afterok:{earlier}" in job[0]
+        tasks = 1 if stage.__name__ in ("Tokenizer", "Merge") else 40
+        expected = [f"--array=0-{tasks - 1}%6", "--partition=cpu", "--time=02:30:00", "--mem-per-cpu=3G", "--cpus-per-task=1", "--account=lm", "--kill-on-invalid-dep=yes", f"--job-name=course-{stage.name}", "--requeue"]  # fmt: skip
+        assert {f"#SBATCH {option}" for option in expected} <= set(job)
+        assert not any("--qos" in line for line in job)
+        assert "source /opt/bin/activate" in job and any("launch_pickled_pipeline" in line for line in job)
+    assert "#SBATCH --array=0-1%6" in arrays[0][1] and "--dependency" not in arrays[0][1][0]
+
+
+def test_more_tasks_than_an_array_may_have(tmp_path: Path, calls: Path) -> None:
+    run(settings(tmp_path / "run", tasks=25, slurm={"max_array_size": 10}), "slurm")
+    jobs = [job.splitlines() for job in calls.read_text().split("CALL ")[1:] if "course-documents" in job]
+    offsets = [job[0].split()[0] for job in jobs if "RUN_OFFSET" in job[0]]
+    assert offsets == [f"--export=ALL,RUN_OFFSET={number}" for number in range(3)]
+
+
+def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path, calls: Path) -> None:
+    (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(CourseError, match="^slurm: the jobs could not be submitted: .*sbatch") as error:
+        run(settings(tmp_path / "run"), "slurm")
+    assert "\n" not in str(error.value)
