@@ -47,7 +47,7 @@ clean:
 # torch goes first and alone: with it in place, nothing below asks for another build of it
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; set PYTHON=…"; exit 1; }
-	@echo "installing into $(VENV) (once; about 3 minutes)"
+	@echo "installing into $(VENV) (once; about 4 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.txt)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
