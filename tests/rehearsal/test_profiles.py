@@ -22,9 +22,9 @@ from tests.rehearsal import PROFILES, published
 from tests.rehearsal.mirror import DAY
 from tests.rehearsal.stage import Stage, standing
 
-QUICK = ("01_corpus_prep", "02_normalize_and_segment", "07_fastertransformer_conversion")
+QUICK = ("01_corpus_prep", "02_normalize_and_segment")
 NOTEBOOKS = {
-    "single-gpu": (*QUICK, "06_prefix_tuning"),
+    "single-gpu": (*QUICK, "06_prefix_tuning", "07_fastertransformer_conversion"),
     "xl": (*QUICK, "05_gptsan_extra_stage"),
     "colab": (*QUICK, "03_tokenizers", "04_gpt2_by_hand", "04_gpt2_zero2_pretraining"),
 }

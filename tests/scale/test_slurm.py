@@ -1,14 +1,19 @@
-"""The Slurm jobs that a run submits. tests/bench runs them on a real cluster; here, sbatch only records its call."""
+"""The Slurm jobs that a run submits: recorded, and, where Slurm is installed, run on a real cluster of two nodes."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.scale.run import run
+from course_lib.scale.status import status
 from course_lib.scale.text import STAGES
 
-from tests.scale.corpora import settings
+from tests.bench import slurm_cluster
+from tests.scale.corpora import plain, scaled, settings
+from tests.waiting import until
 
 # Appends its arguments and the script to a file, and answers as sbatch does.
 SBATCH = """#!/bin/sh
@@ -59,3 +64,20 @@ def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path, calls: Path) -> No
     with pytest.raises(CourseError, match="^slurm: the jobs could not be submitted: .*sbatch") as error:
         run(settings(tmp_path / "run"), "slurm")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
+def test_two_real_nodes_make_the_same_bytes(tmp_path: Path) -> None:
+    slurm = {"partition": "main", "time": "01:00:00", "memory_gb": 1}
+    chosen = settings(tmp_path / "run", tasks=2, workers=2, slurm=slurm)
+    (tmp_path / "run.yaml").write_text(config.to_yaml(chosen), encoding="utf8")
+    course = [sys.executable, "-m", "course_lib.cli", "scale", "run", "-c", str(tmp_path / "run.yaml")]
+    with slurm_cluster.cluster() as nodes:
+        # Jobs inherit the environment of sbatch: the programs of this Python, and this checkout.
+        nodes.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{nodes.environment['PATH']}"
+        nodes.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+        assert "jobs submitted" in nodes.run(*course, "--executor", "slurm").stdout
+        until(lambda: not nodes.run("squeue", "--noheader").stdout)
+        left = {stage.name: stage.failures for stage in status(chosen.output) if stage.units != stage.units_done}
+        assert not left
+    assert scaled(chosen.output) == plain(tmp_path / "plain", chosen)
