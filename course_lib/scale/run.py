@@ -126,7 +126,7 @@ def prepare(settings: ScaleConfig) -> Store:
 
 
 def mend(stage: Stage) -> None:
-    """Let the tasks of a stage begin anew whose units are not done or whose files are missing or truncated."""
+    """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
     store, tasks = stage.store, stage.tasks()
     for unit in store.broken(stage.name):
         print(f"{stage.name}: unit {unit} has missing or truncated files and is made again", file=sys.stderr)

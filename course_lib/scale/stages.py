@@ -299,7 +299,7 @@ class Near(_Search):
 
 
 class _Signatures:
-    """The signatures of the documents of all shards, by key."""
+    """The MinHash signatures of all web documents, found by a document's key: shard << 32 | index in the shard."""
 
     def __init__(self, store: Store, shards: dict[int, Shard], num_perm: int) -> None:
         self._store, self._shards, self._num_perm = store, shards, num_perm

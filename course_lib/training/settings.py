@@ -181,7 +181,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SlurmConfig:
-    """Settings for the script that --print-sbatch writes. A run under `srun` takes its nodes from Slurm."""
+    """What a Slurm job asks for, in the script that --print-sbatch writes. A run takes its nodes from its job."""
 
     nodes: int = setting(1, "nodes", ge=1)
     cpus_per_rank: int = setting(8, "CPU cores per rank", ge=1)

@@ -48,9 +48,15 @@ def main() -> None:
     engine = Engine(loaded)
     rows = requests(arguments.requests, arguments.mean)
     plain = [Row(row.ids, row.output_length, end_id=NEVER) for row in rows]
-    compare("static, leaving", rows, partial(continuous, engine, rows), partial(static, engine, rows), arguments.rounds)
+    compare(
+        "static, leaving",
+        rows,
+        partial(generated, engine, rows, False),
+        partial(generated, engine, rows, True),
+        arguments.rounds,
+    )
     group = partial(groups, loaded.model, plain, arguments.places)
-    compare("static", plain, partial(continuous, engine, plain), group, arguments.rounds)
+    compare("static", plain, partial(generated, engine, plain, False), group, arguments.rounds)
 
 
 def compare(name: str, rows: Sequence[Row], ours: Any, peer: Any, rounds: int) -> None:
@@ -72,26 +78,15 @@ def requests(count: int, mean: int) -> list[Row]:
     return found
 
 
-def continuous(engine: Engine, rows: Sequence[Row]) -> Texts:
+def generated(engine: Engine, rows: Sequence[Row], static: bool) -> Texts:
+    """Static: a batch lasts until its longest text is finished; waiting texts join only then."""
     generations = [engine.generation(row) for row in rows]
     waiting, batch = list(generations), engine.batch()
     while waiting or batch.running:
-        count = batch.fitting(waiting)
+        count = 0 if static and batch.running else batch.fitting(waiting)
         batch.join(waiting[:count])
         del waiting[:count]
         if batch.running:
-            batch.step()
-    return [generation.answer.ids for generation in generations]
-
-
-def static(engine: Engine, rows: Sequence[Row]) -> Texts:
-    generations = [engine.generation(row) for row in rows]
-    waiting, batch = list(generations), engine.batch()
-    while waiting:
-        count = batch.fitting(waiting)
-        batch.join(waiting[:count])
-        del waiting[:count]
-        while batch.running:
             batch.step()
     return [generation.answer.ids for generation in generations]
 

@@ -156,7 +156,7 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, 
 def measure(bench: Bench, task: Task) -> Values:
     """Trains for a few log entries through the launcher, and returns speed and memory, warm-up left out.
 
-    The run is ended after its last measured step, so it saves nothing.
+    The run is ended after its last measured step, so it saves nothing. Steps that it makes until then do not count.
     """
     settings, seen = task.settings, 0
     rate = matrix_rate(bench.device, settings.precision.dtype)
@@ -171,7 +171,7 @@ def measure(bench: Bench, task: Task) -> Values:
     os.environ["NCCL_DEBUG"] = "VERSION"
     with held_on_device() as peak, suppress(Enough):
         train(task, say=say)
-    entries, planned = log.read(settings.engine.output_dir), plan(settings, 1)
+    entries, planned = log.read(settings.engine.output_dir)[: bench.entries], plan(settings, 1)
     speed = median(entry["tokens_per_second"] for entry in entries[2:])
     output = (settings.engine.output_dir / "output.txt").read_text(errors="replace")
     return {

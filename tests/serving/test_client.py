@@ -17,11 +17,6 @@ from tests.pretrain import models
 from tests.serving import tiny
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
-
-
 def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> None:
     codec, place = text_codec.load(folder / "tokenizer"), in_process_client.Local(folder)
     one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from course_lib.errors import CourseError
-from course_lib.serving import reader, server
+from course_lib.serving import server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.repository import Limits
@@ -24,28 +24,13 @@ from tests.bench import load
 from tests.serving import tiny
 from tests.waiting import LIMIT, until
 
-try:
-    server.find()
-except CourseError as absent:
-    pytest.skip(str(absent), allow_module_level=True)
-for part in ("grpc", "tritonclient.grpc", "tritonclient.http"):
-    pytest.importorskip(part)
+tiny.require_server()
 
 CONNECTIONS, EACH = 64, 6
 SHORT = Row((5, 6, 7), 8)
 # A request that takes many minutes: each row needs all places of an instance, and there are 1024
 ENDLESS = load.tensors(Row((5, 6, 7), 60, beam_width=64, end_id=tiny.VOCABULARY))
 ENDLESS |= {"input_ids": [(5, 6, 7)] * 1024, "input_lengths": [[3]] * 1024}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Engine:
-    return Engine(reader.load(folder))
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,6 @@ output_log_probs FP32 -1,-1 . .
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
-
-
 def parsed(text: str) -> Any:
     return text_format.Parse(text, schema.ModelConfig())
 

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 from course_lib.errors import CourseError
-from course_lib.serving import client, reader, server
+from course_lib.serving import client, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import Row
@@ -26,22 +26,7 @@ from course_lib.serving.request import Row
 from tests.serving import tiny
 from tests.waiting import LIMIT, until
 
-try:
-    server.find()
-except CourseError as absent:
-    pytest.skip(str(absent), allow_module_level=True)
-for part in ("grpc", "tritonclient.grpc", "tritonclient.http"):
-    pytest.importorskip(part)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Engine:
-    return Engine(reader.load(folder))
+tiny.require_server()
 
 
 @pytest.fixture(scope="module")

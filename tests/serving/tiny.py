@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 import torch
-from course_lib.serving import layout
+from course_lib.errors import CourseError
+from course_lib.serving import layout, server
 from course_lib.serving.export import export
 from course_lib.serving.tasks import NamedPrefix
 from tokenizers import Tokenizer
@@ -14,6 +16,16 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForC
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, POSITIONS, START, END = 60, 32, 2, 4, 64, 1, 2
 TASKS = {"smile": 5, "plain": 3, "none": 0}  # tasks with the length of their prefixes
+
+
+def require_server() -> None:
+    """Skips a module of tests where there is no Triton server, or no client for it."""
+    try:
+        server.find()
+    except CourseError as absent:
+        pytest.skip(str(absent), allow_module_level=True)
+    for part in ("grpc", "tritonclient.grpc", "tritonclient.http"):
+        pytest.importorskip(part)
 
 
 def model(family: layout.Family = "gptneox"):

@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from course_lib.training import launch as start
 from course_lib.training import stale_locks
+from deepspeed.launcher import runner
 
 from tests.waiting import LIMIT
 
@@ -42,3 +45,17 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, said[-5000:]
     return said
+
+
+def command_of_runner(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
+    """The command that DeepSpeed's own runner starts on this node, which is not started."""
+    started: list[list[str]] = []
+
+    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
+        started.append(command)
+        return SimpleNamespace(wait=lambda: 0, returncode=0)
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
+    runner.main([*arguments, "rank.py"])
+    return started[0]

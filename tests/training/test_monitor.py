@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from course_lib import config
@@ -15,7 +14,8 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.training import checkpoint, events, launch, nodes
 from course_lib.training.monitor import Monitor
 from course_lib.training.nodes import HERE, Nodes
-from deepspeed.launcher import runner
+
+from tests.training.ranks import command_of_runner
 
 
 def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
@@ -101,17 +101,10 @@ def test_the_gpus_that_are_visible_are_taken(monkeypatch):
 
 
 def test_one_node_starts_as_the_runner_would_start_it(monkeypatch):
-    started: list[list[str]] = []
-
-    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
-        started.append(command)
-        return SimpleNamespace(wait=lambda: 0, returncode=0)
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
-    runner.main(["--hostfile", os.devnull, "--num_gpus", "2", "--no_local_rank", "--master_port", "1", "rank.py"])
+    options = ["--hostfile", os.devnull, "--num_gpus", "2", "--no_local_rank", "--master_port", "1"]
+    theirs = command_of_runner(monkeypatch, *options)
     *program, option, world = launch.one_node(2)
-    assert started[0][: len(program)] == program and f"{option}={world}" in started[0]
+    assert theirs[: len(program)] == program and f"{option}={world}" in theirs
 
 
 def make(run: Path, step: int, whole: bool = True) -> Path:

@@ -18,7 +18,8 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.training import checkpoint, launch, node_check, node_link, nodes, run_dir
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import CONFIG
-from deepspeed.launcher import runner
+
+from tests.training.ranks import command_of_runner
 
 
 def settings(hosts: Path, *overrides: str) -> PretrainConfig:
@@ -36,19 +37,10 @@ NO_SSH = ("launch.no_ssh=true", "launch.master_addr=127.0.0.1")
 
 
 def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-
-    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
-        started.append(command)
-        return SimpleNamespace(wait=lambda: 0, returncode=0)
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
     options = ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1", "--master_port", "7", "--no_local_rank"]
-    runner.main(["--hostfile", str(hosts), *options, "rank.py"])
+    theirs = " ".join(command_of_runner(monkeypatch, "--hostfile", str(hosts), *options)).replace("=", " ").split()
     chosen = settings(hosts, *NO_SSH, "launch.node_rank=1")
     mine = launch.command(Gpt2(chosen), nodes.find(chosen), launch.Start(0, "d", 7))
-    theirs = " ".join(started[0]).replace("=", " ").split()
     for option in ("--world_info", "--node_rank", "--master_addr", "--master_port"):
         assert mine[mine.index(option) + 1].rstrip("=") == theirs[theirs.index(option) + 1], option
     assert mine[:4] == theirs[:4] and "--no_local_rank" in theirs
