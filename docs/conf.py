@@ -1,0 +1,79 @@
+"""Configuration of the course's site: `make site`, or `sphinx-build -c docs . workspace/site/html`.
+
+The source folder is the repository's root, so that relative links between README.md, docs/ and notebooks/ work on
+GitHub, in JupyterLab and on the site alike.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import course_lib  # noqa: E402
+from course_lib.notebooks import address  # noqa: E402
+
+from course_site.api import source_address as linkcode_resolve  # noqa: E402, F401
+
+project = "From raw Japanese text to a served language model"
+author = "the authors of the course"
+release = course_lib.__version__
+language = "en"
+
+extensions = [
+    "course_site",
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.linkcode",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "*.md",
+    "docs/*.md",
+    "docs/reference/*.md",
+    "docs/instructor/**.md",
+    "notebooks/*.ipynb",
+    "course_lib/configs/README.md",
+    "data/README.md",
+    "tests/bench/*.md",
+    "tests/colab/record.md",
+]
+exclude_patterns = [".*", "workspace", "output", "dist", "**/__pycache__", "course_lib/data"]
+
+# The stored outputs are those that the tests compare.
+nb_execution_mode = "off"
+myst_heading_anchors = 6
+myst_enable_extensions = ["colon_fence"]
+# The glossary and the instructor's kit are found by patterns.
+suppress_warnings = ["toc.empty_glob"]
+
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 90
+add_module_names = False
+toc_object_entries = False
+
+html_theme = "sphinx_book_theme"
+html_title = "Japanese LM course"
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+# index.html of the site, which leads to the home page in docs/.
+html_extra_path = ["_root"]
+html_show_copyright = False
+html_theme_options = {
+    "repository_url": address(),
+    "repository_branch": "main",
+    "use_repository_button": True,
+    "use_issues_button": True,
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "show_toc_level": 2,
+    "show_navbar_depth": 1,
+    "navigation_with_keys": False,
+    "search_bar_text": "Search in English or Japanese …",
+}
+copybutton_selector = "div.cell_input div.highlight pre, div:not(.cell_output) > div.highlight pre"
+# Pages on these hosts refuse robots, or need a password.
+linkcheck_ignore: list[str] = []
