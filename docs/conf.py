@@ -46,9 +46,9 @@ exclude_patterns = [".*", "workspace", "output", "dist", "**/__pycache__", "cour
 nb_execution_mode = "off"
 myst_heading_anchors = 6
 myst_enable_extensions = ["colon_fence"]
-# The glossary and the instructor's kit are found by patterns.
-suppress_warnings = ["toc.empty_glob"]
 
+# Not installed by requirements.txt on every machine, or only inside a Triton server.
+autodoc_mock_imports = ["lm_eval", "triton_python_backend_utils"]
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -60,6 +60,10 @@ html_theme = "sphinx_book_theme"
 html_title = "Japanese LM course"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_favicon = "_static/favicon.svg"
+html_search_scorer = "course_site/scorer.js"
+# The theme that the reader's system has.
+html_context = {"default_mode": "auto"}
 # index.html of the site, which leads to the home page in docs/.
 html_extra_path = ["_root"]
 html_show_copyright = False
@@ -71,6 +75,8 @@ html_theme_options = {
     "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "show_toc_level": 2,
     "show_navbar_depth": 1,
+    # The search is in the sidebar and in the header of the page.
+    "navbar_persistent": [],
     "navigation_with_keys": False,
     "search_bar_text": "Search in English or Japanese …",
 }

@@ -5,11 +5,22 @@
 
 from sphinx.application import Sphinx
 
-from course_site import api, commands, configurations, glossary, home, languages, links, notebook_pages, search
+from course_site import (
+    api,
+    commands,
+    configurations,
+    contents,
+    glossary,
+    home,
+    languages,
+    links,
+    notebook_pages,
+    search,
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives, transforms and the search language."""
-    for module in (api, commands, configurations, glossary, home, languages, links, notebook_pages, search):
+    for module in (api, commands, configurations, contents, glossary, home, languages, links, notebook_pages, search):
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

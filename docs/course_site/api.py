@@ -4,16 +4,17 @@ Public is each name without an underscore in a module of course_lib. Left out ar
 reference of commands shows, and the exercises, which are their solutions.
 """
 
-import importlib
 import inspect
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import course_lib
 from docutils import nodes
 from pydantic.dataclasses import is_pydantic_dataclass
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -22,6 +23,8 @@ from course_site.links import web
 
 LIBRARY = Path(course_lib.__file__).parent
 PACKAGES = sorted(path.parent.name for path in LIBRARY.glob("*/__init__.py") if path.parent.name != "exercises")
+# "* " at the start of a line, which begins an element of a list, or a character with a meaning in reStructuredText.
+MARKUP = re.compile(r"^(\s*\* )|([\\*|]|_(?!\w))", re.MULTILINE)
 LEFT_OUT = re.compile(r"(^|_)(cli|verbs|notebook_bar)$")
 
 
@@ -29,10 +32,7 @@ def modules(package: str) -> list[str]:
     """Return the names of a package's documented modules; "" stands for the modules outside the packages."""
     paths = sorted((LIBRARY / package).glob("*.py"))
     names = [".".join(filter(None, ("course_lib", package, path.stem))) for path in paths if path.stem != "__init__"]
-    own = [name for name in names if not LEFT_OUT.search(name.rpartition(".")[2])]
-    initial = f"course_lib.{package}"
-    # A package's __init__ is listed if it has functions of its own, or hands some on.
-    return [initial, *own] if package and hasattr(importlib.import_module(initial), "__all__") else own
+    return [name for name in names if not LEFT_OUT.search(name.rpartition(".")[2])]
 
 
 class Api(SphinxDirective):
@@ -45,19 +45,35 @@ class Api(SphinxDirective):
         package = self.arguments[0] if self.arguments else ""
         if package and package not in PACKAGES:
             raise self.error(f"no package {package!r}; allowed: {', '.join(PACKAGES)}")
-        built: list[nodes.Node] = []
+        initial = ".".join(filter(None, ("course_lib", package)))
+        built = self._documented(initial, ":no-index:")
         for module in modules(package):
             own = page.section(self, module)
-            source = f"```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n   :member-order: bysource\n```"
-            own += self.parse_text_to_nodes(source)
+            own += self._documented(module, ":members:", ":member-order: bysource")
+            _resolve(own, sys.modules[module])
             built.append(own)
         return built
+
+    def _documented(self, module: str, *options: str) -> list[nodes.Node]:
+        lines = [f".. automodule:: {module}", *(f"   {option}" for option in options)]
+        return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))
+
+
+def _resolve(content: nodes.Element, module: ModuleType) -> None:
+    """Complete the names of types that an annotation has as a string; other modules may have types of the same name."""
+    for link in list(content.findall(addnodes.pending_xref)):
+        if link.get("refdomain") == "py" and link["reftarget"].isidentifier() and link.get("refspecific"):
+            target = getattr(module, link["reftarget"], None)
+            if hasattr(target, "__qualname__"):
+                link["reftarget"] = f"{target.__module__}.{target.__qualname__}"
+            else:
+                link.replace_self(link.children)
 
 
 def as_rst(text: str) -> str:
     """Return a docstring of the course as reStructuredText: `code` is literal, and everything else plain text."""
     parts = re.split(r"`([^`]+)`", text)
-    plain = [re.sub(r"([\\*|]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    plain = [MARKUP.sub(lambda match: match[1] or f"\\{match[2]}", part) for part in parts[::2]]
     codes = [f"\\ ``{' '.join(code.split())}``\\ " for code in parts[1::2]]
     return "".join(part for pair in zip(plain, [*codes, ""], strict=True) for part in pair)
 
@@ -94,6 +110,7 @@ def source_address(domain: str, info: dict[str, str]) -> str | None:
 
 def setup(app: Sphinx) -> None:
     """Register the directive and autodoc's events."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("api", Api)
     # Before napoleon, which reads the sections of docstrings.
     app.connect("autodoc-process-docstring", _docstring, priority=400)

@@ -165,7 +165,7 @@ def _settings(cls: type, prefix: str) -> nodes.table:
     """Return the table of a class's settings. Each key has the id PREFIX-KEY and an entry in the index."""
     rows = []
     for key, kind, default, help_text in config.describe(cls):
-        target = f"{prefix}-{key}"
+        target = f"{prefix}-{key}".replace(".", "-")
         name = [*page.index([key], target), nodes.inline("", "", page.code(key), ids=[target])]
         rows.append((name, kind, (page.code(default),), help_text))
     return page.table(HEADINGS, rows)

@@ -19,7 +19,7 @@ KANJI = "々〆〇㐀-䶿一-鿿豈-﫿"
 JAPANESE = re.compile(f"[{HIRAGANA}{KATAKANA}{KANJI}]+")
 # Capturing, so that split() returns the runs too.
 RUNS = re.compile(f"([{HIRAGANA}{KATAKANA}{KANJI}]+)")
-KANA = re.compile(f"[{HIRAGANA}{KATAKANA}]+")
+ONLY_HIRAGANA = re.compile(f"[{HIRAGANA}ー]+")
 ENDING = re.compile(f"(?<=[^{HIRAGANA}])[{HIRAGANA}]+$")
 # A long vowel at the end of a word of four or more characters is often left out (コンピュータ).
 LONG_VOWEL = re.compile("(?<=...)ー$")
@@ -47,10 +47,13 @@ def japanese_terms(run: str) -> list[str]:
     """Return the terms of a run of Japanese characters for the index.
 
     These are MeCab's words without inflected endings. Words in hiragana alone are particles and auxiliaries more often
-    than not, and are left out. A run in kana alone, such as the reading in 予測 (よそく), is a term as a whole too.
+    than not, and are left out. A run in hiragana alone, such as the reading in 予測 (よそく), is a term as a whole.
     """
-    terms = [stem(word) for word in words(run) if not re.fullmatch(f"[{HIRAGANA}ー]+", word)]
-    return [*terms, *([run] if KANA.fullmatch(run) else [])]
+    found = (
+        [run] if ONLY_HIRAGANA.fullmatch(run) else [word for word in words(run) if not ONLY_HIRAGANA.fullmatch(word)]
+    )
+    # A single kana is a token in some output rather than a word.
+    return [stem(word) for word in found if len(word) > 1 or re.match(f"[{KANJI}]", word)]
 
 
 def stem(word: str) -> str:

@@ -2,15 +2,15 @@
  * Divides a query into terms of the index, for English and Japanese (docs/course_site/search.py).
  *
  * A run of Japanese characters is covered with terms of the index, so that as few characters as possible are left, and
- * with as few terms as possible. Hiragana that is left is an inflected ending or a particle, and is dropped.
+ * with as few terms as possible. Hiragana beside other characters is an inflected ending or a particle, and is dropped.
  */
 var splitQuery = (query) => {
   const index = Search._index || {};
   const lists = [index.terms || {}, index.titleterms || {}];
   const known = (term) => lists.some((list) => Object.hasOwn(list, term));
-  const pages = (term) => lists.map((list) => (Object.hasOwn(list, term) ? [list[term]].flat().length : 0)).reduce((a, b) => a + b);
+  const pages = (term) => lists.reduce((sum, list) => sum + (Object.hasOwn(list, term) ? [list[term]].flat().length : 0), 0);
 
-  // [text, whether it is a term of the index] from left to right
+  // The pieces of a run, from left to right: terms of the index, and what is left between them.
   const cover = (run) => {
     const LEFT = 100;
     const best = [{ cost: 0 }];
@@ -28,21 +28,23 @@ var splitQuery = (query) => {
       if (!isTerm && next && !next.isTerm) next.text = run.slice(start, end) + next.text;
       else pieces.unshift({ text: run.slice(start, end), isTerm });
     }
-    return pieces;
+    return pieces.map((piece) => piece.text);
   };
 
-  // Sphinx looks for parts of terms only from three characters on: a shorter part stands for the commonest term with it.
-  const whole = (part) => {
-    if (part.length > 2) return part;
-    const around = lists.flatMap((list) => Object.keys(list)).filter((term) => term.includes(part));
-    return around.reduce((most, term) => (pages(term) > pages(most) ? term : most), part);
-  };
+  // Sphinx looks for a part of a term only from three characters on: two stand for the commonest term with them.
+  const longer = (part) =>
+    lists
+      .flatMap((list) => Object.keys(list))
+      .filter((term) => part.length === 2 && term.includes(part))
+      .reduce((most, term) => (pages(term) > pages(most) ? term : most), part);
 
   const japanese = (run) => {
-    const terms = cover(run).flatMap(({ text, isTerm }) =>
-      isTerm ? [text] : text.split(/[HIRAGANAー]+/).filter(Boolean).map(whole),
+    if (/^[HIRAGANAー]+$/.test(run)) return [run];
+    const terms = cover(run).flatMap((piece) =>
+      known(piece) ? [piece] : piece.split(/[HIRAGANA]+/).map((part) => part.replace(/ー$/, "")),
     );
-    return terms.length ? terms : [run];
+    const kept = terms.filter((term) => term && !/^[HIRAGANAー]+$/.test(term));
+    return kept.length === 1 && !known(kept[0]) ? kept.map(longer) : kept;
   };
 
   return query

@@ -65,7 +65,7 @@ class Page:
             yield f"{size} bytes"
 
     def _headings(self) -> Iterator[str]:
-        levels = [int(heading.tag[1]) for heading in self.tree.iter(*HEADINGS) if not _inside(heading, "dialog")]
+        levels = [int(heading.tag[1]) for heading in self.tree.iter(*HEADINGS) if not _printed_only(heading)]
         if levels.count(1) != 1 or levels[0] != 1:
             yield f"not one heading of level 1, and at the top: {levels[:10]}"
         yield from (
@@ -90,8 +90,9 @@ def _name(element: html.HtmlElement) -> str:
     return "hidden" if hidden or (element.tag == "a" and not element.get("href")) else "".join(said).strip()
 
 
-def _inside(element: html.HtmlElement, tag: str) -> bool:
-    return any(above.tag == tag for above in element.iterancestors())
+def _printed_only(element: html.HtmlElement) -> bool:
+    """Whether an element is in the theme's second title and list of contents, which only paper shows."""
+    return any(above.get("id") == "jb-print-docs-body" for above in element.iterancestors())
 
 
 def broken_links(pages: dict[str, Page]) -> list[str]:
@@ -100,7 +101,7 @@ def broken_links(pages: dict[str, Page]) -> list[str]:
     for page in pages.values():
         for link in page.links():
             target = page.target(link)
-            if target is None or link.startswith("#") and link in ("#", "#main-content"):
+            if target is None:
                 continue
             file, place = target
             if not (page.folder / file).is_file():

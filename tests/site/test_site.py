@@ -102,7 +102,7 @@ def test_every_command_setting_configuration_and_section_is_listed(pages: dict[s
         if settings:
             __import__(f"course_lib.{module}")
             cls = getattr(sys.modules[f"course_lib.{module}"], settings)
-            assert {f"{verb}-{key}" for key, *_ in config.describe(cls)} <= ids
+            assert {f"{verb}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
     assert {section.replace(".", "") for section in config.SECTIONS} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids
 
@@ -145,9 +145,7 @@ class Window:
         self.context = browser.new_context(viewport=size)
         self.page = self.context.new_page()
         self.errors: list[str] = []
-        self.page.on(
-            "console", lambda said: self._note(f"console: {said.text}") if said.type in ("error", "warning") else None
-        )
+        self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
         self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
         self.page.on("requestfailed", lambda request: self._note(f"not loaded: {request.url} {request.failure}"))
         self.page.on("request", lambda request: self._other_host(request.url))
@@ -185,7 +183,7 @@ def search(window: Window, served: str, query: str) -> list[str]:
     window.page.keyboard.press("Enter")
     window.page.wait_for_url("**/search.html?q=*")
     window.page.wait_for_function(
-        "() => /finished|did not match/.test(document.querySelector('.search-summary')?.innerText)"
+        "() => /[Ff]inished|did not match/.test(document.querySelector('.search-summary')?.innerText)"
     )
     return [link.get_attribute("href") for link in window.page.locator("ul.search > li > a").all()]
 
