@@ -61,7 +61,7 @@ html_title = "Japanese LM course"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_favicon = "_static/favicon.svg"
-html_search_scorer = "course_site/scorer.js"
+html_search_scorer = str(HERE / "course_site/scorer.js")
 # The theme that the reader's system has.
 html_context = {"default_mode": "auto"}
 # index.html of the site, which leads to the home page in docs/.

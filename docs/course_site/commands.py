@@ -46,7 +46,6 @@ SECTIONS = {
     "serving.recipe": "serving.config:RecipeConfig",
     "training.runs": "training.settings:RunsConfig",
 }
-HEADINGS = ("key", "type", "default", "what")
 
 
 def page_of(words: str) -> str:
@@ -136,7 +135,7 @@ class ProfileSections(SphinxDirective):
         flat = {profile: config.flat(own) for profile, own in values.items()}
         if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):
             rows = [(page.code(key), *(_shown(own, key) for own in flat.values())) for key in keys]
-            built += page.paragraph("What the bundled profiles set:")
+            built += page.paragraph("What the bundled profiles set; an empty cell is the default:")
             built += page.table(("key", *flat), rows)
         return built
 
@@ -161,14 +160,16 @@ def _find(words: str) -> Any:
     return command.load()
 
 
-def _settings(cls: type, prefix: str) -> nodes.table:
-    """Return the table of a class's settings. Each key has the id PREFIX-KEY and an entry in the index."""
-    rows = []
+def _settings(cls: type, prefix: str) -> nodes.definition_list:
+    """Return a list of a class's settings. Each key has the id PREFIX-KEY and an entry in the index."""
+    built = nodes.definition_list(classes=["settings"])
     for key, kind, default, help_text in config.describe(cls):
         target = f"{prefix}-{key}".replace(".", "-")
-        name = [*page.index([key], target), nodes.inline("", "", page.code(key), ids=[target])]
-        rows.append((name, kind, (page.code(default),), help_text))
-    return page.table(HEADINGS, rows)
+        term = nodes.term("", "", *page.index([key], target), page.code(key), ids=[target])
+        values = page.paragraph(f"{kind}, default ", page.code(default))
+        values["classes"].append("default")
+        built += nodes.definition_list_item("", term, nodes.definition("", page.paragraph(help_text), values))
+    return built
 
 
 def _all_listed(_app: Sphinx, env: BuildEnvironment) -> Iterable[str]:

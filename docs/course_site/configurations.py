@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 from course_site import page
 
 # What the first comments of a run say; tests/*/test_configs.py compute these figures again.
-COMMENTS = ("Parameters", "Tokens per step", "Memory", "Meant for", "Recipe")
+COMMENTS = ("Parameters", "Tokens per step", "Memory", "Meant for")
 FAMILIES = {
     "gpt2": "GPT-2: `course pretrain -c FILE`",
     "gpt-neox": "GPT-NeoX: `course pretrain -c FILE`",
@@ -42,8 +42,17 @@ class Configurations(SphinxDirective):
         rows = []
         for path in runs:
             said = comments(path)
-            rows.append((page.link(f"#{page.anchor(path.name)}", page.code(path.name)), *map(said.get, COMMENTS[:4])))
-        family += page.table(("file", *COMMENTS[:4]), [[cell or "" for cell in row] for row in rows])
+            # The file has the factors of the tokens and the parts of the memory.
+            tokens = said.get("Tokens per step", "").rpartition("= ")[2].partition(";")[0]
+            memory = said.get("Memory", "").partition(" (")[0]
+            rows.append([said.get("Parameters", ""), tokens, memory, said.get("Meant for", "")])
+        columns = [number for number in range(len(rows[0])) if any(row[number] for row in rows)]
+        headings = ("parameters", "a step", "memory", "meant for")
+        links = [page.link(f"#{page.anchor(path.name)}", page.code(path.name)) for path in runs]
+        family += page.table(
+            ("file", *(headings[number] for number in columns)),
+            [(link, *(row[number] for number in columns)) for link, row in zip(links, rows, strict=True)],
+        )
         family += [self._file(path) for path in runs]
         return family
 
