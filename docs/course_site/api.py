@@ -63,7 +63,7 @@ def _resolve(content: nodes.Element, module: ModuleType) -> None:
     """Complete the names of types that an annotation has as a string; other modules may have types of the same name."""
     for link in list(content.findall(addnodes.pending_xref)):
         if link.get("refdomain") == "py" and link["reftarget"].isidentifier() and link.get("refspecific"):
-            target = getattr(module, link["reftarget"], None)
+            target: Any = getattr(module, link["reftarget"], None)
             if hasattr(target, "__qualname__"):
                 link["reftarget"] = f"{target.__module__}.{target.__qualname__}"
             else:

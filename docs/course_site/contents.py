@@ -11,6 +11,8 @@ from sphinx.util.matching import patfilter
 class PresentPages(TocTree):
     """A toctree whose entries may name no page."""
 
+    content: StringList
+
     def parse_content(self, toctree: addnodes.toctree) -> None:
         """Keep the entries that name a page."""
         names = {entry: docname_join(self.env.docname, entry) for entry in self.content if entry}

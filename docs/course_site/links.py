@@ -19,7 +19,7 @@ class RepositoryLinks(SphinxTransform):
     # After MyST's own transforms, before the collectors that copy downloads.
     default_priority = 870
 
-    def apply(self, **_: Any) -> None:
+    def apply(self, **kwargs: Any) -> None:
         """Replace the links of one page."""
         for node in [
             *self.document.findall(addnodes.pending_xref),

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.domains.std import StandardDomain
 from sphinx.util.docutils import SphinxDirective
 
-Cell = str | nodes.Node | Sequence[nodes.Node]
+Cell: TypeAlias = str | nodes.Node | Sequence[nodes.Node]
 
 
 def text(content: str) -> list[nodes.Node]:
