@@ -80,6 +80,7 @@ html_theme_options = {
     "navigation_with_keys": False,
     "search_bar_text": "Search in English or Japanese …",
 }
-copybutton_selector = "div.cell_input div.highlight pre, div:not(.cell_output) > div.highlight pre"
-# Pages on these hosts refuse robots, or need a password.
-linkcheck_ignore: list[str] = []
+copybutton_selector = "div:not(.output) > div.highlight pre"
+# GitHub and Colab make the places on their pages in the browser.
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/", r"https://colab\.research\.google\.com/"]
+linkcheck_timeout = 30

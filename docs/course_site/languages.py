@@ -9,7 +9,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from course_site.search import JAPANESE, RUNS
 
 # Code keeps its text: tokens are colored, and the copy button takes it as it is.
-CODE = nodes.literal_block | nodes.literal | nodes.raw | nodes.comment | nodes.title
+CODE = nodes.literal_block | nodes.literal | nodes.raw | nodes.comment
 
 
 class JapaneseWords(SphinxPostTransform):

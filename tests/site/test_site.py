@@ -87,6 +87,8 @@ def test_every_notebook_is_a_chapter_with_its_outputs_and_a_colab_button(pages: 
         assert {link.text_content().strip() for link in colab} == {"Open in Colab", "Colab"}, name
         assert all(link.get("href").endswith(f"/blob/main/{name.replace('.html', '.ipynb')}") for link in colab), name
         assert len(tree.xpath("//div[contains(@class, 'cell_output')]")) > 20, name
+    # Screen readers change their voice for Japanese words.
+    assert len(pages[NOTEBOOKS[1]].tree.xpath("//p//span[@lang='ja']")) > 20
     assert set(re.findall(r'href="\.\./(notebooks/\w+\.html)"', pages[HOME].path.read_text())) == set(NOTEBOOKS)
 
 
