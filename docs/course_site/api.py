@@ -82,9 +82,16 @@ def _docstring(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any
     lines[:] = as_rst("\n".join(lines)).split("\n")
 
 
-def _signature(_app: Sphinx, what: str, _name: str, object: Any, *_: Any) -> tuple[str, str] | None:
-    """Leave out the fields of settings classes, which the reference of settings lists."""
-    return ("", "") if what == "class" and is_pydantic_dataclass(object) else None
+def _signature(
+    _app: Sphinx, what: str, _name: str, object: Any, _options: Any, signature: str | None, result: str | None
+) -> tuple[str, str | None] | None:
+    """Leave out the fields of settings classes, which the reference of settings lists, and defaults that are no Python.
+
+    Without the latter, such as `<factory>`, Sphinx can read the types of the signature.
+    """
+    if what == "class" and is_pydantic_dataclass(object):
+        return "", ""
+    return (re.sub(r"= ?<[^<>]*>", "= ...", signature), result) if signature else None
 
 
 def _skip(_app: Sphinx, _what: str, _name: str, object: Any, *_: Any) -> bool | None:
