@@ -19,7 +19,8 @@ class Road(SphinxDirective):
         # As an image, the drawing would hide its links from screen readers.
         picture = drawing.svg.replace(' role="img"', f' role="group" aria-label="{escape(drawing.alt)}"', 1)
         picture = picture.replace("</svg>", f"{links}</svg>")
-        return [nodes.raw("", f'<div class="road" tabindex="0">{picture}</div>', format="html", classes=["no-search"])]
+        frame = f'<div class="road" role="region" aria-label="{escape(drawing.title)}" tabindex="0">{picture}</div>'
+        return [nodes.raw("", frame, format="html", classes=["no-search"])]
 
     def _link(self, name: str, corner: tuple[int, int], lines: tuple[str, ...]) -> str:
         page = relative_uri(f"{self.env.docname}.html", f"notebooks/{name}.html")
