@@ -62,7 +62,7 @@ class Api(SphinxDirective):
 def _resolve(content: nodes.Element, module: ModuleType) -> None:
     """Complete the names of types without a module, since several modules may have types of the same name."""
     for link in content.findall(addnodes.pending_xref):
-        if link.get("refdomain") == "py" and link.get("refspecific") and link["reftarget"].isidentifier():
+        if link.get("refdomain") == "py" and link["reftarget"].isidentifier():
             link["reftarget"] = _full_name(module, link["reftarget"])
 
 
