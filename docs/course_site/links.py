@@ -47,11 +47,15 @@ class RepositoryLinks(SphinxTransform):
         return path if path.exists() and path.is_relative_to(root) else None
 
 
+# Each call of `address` reads pyproject.toml.
+REPOSITORY = address()
+
+
 def web(path: Path, line: int = 0) -> str:
     """Return the address of a file, a line in it, or a folder, on the main branch on GitHub."""
     root = Path(__file__).resolve().parents[2]
     kind = "tree" if path.is_dir() else "blob"
-    return f"{address()}/{kind}/main/{path.relative_to(root).as_posix()}" + (f"#L{line}" if line else "")
+    return f"{REPOSITORY}/{kind}/main/{path.relative_to(root).as_posix()}" + (f"#L{line}" if line else "")
 
 
 def setup(app: Sphinx) -> None:

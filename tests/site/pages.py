@@ -10,6 +10,8 @@ from lxml import html
 
 # Bytes; without the files that all pages share.
 LARGEST = 1_000_000
+# Stands for the site, because urljoin resolves relative addresses only for schemes that it knows.
+HERE = "http://site.invalid"
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that load what they name, with the attribute that names it.
 LOADING = (("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"))
@@ -29,12 +31,9 @@ class Page:
 
     def target(self, address: str) -> tuple[str, str] | None:
         """The name of the file and the id that an address on this page leads to; None for another host."""
-        parts = urlsplit(urljoin(f"site:///{self.name}", address))
-        return (
-            None
-            if parts.scheme != "site" or parts.netloc
-            else (unquote(parts.path.lstrip("/")), unquote(parts.fragment))
-        )
+        parts = urlsplit(urljoin(f"{HERE}/{self.name}", address))
+        inside = f"{parts.scheme}://{parts.netloc}" == HERE
+        return (unquote(parts.path.lstrip("/")), unquote(parts.fragment)) if inside else None
 
     def links(self) -> list[str]:
         return [link.get("href") for link in self.tree.iter("a") if link.get("href")]

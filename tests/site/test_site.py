@@ -71,13 +71,14 @@ def test_a_link_to_a_missing_page_or_place_is_found(pages: dict[str, Page]) -> N
 
 
 def test_files_of_the_repository_are_linked_on_github(pages: dict[str, Page]) -> None:
-    links = {link for page in pages.values() for link in page.links() if link.startswith(f"{address()}/")}
+    repository = address()
+    links = {link for page in pages.values() for link in page.links() if link.startswith(f"{repository}/")}
     for link in links:
-        match = re.fullmatch(rf"{re.escape(address())}/(blob|tree)/main/([^#]*)(#L\d+)?", link)
+        match = re.fullmatch(rf"{re.escape(repository)}/(blob|tree)/main/([^#]*)(#L\d+)?", link)
         if match:
             path = REPOSITORY / match[2]
             assert path.is_dir() if match[1] == "tree" else path.is_file(), link
-    assert f"{address()}/tree/main/course_lib/configs" in links
+    assert f"{repository}/tree/main/course_lib/configs" in links
 
 
 def test_every_notebook_is_a_chapter_with_its_outputs_and_a_colab_button(pages: dict[str, Page]) -> None:
@@ -112,7 +113,7 @@ def test_every_command_setting_configuration_and_section_is_listed(pages: dict[s
 def test_the_api_has_the_functions_that_notebooks_call(pages: dict[str, Page]) -> None:
     ids = {identifier for page in pages.values() for identifier in page.ids}
     assert {
-        "course_lib.corpus.wikitext.to_text", "course_lib.japanese.split_sentences", "course_lib.training.launch.train",
+        "course_lib.corpus.wikitext.to_text", "course_lib.japanese.segment.segment", "course_lib.training.launch.train",
         "course_lib.pretrain.gpt2.Gpt2", "course_lib.prefix.encoder.PrefixEncoder", "course_lib.serving.export.export",
     } <= ids  # fmt: skip
     assert not any(identifier.startswith("course_lib.exercises") for identifier in ids)
