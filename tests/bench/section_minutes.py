@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-
 from course_lib.chapters import CHAPTERS
 from course_lib.exercises import Exercise
 from course_lib.files import atomic_write
@@ -154,8 +153,11 @@ def solution_lines(exercise: Exercise) -> int:
 def experiments() -> dict[str, str]:
     """The code of solutions.md that runs an experiment, by the exercise's name."""
     text = (KIT / "solutions.md").read_text(encoding="utf8")
-    pattern = r"^#+ (Exercise [\w.]+)[^\n]*\n(?:(?!^#).*\n)*?```python\n(.*?)^```"
-    return {found[1]: found[2] for found in re.finditer(pattern, text, re.M | re.S)}
+    found = {}
+    for section in re.split(r"^#{2,3} ", text, flags=re.M):
+        if code := re.search(r"^```python\n(.*?)^```", section, re.M | re.S):
+            found[section.split("\n")[0]] = code[1]
+    return found
 
 
 def digest(code: str) -> str:
