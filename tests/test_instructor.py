@@ -1,5 +1,7 @@
 """The instructor's kit in docs/instructor: its schedules, minutes, solutions, quiz, errors and links."""
 
+import ast
+import builtins
 import json
 import math
 import os
@@ -8,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from course_lib import config, paths
 from course_lib.errors import UsageError
@@ -37,6 +40,68 @@ EXERCISES = {
 SCHEDULES = ("one-day", "two-days")
 # Longest time without a break, and the longest day [minutes]
 SITTING, DAY = 120, 510
+
+
+def cells_of_parts(stem: str) -> dict[str, list[str]]:
+    """The code cells of each section, the opening and each exercise of a notebook."""
+    notebook = nbformat.read(NOTEBOOKS[stem][0], as_version=4)
+    found = {}
+    for name, _, cells, _ in section_minutes.cut(notebook):
+        if not name.startswith("Exercises of"):
+            found[name] = [notebook.cells[cell].source for cell in cells]
+            continue
+        number = 0
+        for cell in notebook.cells[cells[0] - 1 : cells[-1] + 1]:
+            if cell.cell_type == "markdown":
+                number = int((re.findall(r"\*\*(\d)\.", cell.source) or [number])[-1])
+            else:
+                found.setdefault(f"Exercise {section_minutes.label(notebook)}.{number}", []).append(cell.source)
+    return found
+
+
+def names(code: str) -> tuple[set[str], set[str]]:
+    """The names that a cell needs from other cells, and those that it defines."""
+    tree = ast.parse(re.sub(r"^(\s*)%.*$", r"\1pass", code, flags=re.M))
+    loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            stored.add(node.name)
+        elif isinstance(node, ast.arg):
+            stored.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            stored.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            stored |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return loaded - stored - set(dir(builtins)), stored
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_cells_of_a_schedule_run_in_its_order(name: str) -> None:
+    """Every cell finds the names that it uses, although sections are left out and exercises come early."""
+    parts = {stem: cells_of_parts(stem) for stem in NOTEBOOKS}
+    defined: dict[str, set[str]] = {stem: set() for stem in NOTEBOOKS}
+    seen = 0
+    for what, do in re.findall(r"^\| \d\d:\d\d \| \d+ \| ([^|]+?) \|(.*)\|$", PAGES[name], re.M):
+        stem = next((stem for stem in NOTEBOOKS if what in parts[stem]), None)
+        if stem is None:
+            continue
+        order = list(parts[stem])
+        before = order[: order.index(what)] if "run above" in do else []
+        first = re.findall(r"the cells? of (exercise|section) (\d[ab]?\.\d+)", do)
+        before += [
+            part
+            for kind, number in first
+            for part in order
+            if f"{part} ".startswith((f"Exercise {number} ",) if kind == "exercise" else (f"{number} ",))
+        ]
+        for part in [*before, what]:
+            for code in parts[stem][part]:
+                needed, stored = names(code)
+                assert needed <= defined[stem], (what, part, needed - defined[stem])
+                defined[stem] |= stored
+                seen += 1
+    assert seen > 150
 
 
 def days(name: str) -> list[list[tuple[int, int, str]]]:

@@ -57,8 +57,8 @@ class Part:
 
     @property
     def minutes(self) -> int:
-        """Whole minutes by the rule, rounded up."""
-        return max(1, math.ceil(self.exact))
+        """Whole minutes by the rule, rounded up from three seconds on."""
+        return max(1, math.ceil(self.exact - 0.05))
 
     @property
     def exact(self) -> float:
