@@ -271,6 +271,24 @@ def test_the_index_names_every_page() -> None:
     assert set(re.findall(r"\]\(([\w-]+)\.md\)", PAGES["index"])) == PAGES.keys() - {"index"}
 
 
+def test_the_minutes_of_the_capstone_add_up() -> None:
+    steps = {
+        int(n): int(minutes) for n, minutes in re.findall(r"^\*\*(\d)\. .+?\((\d+) minutes", PAGES["capstone"], re.M)
+    }
+    assert list(steps) == list(range(9)) and sum(steps.values()) == 6 * 60
+    assert sum(steps.values()) - steps[6] - steps[7] == 4.5 * 60
+    lines = re.findall(r"^\| \*\*\w[^|]*\*\*[^|]*\|(.+)\|$", PAGES["capstone"].split("## Rubric")[1], re.M)
+    assert (
+        len(lines) == 7
+        and all(len(line.split("|")) == 4 for line in lines)
+        and f"(of {3 * len(lines)})" in PAGES["capstone"]
+    )
+
+
+def test_nothing_is_left_open() -> None:
+    assert [name for name, page in PAGES.items() if "@@" in page] == []
+
+
 def test_errors_are_numbered_and_complete() -> None:
     entries = re.split(r"^## (\d+)\. ", PAGES["errors"], flags=re.M)
     assert entries[1::2] == [str(number) for number in range(1, len(entries) // 2 + 1)] and len(entries) > 20
