@@ -5,7 +5,6 @@ import re
 
 import nbformat
 import pytest
-from course_lib.chapters import CHAPTERS
 
 from tests.notebooks import terms
 from tests.notebooks.terms import LINK, Use, slug
@@ -158,5 +157,17 @@ def test_there_is_one_word_for_one_thing(word: str, term: str, documents: dict[s
     assert found == []
 
 
-def test_every_notebook_is_looked_at() -> None:
-    assert len(terms.NOTEBOOKS) == sum(len(chapter.notebooks) for chapter in CHAPTERS)
+def test_a_form_means_one_term_in_a_notebook() -> None:
+    meanings: dict[tuple[str, str], list[str]] = {}
+    for term, forms in terms.forms().items():
+        for words, scope in forms:
+            assert scope <= set(terms.NOTEBOOKS), (term, words)
+            for notebook in scope:
+                meanings.setdefault((notebook, words), []).append(term)
+    assert {form: listed for form, listed in meanings.items() if len(listed) > 1} == {}
+
+
+def test_the_labels_are_those_of_the_sections(documents: dict[str, nbformat.NotebookNode]) -> None:
+    for notebook, document in documents.items():
+        headings = [cell.source for cell in document.cells if cell.cell_type == "markdown" and cell.source[:3] == "## "]
+        assert headings[0].startswith(f"## {notebook}.1 ")
