@@ -1,0 +1,248 @@
+"""The words in the code cells of notebooks: what they print, and the names that figures show.
+
+A cell is plain Python: `print(f"{number} documents")`. If COURSE_LANG names another language than English, `install`
+adds a transformer to IPython's list (https://ipython.readthedocs.io/en/stable/config/inputtransforms.html), which
+replaces the words of a cell by their translation before the cell runs. The source of the cell does not change, so the
+notebooks of all languages have the same code. The same class finds the messages for the catalogues.
+
+Messages are the lines that `print` prints, the texts that `Markdown` gets, and other f-strings with a space in them.
+`print("a", x)` and `print(f"a {x}")` have the same message, "a {x}". A field is called by its variable, or by its
+number if it is another expression. Names are other strings that may be shown, such as the keys of a dictionary: a name
+stays as it is in the code, and is translated where it is shown, by `print` here or by a figure of the library.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from course_lib import words
+
+# Functions whose arguments a reader sees.
+SHOWING = ("print", "Markdown")
+JAPANESE = re.compile(r"[ぁ-ヿ一-鿿]")
+# An English word between spaces, with or without punctuation.
+WORD = re.compile(r"(?<!\S)[(\[“‘'\"]*[A-Za-z][A-Za-z'’-]*[a-z][)\],.:;!?…”’'\"]*(?!\S)")
+LETTERS = re.compile(r"[A-Za-z]{2}")
+NAME = re.compile(r"[A-Za-z]+(?:-[a-z]+)*")
+CONVERSIONS = {-1: "", ord("r"): "r", ord("s"): "s", ord("a"): "a"}
+
+
+class Message(NamedTuple):
+    """A message of a cell for the catalogue."""
+
+    text: str
+    comment: str  # what the numbered fields are, or that the message is a name
+
+
+class Words(ast.NodeTransformer):
+    """Rewrites the syntax tree of a cell so that its words are translated when it runs, and collects its messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        # Whether the present node is shown to the reader.
+        self._shown = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Rewrite calls that show something, and texts on which `format` is called."""
+        called = node.func.id if isinstance(node.func, ast.Name) else None
+        method = node.func if isinstance(node.func, ast.Attribute) else None
+        if called == "print" and _separator(node) is not None:
+            return self._print(node, _separator(node) or "")
+        if method and method.attr == "format" and isinstance(method.value, ast.Constant):
+            method.value = self._text(str(method.value.value))
+            return self._inside(node, False, but=method)
+        return self._inside(node, called in SHOWING or (self._shown and bool(method) and method.attr == "join"))
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Rewrite an f-string if it is shown, or if it has a space in it."""
+        text = "".join(value.value for value in node.values if isinstance(value, ast.Constant))
+        if not self._shown and not re.search(r"\s", text):
+            return self._inside(node, False)
+        return self._filled([node], "", LETTERS if self._shown else WORD)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        """Collect a text that is shown, or that looks like one, as a name."""
+        if isinstance(node.value, str):
+            if self._shown and WORD.search(node.value):
+                return self._text(node.value)
+            self._name(node.value, single=False)
+        return node
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        """Collect the elements that may be names."""
+        return self._members(node, node.elts)
+
+    def visit_List(self, node: ast.List) -> ast.AST:
+        """Collect the elements that may be names."""
+        return self._members(node, node.elts)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        """Collect the keys and values that may be names."""
+        return self._members(node, [*filter(None, node.keys), *node.values])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Collect the values that may be names."""
+        node.test = self.visit(node.test)
+        node.body, node.orelse = (self._part(value) for value in (node.body, node.orelse))
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Leave keys as they are, but for f-strings with words, which figures show."""
+        node.value = self.visit(node.value)
+        return node if isinstance(node.slice, ast.Constant) else self._inside(node, False)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Leave docstrings as they are."""
+        return node if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Leave what values are compared with as it is."""
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        """Leave texts that are settings as they are."""
+        return node if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def _inside(self, node: ast.AST, shown: bool, but: ast.AST | None = None) -> ast.AST:
+        """Visit the children of a node, which are shown or not; `but` is left out."""
+        before, self._shown = self._shown, shown
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                value[:] = [self.visit(each) if isinstance(each, ast.AST) else each for each in value]
+            elif isinstance(value, ast.AST) and value is not but:
+                setattr(node, name, self.visit(value))
+        self._shown = before
+        return node
+
+    def _members(self, node: ast.AST, values: Sequence[ast.expr]) -> ast.AST:
+        for value in values:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str) and not self._shown:
+                self._name(value.value, single=True)
+        return self._inside(node, self._shown)
+
+    def _part(self, value: ast.expr) -> Any:
+        """Return a value of a conditional expression, rewritten; a text is a name unless it is shown."""
+        if isinstance(value, ast.Constant) and isinstance(value.value, str) and not self._shown:
+            self._name(value.value, single=True)
+            return value
+        return self.visit(value)
+
+    def _name(self, text: str, single: bool) -> None:
+        """Collect a name. With `single`, a single word counts; otherwise, only words with a space between them do."""
+        if JAPANESE.search(text) or re.search(r"[{}<>=/\\|]", text) or text != text.strip():
+            return
+        if (" " in text and WORD.search(text)) or (single and NAME.fullmatch(text) and len(text) > 2):
+            self.messages.append(Message(text, "a name; the same as the original if it is a key or a proper name"))
+
+    def _text(self, text: str) -> ast.expr:
+        self.messages.append(Message(text, ""))
+        return _call("tr", ast.Constant(text))
+
+    def _print(self, node: ast.Call, separator: str) -> ast.Call:
+        """Rewrite `print` so that it gets one text, which is translated as a whole."""
+        if node.args:
+            text = self._filled(node.args, separator, LETTERS)
+            kept = [self.visit(keyword) for keyword in node.keywords if keyword.arg != "sep"]
+            return ast.copy_location(ast.Call(node.func, [text], kept), node)
+        return node
+
+    def _filled(self, values: Sequence[ast.expr], separator: str, words_in: re.Pattern[str]) -> ast.expr:
+        """Return the call of `words.fill` for values that are shown one after the other.
+
+        The template is a message if its text between the fields matches `words_in`.
+        """
+        template, plain = [], []
+        fields: dict[str, ast.expr] = {}
+        comments = []
+        for piece in self._pieces(values, separator):
+            if isinstance(piece, str):
+                template.append(piece)
+                plain.append(piece)
+                continue
+            source, filled = piece
+            number = str(len(fields) + 1)
+            name = source.id if isinstance(source, ast.Name) else number
+            if name in fields and ast.dump(fields[name]) != ast.dump(filled):
+                name = number
+            if name == number:
+                comments.append(f"{{{name}}}: {ast.unparse(source)}")
+            fields[name] = filled
+            template.append(f"{{{name}}}")
+        text = "".join(template)
+        if words_in.search(" ".join(plain)):
+            self.messages.append(Message(text, "; ".join(comments)))
+        keys: list[ast.expr | None] = [ast.Constant(name) for name in fields]
+        return ast.copy_location(_call("fill", ast.Constant(text), ast.Dict(keys, list(fields.values()))), values[0])
+
+    def _pieces(self, values: Sequence[ast.expr], separator: str) -> Iterator[str | tuple[ast.expr, ast.expr]]:
+        """Yield the texts between fields, and for each field its expression and the call that formats it."""
+        for number, value in enumerate(values):
+            if number and separator:
+                yield separator
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.value
+            elif isinstance(value, ast.JoinedStr):
+                for part in value.values:
+                    if isinstance(part, ast.FormattedValue):
+                        source = _copy(part.value)
+                        spec = part.format_spec or ast.Constant("")
+                        conversion = ast.Constant(CONVERSIONS[part.conversion])
+                        yield source, _call("shown", self._field(part.value), conversion, spec)
+                    else:
+                        yield part.value  # type: ignore[attr-defined]
+            elif isinstance(value, ast.Starred):
+                yield _copy(value.value), _call("joined", ast.Constant(separator), self._field(value.value))
+            else:
+                yield _copy(value), _call("shown", self._field(value))
+
+    def _field(self, value: ast.expr) -> Any:
+        """Return the expression of a field, rewritten. It is shown, but not what functions in it get."""
+        before, self._shown = self._shown, True
+        result = self.visit(value)
+        self._shown = before
+        return result
+
+
+def messages(source: str) -> list[Message]:
+    """Return the messages of a code cell without magics, each once, in the order of the cell."""
+    found = Words()
+    found.visit(ast.parse(source))
+    return list({message.text: message for message in reversed(found.messages)}.values())[::-1]
+
+
+def install() -> None:
+    """Translate the words of the cells that run from now on, if this process is an IPython kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    words.require_language()
+    if shell and not any(isinstance(each, _CellWords) for each in shell.ast_transformers):
+        shell.ast_transformers.append(_CellWords())
+
+
+class _CellWords:
+    """The transformer for IPython."""
+
+    def visit(self, tree: ast.Module) -> Any:
+        return Words().visit(tree)
+
+
+def _separator(node: ast.Call) -> str | None:
+    """Return what `print` puts between its arguments, or None if it is not a constant text."""
+    given = [keyword.value for keyword in node.keywords if keyword.arg == "sep"]
+    if not given:
+        return None if any(keyword.arg is None for keyword in node.keywords) else " "
+    return given[0].value if isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.Call:
+    """Return the call of a function of words.py that works in any namespace."""
+    package = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(words.__name__)], [])
+    module = ast.Attribute(package, words.__name__.split(".")[1], ast.Load())
+    return ast.Call(ast.Attribute(module, function, ast.Load()), list(arguments), [])
+
+
+def _copy(node: ast.expr) -> ast.expr:
+    """Return a copy of an expression, since rewriting changes it in place."""
+    return ast.parse(ast.unparse(node), mode="eval").body
