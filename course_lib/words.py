@@ -79,6 +79,11 @@ def shown(value: Any, conversion: str = "", spec: str = "") -> str:
     return format(name, spec)
 
 
+def heading(word: str, spec: str = "") -> str:
+    """Return a word of a table in the reader's language, padded by a spec of an f-string such as "<14"."""
+    return shown(word, spec=spec)
+
+
 def joined(separator: str, values: Any) -> str:
     """Return values as `print(*values, sep=separator)` prints them, names in the reader's language."""
     return separator.join(str(_named(value)) for value in values)
