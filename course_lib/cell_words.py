@@ -21,6 +21,8 @@ from course_lib import words
 
 # Functions whose arguments a reader sees.
 SHOWING = ("print", "Markdown")
+# Functions of words.py, for a word that no rule finds, such as the text of a keyword: `title=tr("held-out loss")`.
+MARKS = ("tr", "mark")
 JAPANESE = re.compile(r"[ぁ-ヿ一-鿿]")
 # An English word between spaces, with or without punctuation.
 WORD = re.compile(r"(?<!\S)[(\[“‘'\"]*[A-Za-z][A-Za-z'’-]*[a-z][)\],.:;!?…”’'\"]*(?!\S)")
@@ -40,7 +42,8 @@ class Words(ast.NodeTransformer):
     """Rewrites the syntax tree of a cell so that its words are translated when it runs, and collects its messages."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        # Messages with their line and column.
+        self.messages: list[tuple[int, int, Message]] = []
         # Whether the present node is shown to the reader.
         self._shown = False
 
@@ -48,10 +51,15 @@ class Words(ast.NodeTransformer):
         """Rewrite calls that show something, and texts on which `format` is called."""
         called = node.func.id if isinstance(node.func, ast.Name) else None
         method = node.func if isinstance(node.func, ast.Attribute) else None
+        if called in MARKS:
+            for value in node.args:
+                if isinstance(value, ast.Constant):
+                    self._keep(value, str(value.value))
+            return node
         if called == "print" and _separator(node) is not None:
             return self._print(node, _separator(node) or "")
         if method and method.attr == "format" and isinstance(method.value, ast.Constant):
-            method.value = self._text(str(method.value.value))
+            method.value = self._text(method.value)
             return self._inside(node, False, but=method)
         return self._inside(node, called in SHOWING or (self._shown and bool(method) and method.attr == "join"))
 
@@ -66,8 +74,8 @@ class Words(ast.NodeTransformer):
         """Collect a text that is shown, or that looks like one, as a name."""
         if isinstance(node.value, str):
             if self._shown and WORD.search(node.value):
-                return self._text(node.value)
-            self._name(node.value, single=False)
+                return self._text(node)
+            self._name(node, single=False)
         return node
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
@@ -119,26 +127,30 @@ class Words(ast.NodeTransformer):
     def _members(self, node: ast.AST, values: Sequence[ast.expr]) -> ast.AST:
         for value in values:
             if isinstance(value, ast.Constant) and isinstance(value.value, str) and not self._shown:
-                self._name(value.value, single=True)
+                self._name(value, single=True)
         return self._inside(node, self._shown)
 
     def _part(self, value: ast.expr) -> Any:
         """Return a value of a conditional expression, rewritten; a text is a name unless it is shown."""
         if isinstance(value, ast.Constant) and isinstance(value.value, str) and not self._shown:
-            self._name(value.value, single=True)
+            self._name(value, single=True)
             return value
         return self.visit(value)
 
-    def _name(self, text: str, single: bool) -> None:
+    def _keep(self, node: ast.expr, text: str, comment: str = "") -> None:
+        self.messages.append((node.lineno, node.col_offset, Message(text, comment)))
+
+    def _name(self, node: ast.Constant, single: bool) -> None:
         """Collect a name. With `single`, a single word counts; otherwise, only words with a space between them do."""
+        text = str(node.value)
         if JAPANESE.search(text) or re.search(r"[{}<>=/\\|]", text) or text != text.strip():
             return
         if (" " in text and WORD.search(text)) or (single and NAME.fullmatch(text) and len(text) > 2):
-            self.messages.append(Message(text, "a name; the same as the original if it is a key or a proper name"))
+            self._keep(node, text, "a name; the same as the original if it is a key or a proper name")
 
-    def _text(self, text: str) -> ast.expr:
-        self.messages.append(Message(text, ""))
-        return _call("tr", ast.Constant(text))
+    def _text(self, node: ast.Constant) -> ast.expr:
+        self._keep(node, str(node.value))
+        return _call("tr", node)
 
     def _print(self, node: ast.Call, separator: str) -> ast.Call:
         """Rewrite `print` so that it gets one text, which is translated as a whole."""
@@ -155,6 +167,7 @@ class Words(ast.NodeTransformer):
         """
         template, plain = [], []
         fields: dict[str, ast.expr] = {}
+        names: dict[str, str] = {}
         comments = []
         for piece in self._pieces(values, separator):
             if isinstance(piece, str):
@@ -162,17 +175,16 @@ class Words(ast.NodeTransformer):
                 plain.append(piece)
                 continue
             source, filled = piece
-            number = str(len(fields) + 1)
-            name = source.id if isinstance(source, ast.Name) else number
-            if name in fields and ast.dump(fields[name]) != ast.dump(filled):
-                name = number
-            if name == number:
-                comments.append(f"{{{name}}}: {ast.unparse(source)}")
-            fields[name] = filled
-            template.append(f"{{{name}}}")
+            number, same = str(len(fields) + 1), ast.dump(filled)
+            if same not in names:
+                name = source.id if isinstance(source, ast.Name) and source.id not in fields else number
+                names[same], fields[name] = name, filled
+                if name == number:
+                    comments.append(f"{{{name}}}: {ast.unparse(source)}")
+            template.append(f"{{{names[same]}}}")
         text = "".join(template)
         if words_in.search(" ".join(plain)):
-            self.messages.append(Message(text, "; ".join(comments)))
+            self._keep(values[0], text, "; ".join(comments))
         keys: list[ast.expr | None] = [ast.Constant(name) for name in fields]
         return ast.copy_location(_call("fill", ast.Constant(text), ast.Dict(keys, list(fields.values()))), values[0])
 
@@ -209,7 +221,8 @@ def messages(source: str) -> list[Message]:
     """Return the messages of a code cell without magics, each once, in the order of the cell."""
     found = Words()
     found.visit(ast.parse(source))
-    return list({message.text: message for message in reversed(found.messages)}.values())[::-1]
+    ordered = [message for *_, message in sorted(found.messages, key=lambda each: each[:2])]
+    return list({message.text: message for message in reversed(ordered)}.values())[::-1]
 
 
 def install() -> None:

@@ -53,7 +53,11 @@ def write_catalogues(folder: Path) -> None:
 
 def english(text: str) -> list[str]:
     """The words of a text in which no letter has an accent, without numbers, file names and names with signs in them."""
-    return [word for word in re.findall(r"(?<![\w./=-])[A-Za-z]{3,}(?![\w/=]|\.\w|-\w)", text) if re.search("[aceinouy]", word)]
+    return [
+        word
+        for word in re.findall(r"(?<![\w./=-])[A-Za-z]{3,}(?![\w/=]|\.\w|-\w)", text)
+        if re.search("[aceinouy]", word)
+    ]
 
 
 def prose(markdown: str) -> str:
