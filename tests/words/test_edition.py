@@ -40,13 +40,6 @@ def code_of(path: Path) -> list[tuple[str, str, Any]]:
     return [(cell.id, cell.source, cell.metadata) for cell in cells if cell.cell_type == "code"]
 
 
-@pytest.fixture(scope="module")
-def catalogues(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("locale")
-    pseudo.write_catalogues(folder)
-    return folder
-
-
 @pytest.fixture
 def edition(catalogues: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COURSE_LOCALE", str(catalogues))
