@@ -5,10 +5,11 @@ adds a transformer to IPython's list (https://ipython.readthedocs.io/en/stable/c
 replaces the words of a cell by their translation before the cell runs. The source of the cell does not change, so the
 notebooks of all languages have the same code. The same class finds the messages for the catalogues.
 
-Messages are the lines that `print` prints, the texts that `Markdown` gets, and other f-strings with a space in them.
-`print("a", x)` and `print(f"a {x}")` have the same message, "a {x}". A field is called by its variable, or by its
-number if it is another expression. Names are other strings that may be shown, such as the keys of a dictionary: a name
-stays as it is in the code, and is translated where it is shown, by `print` here or by a figure of the library.
+Messages are the lines that `print` prints, other f-strings with words between spaces, and texts of two words or more
+that a function gets. `print("a", x)` and `print(f"a {x}")` have the same message, "a {x}". A field is called by its
+variable, or by its number if it is another expression. Names are other strings that may be shown, such as the keys of a
+dictionary: a name stays as it is in the code, and is translated where it is shown, by `print` here or by a figure of
+the library.
 """
 
 import ast
@@ -21,8 +22,10 @@ from course_lib import words
 
 # Functions whose arguments a reader sees.
 SHOWING = ("print", "Markdown")
-# Functions of words.py, for a word that no rule finds, such as the text of a keyword: `title=tr("held-out loss")`.
+# Functions of words.py, for a word that no rule finds.
 MARKS = ("tr", "mark")
+# Methods whose arguments are parts of a text.
+TEXT_METHODS = frozenset(dir(str))
 JAPANESE = re.compile(r"[ぁ-ヿ一-鿿]")
 # An English word between spaces, with or without punctuation.
 WORD = re.compile(r"(?<!\S)[(\[“‘'\"]*[A-Za-z][A-Za-z'’-]*[a-z][)\],.:;!?…”’'\"]*(?!\S)")
@@ -56,22 +59,28 @@ class Words(ast.NodeTransformer):
                 if isinstance(value, ast.Constant):
                     self._keep(value, str(value.value))
             return node
-        if called == "print" and _separator(node) is not None:
-            return self._print(node, _separator(node) or "")
+        if called == "print":
+            return self._print(node)
         if method and method.attr == "format" and isinstance(method.value, ast.Constant):
             method.value = self._text(method.value)
-            return self._inside(node, False, but=method)
-        return self._inside(node, called in SHOWING or (self._shown and bool(method) and method.attr == "join"))
+        else:
+            node.func = self.visit(node.func)
+        before, part = self._shown, bool(method) and method.attr in TEXT_METHODS
+        self._shown = called in SHOWING or (before and bool(method) and method.attr == "join")
+        node.args = [self._text(value) if _is_text(value) and not part else self.visit(value) for value in node.args]
+        node.keywords = [self.visit(keyword) for keyword in node.keywords]
+        self._shown = before
+        return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Rewrite an f-string if it is shown, or if it has a space in it."""
-        text = "".join(value.value for value in node.values if isinstance(value, ast.Constant))
-        if not self._shown and not re.search(r"\s", text):
-            return self._inside(node, False)
-        return self._filled([node], "", LETTERS if self._shown else WORD)
+        """Rewrite an f-string if it is shown, or if it has words between spaces."""
+        parts = [value.value for value in node.values if isinstance(value, ast.Constant)]
+        if not self._shown and not (re.search(r"\s", "".join(parts)) and WORD.search(" ".join(parts))):
+            return self._hidden(node)
+        return self._filled([node], "")
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """Collect a text that is shown, or that looks like one, as a name."""
+        """Rewrite a text that is shown, and collect another one as a name."""
         if isinstance(node.value, str):
             if self._shown and WORD.search(node.value):
                 return self._text(node)
@@ -99,7 +108,7 @@ class Words(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """Leave keys as they are, but for f-strings with words, which figures show."""
         node.value = self.visit(node.value)
-        return node if isinstance(node.slice, ast.Constant) else self._inside(node, False)
+        return node if isinstance(node.slice, ast.Constant) else self._hidden(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """Leave docstrings as they are."""
@@ -110,17 +119,16 @@ class Words(ast.NodeTransformer):
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.AST:
-        """Leave texts that are settings as they are."""
-        return node if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+        """Rewrite a text, but leave a single word, which is a setting, as it is."""
+        if isinstance(node.value, ast.Constant):
+            node.value = self._text(node.value) if _is_text(node.value) else node.value
+            return node
+        return self.generic_visit(node)
 
-    def _inside(self, node: ast.AST, shown: bool, but: ast.AST | None = None) -> ast.AST:
-        """Visit the children of a node, which are shown or not; `but` is left out."""
-        before, self._shown = self._shown, shown
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                value[:] = [self.visit(each) if isinstance(each, ast.AST) else each for each in value]
-            elif isinstance(value, ast.AST) and value is not but:
-                setattr(node, name, self.visit(value))
+    def _hidden(self, node: ast.AST) -> ast.AST:
+        """Visit the children of a node that are not shown themselves."""
+        before, self._shown = self._shown, False
+        self.generic_visit(node)
         self._shown = before
         return node
 
@@ -128,7 +136,7 @@ class Words(ast.NodeTransformer):
         for value in values:
             if isinstance(value, ast.Constant) and isinstance(value.value, str) and not self._shown:
                 self._name(value, single=True)
-        return self._inside(node, self._shown)
+        return self.generic_visit(node)
 
     def _part(self, value: ast.expr) -> Any:
         """Return a value of a conditional expression, rewritten; a text is a name unless it is shown."""
@@ -143,28 +151,34 @@ class Words(ast.NodeTransformer):
     def _name(self, node: ast.Constant, single: bool) -> None:
         """Collect a name. With `single`, a single word counts; otherwise, only words with a space between them do."""
         text = str(node.value)
-        if JAPANESE.search(text) or re.search(r"[{}<>=/\\|]", text) or text != text.strip():
-            return
-        if (" " in text and WORD.search(text)) or (single and NAME.fullmatch(text) and len(text) > 2):
+        if _is_text(node) or (single and NAME.fullmatch(text) and len(text) > 2):
             self._keep(node, text, "a name; the same as the original if it is a key or a proper name")
 
-    def _text(self, node: ast.Constant) -> ast.expr:
+    def _text(self, node: Any) -> ast.expr:
         self._keep(node, str(node.value))
-        return _call("tr", node)
+        return ast.copy_location(_call("tr", ast.Constant(node.value)), node)
 
-    def _print(self, node: ast.Call, separator: str) -> ast.Call:
-        """Rewrite `print` so that it gets one text, which is translated as a whole."""
-        if node.args:
-            text = self._filled(node.args, separator, LETTERS)
-            kept = [self.visit(keyword) for keyword in node.keywords if keyword.arg != "sep"]
-            return ast.copy_location(ast.Call(node.func, [text], kept), node)
+    def _print(self, node: ast.Call) -> ast.Call:
+        """Rewrite `print` so that it gets one text, which is translated as a whole, if that is possible.
+
+        It is not if the number of arguments or the separator is only known when the cell runs. Each argument is then
+        translated by itself.
+        """
+        separator = _separator(node)
+        keywords = [self.visit(keyword) for keyword in node.keywords if keyword.arg != "sep"]
+        if separator is not None and not any(isinstance(value, ast.Starred) for value in node.args):
+            node.args = [self._filled(node.args, separator)] if node.args else []
+            node.keywords = keywords
+            return node
+        for number, value in enumerate(node.args):
+            if isinstance(value, ast.Starred):
+                value.value = _call("names", self._field(value.value))
+            else:
+                node.args[number] = self._filled([value], "")
         return node
 
-    def _filled(self, values: Sequence[ast.expr], separator: str, words_in: re.Pattern[str]) -> ast.expr:
-        """Return the call of `words.fill` for values that are shown one after the other.
-
-        The template is a message if its text between the fields matches `words_in`.
-        """
+    def _filled(self, values: Sequence[ast.expr], separator: str) -> ast.expr:
+        """Return the call of `words.fill` for values that are shown one after the other."""
         template, plain = [], []
         fields: dict[str, ast.expr] = {}
         names: dict[str, str] = {}
@@ -175,7 +189,9 @@ class Words(ast.NodeTransformer):
                 plain.append(piece)
                 continue
             source, filled = piece
-            number, same = str(len(fields) + 1), ast.dump(filled)
+            number = str(len(fields) + 1)
+            # A variable that is shown twice is one field; a call may have another result the second time.
+            same = ast.dump(filled) if isinstance(source, ast.Name) else number
             if same not in names:
                 name = source.id if isinstance(source, ast.Name) and source.id not in fields else number
                 names[same], fields[name] = name, filled
@@ -183,7 +199,7 @@ class Words(ast.NodeTransformer):
                     comments.append(f"{{{name}}}: {ast.unparse(source)}")
             template.append(f"{{{names[same]}}}")
         text = "".join(template)
-        if words_in.search(" ".join(plain)):
+        if LETTERS.search(" ".join(plain)):
             self._keep(values[0], text, "; ".join(comments))
         keys: list[ast.expr | None] = [ast.Constant(name) for name in fields]
         return ast.copy_location(_call("fill", ast.Constant(text), ast.Dict(keys, list(fields.values()))), values[0])
@@ -204,10 +220,8 @@ class Words(ast.NodeTransformer):
                         yield source, _call("shown", self._field(part.value), conversion, spec)
                     else:
                         yield part.value  # type: ignore[attr-defined]
-            elif isinstance(value, ast.Starred):
-                yield _copy(value.value), _call("joined", ast.Constant(separator), self._field(value.value))
             else:
-                yield _copy(value), _call("shown", self._field(value))
+                yield _copy(value), _call("printed", self._field(value))
 
     def _field(self, value: ast.expr) -> Any:
         """Return the expression of a field, rewritten. It is shown, but not what functions in it get."""
@@ -239,6 +253,15 @@ class _CellWords:
 
     def visit(self, tree: ast.Module) -> Any:
         return Words().visit(tree)
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Return whether an expression is an English text of two words or more, and no Japanese, code or part of a text."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    text = node.value
+    code = JAPANESE.search(text) or re.search(r"[{}<>=/\\|]", text) or text != text.strip()
+    return not code and " " in text and bool(WORD.search(text))
 
 
 def _separator(node: ast.Call) -> str | None:

@@ -9,7 +9,7 @@ import gettext
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,9 +84,14 @@ def heading(word: str, spec: str = "") -> str:
     return shown(word, spec=spec)
 
 
-def joined(separator: str, values: Any) -> str:
-    """Return values as `print(*values, sep=separator)` prints them, names in the reader's language."""
-    return separator.join(str(_named(value)) for value in values)
+def printed(value: Any) -> str:
+    """Return a value as `print` prints it, a name in the reader's language."""
+    return str(_named(value))
+
+
+def names(values: Iterable[Any]) -> list[Any]:
+    """Return values for `print(*values)`, names in the reader's language."""
+    return [_named(value) for value in values]
 
 
 def _named(value: T) -> Any:

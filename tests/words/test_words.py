@@ -9,7 +9,7 @@ from babel.messages.mofile import write_mo
 from course_lib import words
 from course_lib.errors import CourseError, UsageError
 from course_lib.progress import progress
-from course_lib.words import fill, heading, joined, keyed, mark, shown, tr
+from course_lib.words import fill, heading, keyed, mark, names, printed, shown, tr
 
 MESSAGES = {
     "documents": "文書",
@@ -85,7 +85,8 @@ def test_names_are_translated_where_they_are_shown() -> None:
     assert shown("training") == "学習用"
     assert shown(["training", 3, ("documents",)]) == "['学習用', 3, ('文書',)]"
     assert shown({"training": 3}) == "{'学習用': 3}"
-    assert joined(" | ", ["training", "unseen"]) == "学習用 | unseen"
+    assert names(iter(["training", "unseen", 3])) == ["学習用", "unseen", 3]
+    assert printed("training") == "学習用"
     # Quoted with !r, a text is data.
     assert shown("training", "r") == "'training'"
     assert shown(1234.5, "", ",.2f") == "1,234.50"
