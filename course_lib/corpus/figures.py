@@ -11,9 +11,15 @@ from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 from course_lib.words import mark, tr
 
 PLAIN_TEXT = mark("plain text")
-# What each count of an extraction contains, where its name does not say so.
+# What each count of an extraction contains.
 LABELS = {
+    "comments": mark("comments"),
+    "formulas": mark("formulas"),
+    "references": mark("references"),
+    "code": mark("code"),
+    "galleries": mark("galleries"),
     "templates": mark("templates"),
+    "tables": mark("tables"),
     "links": mark("links: brackets and targets"),
     "markup": mark("tags, bold marks, character references"),
     "sections and layout": mark("left-out sections, line layout"),

@@ -139,12 +139,12 @@ class Report:
         rows += [self._row(tr("in"), "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
-            rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
+            rows += [self._row(f"- {reason}", tr(self.limits.get(reason, "")), removed.count, removed.characters)]
         rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            limit = self.limits.get(reason, "")
+            limit = tr(self.limits.get(reason, ""))
             rows += [
                 (tr("lines: {reason}", reason=reason), limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)
             ]

@@ -264,7 +264,7 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found = {test.name: test.limit(settings.filters) for test in FILTERS}
     if settings.filters.blocked_words:
         found[BLOCKED] = f"> {settings.filters.max_blocked}"
-    found["duplicate"] = "same text"
+    found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
     return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}
