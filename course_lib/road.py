@@ -57,11 +57,8 @@ def road(notebook: str) -> Drawing:
     answers = canvas.box(702, 344, WIDTH, 42, tr("answers over"), tr("HTTP and gRPC"), color=GREY, size=SMALL)
     canvas.arrow(serving.bottom, answers.top)
     titles = {name: tr(lines[0]) for name, (_, lines) in STOPS.items()}
-    description = tr(
-        "The notebooks in order: {titles}. You are at {here}.",
-        titles=", ".join(titles.values()),
-        here=titles[notebook],
-    )
+    description = tr("The notebooks in order: {titles}.", titles=", ".join(titles.values()))
+    description += tr(" You are at {here}.", here=titles[notebook])
     return canvas.finish(tr("The road of the course"), description)
 
 

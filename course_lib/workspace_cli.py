@@ -1,4 +1,4 @@
-"""Commands that apply to all chapters: run, status, clean, doctor, notebooks and words."""
+"""Commands that apply to all chapters: run, status, clean, doctor and notebooks."""
 
 import json
 import os
@@ -86,12 +86,13 @@ def notebooks(
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
     from course_lib import notebooks as tools
+    from course_lib import words_cli
     from course_lib.paths import NOTEBOOKS
 
     if output and not language:
         raise UsageError("-o: only with --language")
     if language:
-        _edition(language, output, execute)
+        words_cli.edition(language, output, execute)
         return
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         changed = tools.refresh(path)
@@ -99,30 +100,3 @@ def notebooks(
             tools.execute(path, path)
         tools.export_images(path)
         print(f"{path.name}: {'rewritten' if changed else 'unchanged'}{', executed' if execute else ''}")
-
-
-def _edition(language: str, output: Path | None, execute: bool) -> None:
-    from course_lib import editions
-    from course_lib import notebooks as tools
-
-    for path in editions.build(language, output):
-        if execute:
-            tools.execute(path, path, language)
-        print(f"{path}: written{', executed' if execute else ''}")
-
-
-def words(
-    language: Annotated[str, typer.Argument(metavar="LANG", help="code of the language, such as ja")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="folder for the catalogues; default: the course's own"),
-    ] = None,
-) -> None:
-    """For authors: bring a language's catalogues in step with the English texts, and compile them."""
-    from course_lib import catalogs
-
-    for path, counts in catalogs.update(language, output).items():
-        print(
-            f"{path}: {counts.translated} translated, {counts.fuzzy} fuzzy, {counts.missing} missing, "
-            f"{counts.obsolete} obsolete"
-        )
