@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nbformat
 
-from course_lib import words
+from course_lib import paths, words
 from course_lib.cell_words import messages as cell_messages
 from course_lib.chapters import CHAPTERS
 from course_lib.errors import CourseError, UsageError
@@ -103,11 +103,13 @@ def update(language: str, folder: Path | None = None) -> dict[Path, Counts]:
 
     Raises:
         UsageError: if the language is English or unknown.
-        CourseError: if a catalogue cannot be read, or a translation lacks a field of its message or has another one.
+        CourseError: if a catalogue cannot be read, or a translation lacks a field of its message or has another one, or
+            the course is installed without its notebooks.
     """
     from babel.messages.mofile import write_mo
     from babel.messages.pofile import write_po
 
+    require_checkout()
     counts = {}
     for domain in (NOTEBOOKS, COURSE):
         path = po_file(language, domain, folder)
@@ -126,6 +128,12 @@ def update(language: str, folder: Path | None = None) -> dict[Path, Counts]:
                 write_mo(file, catalog)
         counts[path] = count(catalog)
     return counts
+
+
+def require_checkout() -> None:
+    """Raise CourseError if the course is installed without its notebooks."""
+    if not paths.NOTEBOOKS.is_dir():
+        raise CourseError(f"{paths.NOTEBOOKS}: not found; catalogues and notebooks are written in a checkout")
 
 
 def read(language: str, domain: str, folder: Path | None = None) -> "Catalog":

@@ -28,8 +28,10 @@ def build(language: str, folder: Path | None = None) -> list[Path]:
         language: code of the language, such as "ja".
         folder: where the notebooks go; None means notebooks/<language>.
 
-    Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read.
+    Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read or there is
+    no checkout.
     """
+    catalogs.require_checkout()
     folder = folder or NOTEBOOKS / language
     catalog = catalogs.read(language, catalogs.NOTEBOOKS, own_folder())
     texts = {message.context: message.string for message in catalog if message.string and not message.fuzzy}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from babel.messages import Catalog
-from course_lib import catalogs
+from course_lib import catalogs, editions
 from course_lib.catalogs import COURSE, NOTEBOOKS
 from course_lib.errors import CourseError, UsageError
 from course_lib.exercises import corpus
@@ -92,6 +92,14 @@ def test_a_second_update_changes_no_byte(tmp_path: Path) -> None:
 def test_a_language_that_cannot_be_translated_to_is_refused(language: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^language: {words}"):
         catalogs.update(language, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_checkout_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.paths.NOTEBOOKS", tmp_path / "notebooks")
+    for write in (catalogs.update, editions.build):
+        with pytest.raises(CourseError, match="notebooks: not found"):
+            write("ja", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
