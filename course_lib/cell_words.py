@@ -53,7 +53,7 @@ class Words(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Rewrite calls that show something, and texts on which `format` is called."""
         called = node.func.id if isinstance(node.func, ast.Name) else None
-        method = node.func if isinstance(node.func, ast.Attribute) else None
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if called in MARKS:
             for value in node.args:
                 if isinstance(value, ast.Constant):
@@ -61,12 +61,12 @@ class Words(ast.NodeTransformer):
             return node
         if called == "print":
             return self._print(node)
-        if method and method.attr == "format" and isinstance(method.value, ast.Constant):
-            method.value = self._text(method.value)
+        if isinstance(node.func, ast.Attribute) and method == "format" and isinstance(node.func.value, ast.Constant):
+            node.func.value = self._text(node.func.value)
         else:
             node.func = self.visit(node.func)
-        before, part = self._shown, bool(method) and method.attr in TEXT_METHODS
-        self._shown = called in SHOWING or (before and bool(method) and method.attr == "join")
+        before, part = self._shown, method in TEXT_METHODS
+        self._shown = called in SHOWING or (before and method == "join")
         node.args = [self._text(value) if _is_text(value) and not part else self.visit(value) for value in node.args]
         node.keywords = [self.visit(keyword) for keyword in node.keywords]
         self._shown = before
@@ -74,7 +74,7 @@ class Words(ast.NodeTransformer):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         """Rewrite an f-string if it is shown, or if it has words between spaces."""
-        parts = [value.value for value in node.values if isinstance(value, ast.Constant)]
+        parts = [str(value.value) for value in node.values if isinstance(value, ast.Constant)]
         if not self._shown and not (re.search(r"\s", "".join(parts)) and WORD.search(" ".join(parts))):
             return self._hidden(node)
         return self._filled([node], "")
@@ -151,7 +151,7 @@ class Words(ast.NodeTransformer):
     def _name(self, node: ast.Constant, single: bool) -> None:
         """Collect a name. With `single`, a single word counts; otherwise, only words with a space between them do."""
         text = str(node.value)
-        if _is_text(node) or (single and NAME.fullmatch(text) and len(text) > 2):
+        if _is_text(node) or (single and NAME.fullmatch(text) and len(text) >= words.SHORTEST):
             self._keep(node, text, "a name; the same as the original if it is a key or a proper name")
 
     def _text(self, node: Any) -> ast.expr:
@@ -170,11 +170,9 @@ class Words(ast.NodeTransformer):
             node.args = [self._filled(node.args, separator)] if node.args else []
             node.keywords = keywords
             return node
-        for number, value in enumerate(node.args):
-            if isinstance(value, ast.Starred):
-                value.value = _call("names", self._field(value.value))
-            else:
-                node.args[number] = self._filled([value], "")
+        node.args = [
+            self.visit(value) if isinstance(value, ast.Starred) else self._filled([value], "") for value in node.args
+        ]
         return node
 
     def _filled(self, values: Sequence[ast.expr], separator: str) -> ast.expr:

@@ -9,10 +9,10 @@ import gettext
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 
@@ -23,9 +23,10 @@ DOMAIN = "course"
 COMPILED = Path(__file__).parent / "locale"
 # A field of a message, with its format: {number}, {share:.1%}.
 FIELD = re.compile(r"\{[^{}]*\}")
+# The shortest name [characters].
+SHORTEST = 3
 # The width of a field, with what fills it and where the text stands: "<12" or "　<3".
 _WIDTH = re.compile(r"(?s)(.?[<>^])?(\d+)")
-T = TypeVar("T")
 
 
 def tr(message: str, /, **fields: Any) -> str:
@@ -70,7 +71,8 @@ def shown(value: Any, conversion: str = "", spec: str = "") -> str:
     screen, where a Japanese character takes two columns.
     """
     if conversion:
-        return format({"r": repr, "s": str, "a": ascii}[conversion](value), spec)
+        conversions: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
+        return format(conversions[conversion](value), spec)
     name = _named(value)
     width = _WIDTH.fullmatch(spec)
     if width and isinstance(name, str) and name != value:
@@ -89,17 +91,13 @@ def printed(value: Any) -> str:
     return str(_named(value))
 
 
-def names(values: Iterable[Any]) -> list[Any]:
-    """Return values for `print(*values)`, names in the reader's language."""
-    return [_named(value) for value in values]
-
-
-def _named(value: T) -> Any:
+def _named(value: Any) -> Any:
     """Return a name in the reader's language; in lists, tuples and dictionaries, too. Other values are unchanged."""
     if type(value) is str:
-        return _lookup(value)
+        # Shorter texts are rather tokens or units than names.
+        return _lookup(value) if len(value) >= SHORTEST else value
     if type(value) in (list, tuple):
-        return type(value)(map(_named, value))  # type: ignore[arg-type, call-arg]
+        return type(value)(map(_named, value))
     return {_named(key): _named(each) for key, each in value.items()} if type(value) is dict else value
 
 

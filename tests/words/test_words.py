@@ -9,7 +9,7 @@ from babel.messages.mofile import write_mo
 from course_lib import words
 from course_lib.errors import CourseError, UsageError
 from course_lib.progress import progress
-from course_lib.words import fill, heading, keyed, mark, names, printed, shown, tr
+from course_lib.words import fill, heading, keyed, mark, printed, shown, tr
 
 MESSAGES = {
     "documents": "文書",
@@ -19,6 +19,7 @@ MESSAGES = {
     "{number} tokens": "トークン",  # the field is missing
     "{number} words": "{nombre}語",  # the field is misspelled
     "searching": "検索中",
+    "s": "秒",
 }
 
 
@@ -85,7 +86,8 @@ def test_names_are_translated_where_they_are_shown() -> None:
     assert shown("training") == "学習用"
     assert shown(["training", 3, ("documents",)]) == "['学習用', 3, ('文書',)]"
     assert shown({"training": 3}) == "{'学習用': 3}"
-    assert names(iter(["training", "unseen", 3])) == ["学習用", "unseen", 3]
+    # A text of one or two letters is rather a token of a text, or a unit.
+    assert tr("s") == "秒" and shown(["s"]) == "['s']" and printed("s") == "s"
     assert printed("training") == "学習用"
     # Quoted with !r, a text is data.
     assert shown("training", "r") == "'training'"
