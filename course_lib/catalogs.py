@@ -189,7 +189,7 @@ def _in_step(catalog: "Catalog", new: "Catalog", similar: bool) -> None:
     """
     olds = {message.context: message for message in catalog if message.context}
     for message in new:
-        old = olds.get(message.context)
+        old = olds.get(message.context or "")
         if old and old.string and old.id != message.id:
             catalog.delete(old.id, context=old.context)
             catalog.add(message.id, old.string, flags={"fuzzy"}, previous_id=old.id, context=message.context)
@@ -208,7 +208,7 @@ def _require_fields(catalog: "Catalog", path: Path) -> None:
     for message in catalog:
         if not message.id or not message.string or message.fuzzy:
             continue
-        fields, given = (set(words.FIELD.findall(text)) for text in (message.id, message.string))
+        fields, given = (set(words.FIELD.findall(str(text))) for text in (message.id, message.string))
         if fields != given:
             wrong = ", ".join(sorted(fields ^ given))
             raise CourseError(f"{path}: {message.id!r}: the translation and the message differ in the fields {wrong}")

@@ -34,7 +34,7 @@ def build(language: str, folder: Path | None = None) -> list[Path]:
     catalogs.require_checkout()
     folder = folder or NOTEBOOKS / language
     catalog = catalogs.read(language, catalogs.NOTEBOOKS, own_folder())
-    texts = {message.context: message.string for message in catalog if message.string and not message.fuzzy}
+    texts = {str(message.context): str(message.string) for message in catalog if message.string and not message.fuzzy}
     folder.mkdir(parents=True, exist_ok=True)
     return [_write(source, folder / source.name, texts) for source in sorted(NOTEBOOKS.glob("*.ipynb"))]
 
@@ -50,7 +50,7 @@ def translated(source: Path, target: Path, texts: dict[str, str]) -> nbformat.No
     `texts` maps "<notebook> <cell id>" to a translation. Relative links lead to the same files from `target`, except
     those to other notebooks, which each language has.
     """
-    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+    notebook: nbformat.NotebookNode = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None

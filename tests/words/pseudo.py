@@ -45,7 +45,7 @@ def write_catalogues(folder: Path) -> None:
         catalog = catalogs.read(LANGUAGE, domain, folder)
         for message in catalog:
             if message.id:
-                message.string = translation(message.id, domain)
+                message.string = translation(str(message.id), domain)
         with catalogs.po_file(LANGUAGE, domain, folder).open("wb") as file:
             write_po(file, catalog, width=0, include_lineno=False)
     catalogs.update(LANGUAGE, folder)
@@ -81,7 +81,7 @@ class _Html(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
         self.code += tag == "pre"
-        self.texts += [given["alt"]] if given.get("alt") else []
+        self.texts.append(given.get("alt") or "")
         source = given.get("src") or ""
         if source.startswith("data:image/svg+xml;base64,"):
             self.texts += svg_texts(base64.b64decode(source.split(",", 1)[1]).decode())

@@ -70,6 +70,7 @@ def test_the_catalogues_hold_what_a_reader_sees() -> None:
     # a verdict, which is made when an answer is checked
     assert course.get("hand in two numbers: (bands, rows).")
     message = course.get("{1} pages in, {2} articles out")
+    assert message
     assert message.locations == [("notebooks/01_corpus_prep.ipynb", 0)]
     assert message.auto_comments[0].startswith("cell c26; {1}: wiki_report.documents_in")
     keys = [message.context for message in notebooks if message.id]

@@ -1,6 +1,7 @@
 """Every drawing in the pseudo-language: its texts fit, and none is English, neither in the picture nor in its description."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.words.test_words import install
 
 SCORES = {piece: -float(len(piece)) for piece in ("▁", "▁大", "大", "大学", "学", "生")}
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
-    **{name: lambda name=name: road(name) for name in STOPS},
+    **{name: partial(road, name) for name in STOPS},
     "banding": lambda: corpus_drawings.banding({"x": [1, 2, 3, 4], "y": [1, 2, 5, 6], "z": [7, 8, 9, 10]}, 2),
     "lattice": lambda: japanese_drawings.lattice(
         japanese_drawings.mecab_lattice("外国人参政権"), lattice.path(["外国", "人", "参政", "権"])
