@@ -21,6 +21,8 @@ CELLS = [
     if cell.cell_type == "code" and "setup" not in cell.metadata.get("tags", [])
 ]
 PRELUDE = "n, name, row, items = 1234, 'training', {'loss': 0.5}, ['a', 'b']\ndef f(x): return x\n"
+# printed in another way than formatted, like a tensor with one number
+PRELUDE += "class Odd:\n __str__ = lambda self: 'printed'\n __format__ = lambda self, spec: 'formatted'\nodd = Odd()\n"
 # code, and its messages
 SNIPPETS: list[tuple[str, list[str]]] = [
     ('print(f"{n:,} documents")', ["{n} documents"]),
