@@ -25,6 +25,7 @@ SLOW = (
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
     "tests/colab/",
+    "tests/words/test_edition.py",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
