@@ -1,5 +1,5 @@
 # Two commands: `make course` installs and runs the course, `make test` proves it. `make check` is the quick part of the tests,
-# for every change. `make lab` opens the notebooks in JupyterLab.
+# for every change. `make lab` opens the notebooks in JupyterLab, `make site` builds the site into workspace/site/html.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TRITON := nvidia-pytriton==0.7.0
 INSTALLED := $(VENV)/.installed
 
-.PHONY: course check lint test lab clean
+.PHONY: course check lint test lab site clean
 
 course: $(INSTALLED)
 	@$(BIN)/course run all
@@ -27,8 +27,8 @@ test: lint
 	$(PYTEST)
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check course_lib tests
-	$(BIN)/ruff format --check course_lib tests
+	$(BIN)/ruff check course_lib tests docs
+	$(BIN)/ruff format --check course_lib tests docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
@@ -40,6 +40,11 @@ lint: $(INSTALLED)
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
+
+# Warnings are errors, so that a link to a page or a section that is not there fails.
+site: $(INSTALLED)
+	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs -d workspace/site/doctrees . workspace/site/html
+	@echo "workspace/site/html/index.html; to search it, serve it: $(BIN)/python -m http.server -d workspace/site/html"
 
 clean:
 	rm -rf $(VENV) workspace

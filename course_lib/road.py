@@ -18,19 +18,19 @@ STOPS: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {
 WIDTH, HEIGHT = 136, 66
 
 
-def road(notebook: str) -> Drawing:
+def road(notebook: str | None = None) -> Drawing:
     """Draw the eight notebooks, what each hands to the next, and "you are here" at one of them.
 
     The arrows follow the inputs of the products in each chapter's products.py. Notebook 04_gpt2_by_hand hands on its
     model as code, and chapter 6 trains its base model as chapter 4 does.
 
     Args:
-        notebook: file name of the notebook without its ending, such as "03_tokenizers".
+        notebook: file name of the notebook without its ending, such as "03_tokenizers"; None marks no place.
 
     Raises:
         UsageError: if the course has no such notebook.
     """
-    if notebook not in STOPS:
+    if notebook is not None and notebook not in STOPS:
         raise UsageError(f"notebook {notebook!r} does not exist; allowed: {', '.join(STOPS)}")
     canvas = Canvas(860, 420)
     boxes = {
@@ -39,8 +39,9 @@ def road(notebook: str) -> Drawing:
         )
         for name, (corner, lines) in STOPS.items()
     }
-    here = boxes[notebook]
-    canvas.text(here.x, here.y - 11, tr("▼ you are here"), SMALL, ORANGE.line, "start", bold=True)
+    if notebook is not None:
+        here = boxes[notebook]
+        canvas.text(here.x, here.y - 11, tr("▼ you are here"), SMALL, ORANGE.line, "start", bold=True)
     corpus, words, tokenizers, by_hand, zero2, gptsan, prefixes, serving = boxes.values()
     _hand_on(canvas, canvas.box(20, 82, 96, 42, tr("dumps,"), tr("web pages"), color=GREY, size=SMALL), corpus)
     _hand_on(canvas, corpus, words, tr("clean"), tr("documents"))
@@ -58,7 +59,8 @@ def road(notebook: str) -> Drawing:
     canvas.arrow(serving.bottom, answers.top)
     titles = {name: tr(lines[0]) for name, (_, lines) in STOPS.items()}
     description = tr("The notebooks in order: {titles}.", titles=", ".join(titles.values()))
-    description += tr(" You are at {here}.", here=titles[notebook])
+    if notebook is not None:
+        description += tr(" You are at {here}.", here=titles[notebook])
     return canvas.finish(tr("The road of the course"), description)
 
 
