@@ -1,0 +1,1 @@
+"""Slides generated from the notebooks: `python -m docs.slides`, or `make slides`."""
