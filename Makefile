@@ -52,7 +52,7 @@ lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
 slides: $(INSTALLED)
-	@$(BIN)/python -m docs.slides
+	@PYTHONPATH=docs $(BIN)/python -m course_slides
 
 clean:
 	rm -rf $(VENV) workspace

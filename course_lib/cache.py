@@ -101,7 +101,7 @@ def unpack(wanted: Sequence[Product], source: Path) -> Unpacked:
             with files.work_folder(workspace.root() / "cache") as folder:
                 return _place(wanted, manifests, archive, folder)
     except (BadZipFile, EOFError, lzma.LZMAError, zlib.error, KeyError, _Damaged) as error:
-        problem = str(error).strip("'\"") or "it is cut short"
+        problem = (str(error.args[0]) if error.args else "") or "it is cut short"
         raise CourseError(f"{source}: is not a complete archive of products: {problem}; {AGAIN}") from error
 
 

@@ -1,4 +1,4 @@
-"""What of a notebook's prose stands on a slide: headings, lists and tables whole, of a paragraph its first sentence."""
+"""What of a notebook's prose stands on a slide: headings, lists and tables, and the first sentences of paragraphs."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,6 @@ from typing import Literal
 WHOLE = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|\([^()]*\)|\*\*[^*]+\*\*")
 END = re.compile(r"(?:[.!?][*\"”)]*|[。！？])\s+(?=[A-Z`*\[(“\d]|[^\x00-\x7f])")
 ABBREVIATIONS = ("e.g.", "i.e.", "al.", "cf.", "vs.", "No.", "Fig.", "approx.")
-# Paragraphs up to this many characters stand on a slide whole.
-SHORT = 170
 # Longer lists are shortened to the first sentence of each item.
 LONG_LIST = 560
 
@@ -48,17 +46,20 @@ def sentences(paragraph: str) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def leading(paragraph: str) -> tuple[str, str]:
+def leading(paragraph: str, room: int) -> tuple[str, str]:
     """Return what of a paragraph stands on a slide, and the sentence that introduces the next cell, if any.
 
-    A paragraph of at most SHORT characters stands there whole, of a longer one the first sentence. The last sentence
-    introduces the next cell if it ends with a colon; it is "" otherwise. A paragraph of one such sentence is only an
-    introduction.
+    A paragraph's first sentence stands on the slide, and those after it as long as all have at most `room` characters.
+    The last sentence introduces the next cell if it ends with a colon.
     """
-    *rest, last = sentences(paragraph)
-    if not last.endswith(":"):
-        return (paragraph if len(paragraph) <= SHORT else [*rest, last][0]), ""
-    return (" ".join(rest) if len(" ".join(rest)) <= SHORT else rest[0]), last
+    found = sentences(paragraph)
+    introduction = found.pop() if found[-1].endswith(":") else ""
+    shown = found[:1]
+    for sentence in found[1:]:
+        if len(" ".join([*shown, sentence])) > room:
+            break
+        shown.append(sentence)
+    return " ".join(shown), introduction
 
 
 def short_list(source: str) -> str:

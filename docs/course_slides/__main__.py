@@ -1,11 +1,12 @@
-"""Write the slides of all notebooks: `python -m docs.slides [-o FOLDER]`."""
+"""Write the slides of all notebooks: `python -m course_slides [-o FOLDER]`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from course_lib import paths
-from docs.slides import build
+
+from course_slides import build
 
 
 def main(

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from course_lib.notebooks import BADGE_TAG, SETUP_TAG
-from docs.slides.prose import Block, blocks, leading, short_list
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from wcwidth import wcswidth
+
+from course_slides.prose import Block, blocks, leading, short_list
 
 # The pattern of cells that check an answer; on a slide there is no answer.
 CHECK = re.compile(r"\bexercises\.check\(|^from course_lib\.exercises import", re.MULTILINE)
@@ -18,6 +19,8 @@ CHECK = re.compile(r"\bexercises\.check\(|^from course_lib\.exercises import", r
 COLUMNS, LINES = 104, 22
 # Lines of output on a slide of its own; further ones are left to the notebook.
 OUTPUT_LINES = 22
+# Characters of a paragraph below a cell, and on the first slide of a section.
+ROOM, SECTION_ROOM = 190, 380
 # Lists and tables with more characters are not added below a cell.
 LONG_BLOCK = 300
 # Paragraphs that are shown whole on a slide of their own: predictions and exercises.
@@ -54,7 +57,7 @@ def slides(cells: Iterable[NotebookNode]) -> list[Slide]:
     """Return the slides of a notebook.
 
     A section begins a horizontal slide; the slides below it are its cells: code with its output, or a figure without
-    its code, each with the first sentence of the prose that follows, which reads the output. Whole paragraphs, and the
+    its code, each with the first sentences of the prose that follows, which reads the output. Whole paragraphs, and the
     code of figures, are in the notes. Set-up cells, badges, checks of exercises and sources are left out.
     """
     deck = _Deck()
@@ -103,8 +106,10 @@ class _Deck:
                 shown.append(self._paragraph(block.text))
                 continue
             shown.append(short_list(block.text) if block.kind == "list" else block.text)
-            is_long = len(block.text) > LONG_BLOCK
-            slide = self._new() if self.slides[-1].shows and is_long else self.slides[-1]
+            slide, is_long = self.slides[-1], len(block.text) > LONG_BLOCK
+            if is_long and (slide.shows or slide.section):
+                slide = self._new()
+            self._introduce(slide)
             slide.write(shown[-1])
             slide.shows |= is_long
         if "\n\n".join(shown) != text:
@@ -130,19 +135,25 @@ class _Deck:
             return text
         if text.startswith(GOALS):
             self._new()
-        lead, self._introduction = leading(text)
+        self._introduce(self.slides[-1])
+        lead, self._introduction = leading(text, SECTION_ROOM if self.slides[-1].section else ROOM)
         if lead:
             self.slides[-1].write(lead)
         return " ".join(filter(None, (lead, self._introduction)))
 
+    def _introduce(self, slide: Slide) -> None:
+        """Write the sentence that introduces what comes next, if there is one."""
+        if self._introduction:
+            slide.write(self._introduction)
+        self._introduction = ""
+
     def add_code(self, cell: NotebookNode) -> None:
         cell, cut = _shown(cell)
-        introduction, self._introduction = self._introduction, ""
         slide = self.slides[-1] if not self.slides[-1].shows and not self.slides[-1].section else self._new()
-        if introduction:
-            slide.write(introduction)
+        self._introduce(slide)
         slide.shows = True
         if _is_figure(cell):
+            _describe(cell, slide.cells[0].source.lstrip("# "))
             slide.notes.append(f"```python\n{cell.source}\n```")
             slide.cells.append(_hidden_source(cell))
         elif _lines(cell.source) + _lines(_text(cell)) <= LINES:
@@ -184,6 +195,13 @@ def _shown(cell: NotebookNode) -> tuple[NotebookNode, str]:
 
 def _is_figure(cell: NotebookNode) -> bool:
     return any(kind in output.get("data", {}) for output in cell.outputs for kind in IMAGES)
+
+
+def _describe(cell: NotebookNode, title: str) -> None:
+    """Give the figures of a cell the title of their slide as alternative text. Drawings have a text of their own."""
+    for output in cell.outputs:
+        if "image/png" in output.get("data", {}):
+            output.metadata.setdefault("image/png", NotebookNode()).setdefault("alt", f"Figure: {title}")
 
 
 def _text(cell: NotebookNode) -> str:

@@ -8,7 +8,7 @@ const SMALLEST = 0.62;
 function fit(slide) {
   const [display, position] = [slide.style.display, slide.style.position];
   slide.style.setProperty("display", "block", "important");
-  for (let size = 1; slide.scrollHeight > HEIGHT && size >= SMALLEST; size -= 0.02) {
+  for (let size = 1; slide.scrollHeight > HEIGHT - 4 && size >= SMALLEST; size -= 0.02) {
     slide.style.fontSize = `${size}em`;
   }
   slide.style.display = display;

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import nbformat
 from course_lib.files import atomic_folder
-from docs.slides.cells import slides
+from course_lib.notebooks import address
 from nbconvert import SlidesExporter
+
+from course_slides.cells import slides
 
 HERE = Path(__file__).parent
 # what a deck loads of reveal.js, with its license
@@ -17,7 +19,9 @@ REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plu
 # the fonts of matplotlib-fontja: IPAexGothic with its license
 FONT = ("ipaexg.ttf", "IPA_Font_License_Agreement_v1.0.txt")
 OWN = ("slides.css", "slides.js")
-LINK = re.compile(r"\]\(((?:\d\w+))\.ipynb(#[^)]*)?\)")
+# Links to another notebook, and to another file of the repository.
+CHAPTER = re.compile(r"\]\((\d\w+)\.ipynb(?:#[^)]*)?\)")
+FILE = re.compile(r"\]\(\.\./([^)]+)\)")
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -81,11 +85,13 @@ def deck(path: Path, exporter: SlidesExporter) -> tuple[str, str, tuple[int, int
     title = made[0].cells[0].source.lstrip("# ")
     notebook.metadata["title"] = title
     notebook.cells = [cell for slide in made for cell in slide.marked()]
+    repository = address()
     for number, cell in enumerate(notebook.cells):
         # A cell that is shown on two slides gets an id for each, and the same notebook always gives the same page.
         cell.id = f"cell-{number}"
         if cell.cell_type == "markdown":
-            cell.source = LINK.sub(r"](\1.html)", cell.source)
+            source = CHAPTER.sub(r"](\1.html)", cell.source)
+            cell.source = FILE.sub(rf"]({repository}/blob/main/\1)", source)
     page, _ = exporter.from_notebook_node(notebook)
     return page, title, (sum(slide.section for slide in made), len(made))
 

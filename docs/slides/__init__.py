@@ -1,1 +1,0 @@
-"""Slides generated from the notebooks: `python -m docs.slides`, or `make slides`."""
