@@ -15,6 +15,7 @@ from course_slides import build
 from course_slides.cells import Slide, slides
 from course_slides.prose import blocks, leading, sentences, short_list
 from tests.notebooks.lab import browser_path
+from tests.waiting import LIMIT
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONG = "The first sentence says why. " + "More of the same. " * 30
@@ -189,8 +190,10 @@ def page(decks: Path) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+        limit = LIMIT * 1000
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"], timeout=limit)
         context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
+        context.set_default_timeout(limit)
         yield context.new_page()
         browser.close()
 
@@ -235,4 +238,5 @@ def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
     assert [slide for slide in measured if slide["broken"] or slide["drawn"] < 200] == []
     assert problems == []
     assert all(url.startswith(("file:", "data:")) for url in asked)
+    assert page.evaluate("Reveal.hasPlugin('notes')")
     assert page.evaluate("document.fonts.check('20px \"Course Japanese Code\"', '予測')")
