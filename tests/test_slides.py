@@ -151,9 +151,12 @@ class _Loads(HTMLParser):
         super().__init__()
         self.loaded: list[str] = []
         self.links: list[str] = []
+        self.alternatives: list[str] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.alternatives.append(dict(attrs).get("alt") or "")
         for name, value in attrs:
             if name == "src" or (tag == "link" and name == "href"):
                 self.loaded.append(value or "")
@@ -169,12 +172,16 @@ def test_a_page_loads_only_files_beside_it(decks: Path) -> None:
         assert path.name == "index.html" or len(files) == 6
         assert all((decks / name).is_file() for name in files)
         assert not re.search(r"url\(['\"]?(http|//)|@import", page)
+        # every figure and drawing has an alternative text
+        assert all(len(text) > 12 and not text.startswith("No description") for text in found.alternatives)
         # links to other chapters lead to their decks
         own = [link for link in found.links if not link.startswith("http")]
         assert [link for link in own if link.endswith(".ipynb")] == []
         assert all((decks / link.partition("#")[0]).is_file() for link in own if link.partition("#")[0]), own
     for path in [*decks.glob("*.css"), *decks.glob("reveal.js/*.css")]:
-        assert all((path.parent / name).is_file() for name in re.findall(r'url\("?([^")]+)"?\)', path.read_text()))
+        assert all(
+            (path.parent / name).is_file() for name in re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
+        )
 
 
 def test_no_formula_needs_a_renderer(decks: Path) -> None:
