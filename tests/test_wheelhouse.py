@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+import venv
 from pathlib import Path
 
+import pip
 import pytest
 from course_lib.paths import REPOSITORY
 
@@ -55,6 +57,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             build = "import sys; sys.path.insert(0, '.'); import backend; backend.build_wheel(sys.argv[1])"
             subprocess.run(["python3", "-c", build, folder / "index"], cwd=package, check=True)
     checkout = source(folder / "checkout", "course", "1.0", "'tool'")
+    # An environment with this one's pip, in a tenth of the time that `python -m venv` needs to install its own.
+    venv.create(checkout / ".venv", symlinks=True, with_pip=False)
+    (next(checkout.glob(".venv/lib/python*/site-packages")) / "pip").symlink_to(Path(pip.__file__).parent)
     (checkout / "Makefile").write_bytes((REPOSITORY / "Makefile").read_bytes())
     (checkout / "requirements.txt").write_text("torch==1.0\nplain==1.0\n")
     return checkout
