@@ -116,6 +116,8 @@ class _Deck:
             self.slides[-1].notes.append(text)
 
     def _head(self, heading: str) -> None:
+        if self.slides:
+            self._introduce(self.slides[-1])
         marks, _, title = heading.partition(" ")
         title = title.removesuffix("(core)").strip()
         if len(marks) == 3:
@@ -127,7 +129,7 @@ class _Deck:
         self.slides[-1].write(f"{marks} {title}")
 
     def _paragraph(self, text: str) -> str:
-        """Show a paragraph or its first sentence. Return what is shown now or will be with the next cell."""
+        """Show a paragraph or its first sentences. Return what is shown now or will be with the next cell."""
         if WHOLE.match(text):
             slide = self._new()
             slide.write(text)
@@ -185,8 +187,8 @@ def _shown(cell: NotebookNode) -> tuple[NotebookNode, str]:
         if output.output_type != "stream":
             continue
         lines = output.text.rstrip("\n").split("\n")
-        room = OUTPUT_LINES
-        kept = next((at for at in range(len(lines)) if _lines("\n".join(lines[: at + 1])) > room), len(lines))
+        too_many = (at for at in range(len(lines)) if _lines("\n".join(lines[: at + 1])) > OUTPUT_LINES)
+        kept = next(too_many, len(lines))
         if kept < len(lines):
             cut = f"*{len(lines) - kept} more lines in the notebook*"
         output.text = "\n".join(lines[: max(1, kept)])
