@@ -54,6 +54,9 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
+    "tests/test_slides.py",
+    "tests/test_wheelhouse.py",
+    "tests/test_cache.py",
 )
 
 

@@ -11,7 +11,7 @@ from course_lib.pretrain.config import PretrainConfig
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = [
     (path.name, line.strip())
-    for path in sorted(DOCS.glob("*.md"))
+    for path in (*sorted(DOCS.glob("*.md")), DOCS / "instructor/tools.md")
     for line in path.read_text(encoding="utf8").splitlines()
     if re.match(r" {4}(srun .*)?course [a-z]", line)
 ]
