@@ -60,14 +60,20 @@ class Api(SphinxDirective):
 
 
 def _resolve(content: nodes.Element, module: ModuleType) -> None:
-    """Complete the names of types that an annotation has as a string; other modules may have types of the same name."""
-    for link in list(content.findall(addnodes.pending_xref)):
-        if link.get("refdomain") == "py" and link["reftarget"].isidentifier() and link.get("refspecific"):
-            target: Any = getattr(module, link["reftarget"], None)
-            if hasattr(target, "__qualname__"):
-                link["reftarget"] = f"{target.__module__}.{target.__qualname__}"
-            else:
-                link.replace_self(link.children)
+    """Complete the names of types without a module, since several modules may have types of the same name."""
+    for link in content.findall(addnodes.pending_xref):
+        if link.get("refdomain") == "py" and link.get("refspecific") and link["reftarget"].isidentifier():
+            link["reftarget"] = _full_name(module, link["reftarget"])
+
+
+def _full_name(module: ModuleType, name: str) -> str:
+    """Return the name of a type with its module, or the name if the module does not import it."""
+    target: Any = getattr(module, name, None)
+    if hasattr(target, "__qualname__"):
+        return f"{target.__module__}.{target.__qualname__}"
+    # An import for type checkers only.
+    found = re.search(rf"^    from (course_lib[\w.]*) import .*\b{name}\b", inspect.getsource(module), re.MULTILINE)
+    return f"{found[1]}.{name}" if found else name
 
 
 def as_rst(text: str) -> str:
