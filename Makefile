@@ -1,6 +1,6 @@
 # Two commands: `make course` installs and runs the course, `make test` proves it. `make check` is the quick part of the tests,
-# for every change. `make lab` opens the notebooks in JupyterLab. `make slides` writes slides of all notebooks. After
-# `make wheelhouse`, `make course` needs no network.
+# for every change. `make lab` opens the notebooks in JupyterLab, `make site` builds the site into workspace/site/html, and
+# `make slides` writes slides of all notebooks. After `make wheelhouse`, `make course` needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course check lint test lab slides wheelhouse clean
+.PHONY: course check lint test lab site slides wheelhouse clean
 
 course: $(INSTALLED)
 	@$(BIN)/course run all
@@ -50,6 +50,11 @@ lint: $(INSTALLED)
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
+
+# Warnings are errors, so that a link to a page or a section that is not there fails.
+site: $(INSTALLED)
+	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs -d workspace/site/doctrees . workspace/site/html
+	@echo "workspace/site/html/index.html; to search it, serve it: $(BIN)/python -m http.server -d workspace/site/html"
 
 slides: $(INSTALLED)
 	@PYTHONPATH=docs $(BIN)/python -m course_slides

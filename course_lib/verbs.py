@@ -51,6 +51,8 @@ VERBS: dict[str, tuple[str, str, str]] = {
       "Show which parts this machine has, what fails without each missing one, and how to get it."),
     "notebooks": ("workspace_cli:notebooks", "",
       "For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."),
+    "words": ("words_cli:words", "",
+      "For authors: bring a language's catalogues in step with the English texts, and compile them."),
     "new": ("profile_cli:new", "",
       "Create a profile for your own texts, so that the course runs on them."),
     "profile": ("", "",

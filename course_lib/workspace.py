@@ -26,6 +26,7 @@ from course_lib.paths import REPOSITORY
 # `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
+from course_lib.words import tr
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -152,28 +153,28 @@ class Snapshot:
         built = self._manifest(product)
         if built is None:
             damaged = (product.folder / MANIFEST).exists()
-            return State("stale", f"{MANIFEST} is damaged") if damaged else State("missing")
+            return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
         if built["settings"] != _settings(definition):
-            return State("stale", "settings changed")
+            return State("stale", tr("settings changed"))
         if built.get("code") != _code_digest(definition):
-            return State("stale", f"the code of {', '.join(definition.code)} changed")
+            return State("stale", tr("the code of {code} changed", code=", ".join(definition.code)))
         if built["inputs"].keys() != {_key(source) for source in definition.inputs}:
-            return State("stale", "made from other inputs")
+            return State("stale", tr("made from other inputs"))
         written = {} if product.name in self._assumed else built["outputs"]
         for relative, facts in written.items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
-                return State("stale", f"{relative} was changed or removed")
+                return State("stale", tr("{name} was changed or removed", name=relative))
         for source in definition.inputs:
             recorded = built["inputs"][_key(source)]
             if isinstance(source, Product):
                 if self.state(source).kind != "fresh":
-                    return State("stale", f"{source.name} is not fresh")
+                    return State("stale", tr("{name} is not fresh", name=source.name))
                 changed = recorded != self._fingerprint(source)
             else:
                 changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
             if changed:
-                return State("stale", f"{_key(source)} changed")
+                return State("stale", tr("{name} changed", name=_key(source)))
         return State("fresh")
 
 
@@ -221,7 +222,8 @@ def _built(product: Product, definitions: dict[str, Definition], inputs: list[Pa
         now = Snapshot(definitions).state(product)
         if now.kind == "fresh":
             return target
-        print(f"building {product.name} ({now.reason or now.kind})", flush=True)
+        reason = now.reason or tr("missing")
+        print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
         definition = definitions[product.name]
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from course_lib import profiles
+from course_lib.errors import UsageError
 from course_lib.files import human_size
 
 ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
@@ -116,11 +117,25 @@ def notebooks(
     execute: Annotated[
         bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
     ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="LANG", help="write the notebooks in this language from its catalogue"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="with --language: folder; default: notebooks/LANG"),
+    ] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
     from course_lib import notebooks as tools
+    from course_lib import words_cli
     from course_lib.paths import NOTEBOOKS
 
+    if output and not language:
+        raise UsageError("-o: only with --language")
+    if language:
+        words_cli.edition(language, output, execute)
+        return
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         changed = tools.refresh(path)
         if execute:

@@ -25,6 +25,8 @@ SLOW = (
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
     "tests/colab/",
+    "tests/words/test_edition.py",
+    "tests/site/test_site.py",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",

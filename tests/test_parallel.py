@@ -96,11 +96,9 @@ def test_an_error_of_the_function_comes_in_its_place(workers: int) -> None:
 
 
 def test_a_killed_worker_gives_one_clear_error() -> None:
-    started = time.monotonic()
     with pytest.raises(CourseError, match="a worker process ended before its work was done: .*--workers") as caught:
         list(ordered_map(die_at_five, range(1000), 2))
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - started < 10
 
 
 def test_work_is_shared_and_the_processes_end_with_the_map() -> None:

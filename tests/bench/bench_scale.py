@@ -1,9 +1,12 @@
 """The stages of `course scale`: seconds per byte, memory and disk, 1 → 2 workers, and the engine against the plain verbs.
 
+What two cores can gain is shown by the plain functions, once alone and twice side by side with nothing shared.
+
     python -m tests.bench.bench_scale [--text 50] [--dump 8] [--rounds 3] [--rates course_lib/scale/rates.yaml] [-o FOLDER]
 
 The corpora are drawn from the sentences of the bundled samples: web text with 10 % repeats, and a dump of articles. With
---rates, what was measured with one worker is stored for `course scale plan`.
+--rates, what was measured with one worker is stored for `course scale plan`. `--memory 50 2000` measures the memory
+alone: of one worker on web text of these sizes [MB], in shards of the default size.
 """
 
 import argparse
@@ -11,6 +14,7 @@ import random
 import shutil
 import statistics
 import time
+from multiprocessing import Process
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -41,8 +45,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rates", type=Path, help="YAML to write")
     parser.add_argument("-o", "--output", type=Path, help="folder for the work; default: the system's")
+    parser.add_argument("--memory", type=float, nargs="+", help="sizes of web text [MB]")
     arguments = parser.parse_args()
     folder = Path(mkdtemp(dir=arguments.output))
+    for size in arguments.memory or ():
+        write_text(folder / "web.txt", int(size * 1e6))
+        memory(folder / "web.txt", folder / "run")
+    if arguments.memory:
+        shutil.rmtree(folder)
+        return
     inputs = {"wikipedia": folder / "dump.xml.bz2", "webtext": folder / "web.txt"}
     write_dump(inputs["wikipedia"], int(arguments.dump * 1e6))
     write_text(inputs["webtext"], int(arguments.text * 1e6))
@@ -78,18 +89,26 @@ def main() -> None:
         print(
             f"plain verbs {statistics.median(alone):.1f} core seconds, stages {total:.1f}, ratio {total / statistics.median(alone):.2f}"
         )
+        print(f"two processes that share nothing: {apart(kind, path, folder):.2f} × one", flush=True)
     if arguments.rates:
         arguments.rates.write_text(dump(rates), encoding="utf8")
     shutil.rmtree(folder)
 
 
-def chosen(kind: str, path: Path, output: Path, workers: int) -> ScaleConfig:
-    size = path.stat().st_size // 8
+def memory(path: Path, output: Path) -> None:
+    """Prints the peak memory of the process of each stage, which is the highest of the stages so far."""
+    found = measured("webtext", path, output, 1, shard=ScaleConfig().text_shard)
+    stages = ", ".join(f"{stage} {one['memory'] / 1e6:.0f}" for stage, one in found.items())
+    print(f"{path.stat().st_size / 1e6:.0f} MB of web text, memory of the stages [MB]: {stages}", flush=True)
+
+
+def chosen(kind: str, path: Path, output: Path, workers: int, shard: int | None = None) -> ScaleConfig:
+    size = shard or path.stat().st_size // 24
     values: dict[str, Any] = {
         "output": str(output),
         kind: [str(path)],
         "workers": workers,
-        "tasks": 4,
+        "tasks": 12,
         "dump_shard": size,
         "text_shard": size,
         "bpe": {"vocab_size": 4000},
@@ -97,10 +116,12 @@ def chosen(kind: str, path: Path, output: Path, workers: int) -> ScaleConfig:
     return config.build(ScaleConfig, values)
 
 
-def measured(kind: str, path: Path, output: Path, workers: int) -> dict[str, dict[str, float]]:
+def measured(
+    kind: str, path: Path, output: Path, workers: int, shard: int | None = None
+) -> dict[str, dict[str, float]]:
     """A run; for each stage the core seconds of all units, the seconds by the clock, the memory, and the bytes written."""
     shutil.rmtree(output, ignore_errors=True)
-    run(chosen(kind, path, output, workers))
+    run(chosen(kind, path, output, workers, shard))
     store, found = Store(str(output)), {}
     for stage in STAGES:
         notes = [store.marker(stage.name, unit) for unit in store.done(stage.name)]
@@ -132,6 +153,20 @@ def plain(kind: str, path: Path, output: Path) -> float:
     train_bpe([output / "lines.txt"], output / "tokenizer", settings.bpe, show_progress=False)
     tokenize([output / "lines.txt"], output / "tokenizer", output / "tokens", append_eod=True)
     return time.process_time() - started
+
+
+def apart(kind: str, path: Path, folder: Path) -> float:
+    """Work per second of two processes, each of which does all of the work, in units of one alone."""
+    seconds = []
+    for count in (1, 2):
+        started = time.perf_counter()
+        workers = [Process(target=plain, args=(kind, path, folder / f"apart-{number}")) for number in range(count)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        seconds.append(time.perf_counter() - started)
+    return 2 * seconds[0] / seconds[1]
 
 
 def write_text(path: Path, size: int) -> None:

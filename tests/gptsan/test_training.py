@@ -1,12 +1,9 @@
 """Real runs on two CPU ranks: an extra stage on a frozen base, killed, resumed, sharded, and refused where it makes no sense."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from course_lib import config
@@ -24,9 +21,9 @@ from course_lib.gptsan.samples import Samples, spout_vector
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, launch
 
-from tests.waiting import until
+from tests.training.ranks import kill_in_step
 from tests.weights import read_tensors
 
 TEXTS = (
@@ -100,14 +97,8 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
 
 
 def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
-    (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run")))
-    command = [sys.executable, "-m", "course_lib.cli", "gptsan", "train", "-c", str(tmp_path / "c.yaml")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: (tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4, process)
-    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        member.kill()
-    process.wait()
-    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
+    kill_in_step(5, "gptsan train", settings(place, tmp_path / "run"))
+    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
     resumed = launch.train(Gptsan(settings(place, tmp_path / "run")), resume=True)
     export(unbroken.folder, tmp_path / "one")
     export(resumed.folder, tmp_path / "two")

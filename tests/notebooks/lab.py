@@ -7,7 +7,6 @@ changed, and every notebook is untrusted until it is run.
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,23 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SETTINGS = {
     # All cells in the page, also those out of sight.
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
 }
 WIDTH, HEIGHT = 1280, 1100
-
-
-def browser_path() -> str:
-    """The path of Chromium; without one, the test is skipped with the reason."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip(f"no browser for JupyterLab: none of {', '.join(BROWSERS)} is on PATH; apt-get install chromium")
-    return path
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from course_lib.chapters import CHAPTERS
 from course_lib.paths import REPOSITORY
 from course_lib.pretrain.diagrams import zero2_step
 
+from tests.browser import chromium
 from tests.exercises.answers import japanese as answers
-from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, browser_path, running_lab
+from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, running_lab
 
-pytest.importorskip("playwright", reason="playwright is not installed: pip install -e .[dev]")
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
 QUICK = ("01_corpus_prep", "04_gpt2_by_hand")
 # Runs in an empty workspace, so that its products are built while a test looks at the progress bars.
@@ -35,12 +35,8 @@ SCREENSHOTS = REPOSITORY / "output/jupyterlab"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -2,11 +2,8 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from course_lib import config
@@ -24,12 +21,12 @@ from course_lib.prefix.model import build, warm_start
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import cache_values
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, launch
 from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases
-from tests.waiting import until
+from tests.training.ranks import kill_in_step
 
 STEPS = 8
 TEXTS = (
@@ -143,14 +140,8 @@ def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     """Two ranks, gradients and optimizer sharded, dropout in the encoder."""
     overrides = ("zero.stage=2", "launch.ranks=2", "model.dropout=0.2", "batch.micro_size=1", "batch.local_size=2")
     unbroken = launch.train(PrefixTask(settings(place, tmp_path / "whole", *overrides)))
-    (tmp_path / "c.yaml").write_text(config.to_yaml(settings(place, tmp_path / "run", *overrides)))
-    command = [sys.executable, "-m", "course_lib.cli", "prefix", "train", "-c", str(tmp_path / "c.yaml")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: (tmp_path / "run" / log.FILE).exists() and log.read(tmp_path / "run")[-1]["step"] >= 4, process)
-    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        member.kill()
-    process.wait()
-    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) < STEPS
+    kill_in_step(5, "prefix train", settings(place, tmp_path / "run", *overrides))
+    assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
     resumed = launch.train(PrefixTask(settings(place, tmp_path / "run", *overrides)), resume=True)
     one, two = (read(export(run.folder).target).values for run in (unbroken, resumed))
     assert torch.equal(one, two) and losses(unbroken) == losses(resumed)

@@ -32,6 +32,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
+from tests.training.ranks import kill_in_step
 from tests.waiting import LIMIT, until
 
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
@@ -114,23 +115,16 @@ def test_a_run_leaves_what_it_promises(unbroken):
     ]  # the two kept
 
 
-def test_killed_at_any_moment_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
+def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     run = tmp_path / "run"
     buffers = set(Path("/dev/shm").glob("deepspeed_*"))
     killed = settings(place, run, "model.hidden_dropout_prob=0.1")
-    (tmp_path / "config.yaml").write_text(config.to_yaml(killed))
-    command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
-    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        member.kill()
-    process.wait()
+    kill_in_step(8, "pretrain", killed)
     assert set(Path("/dev/shm").glob("deepspeed_*")) <= buffers  # shared memory would outlive them
     half = run / "checkpoints" / "checkpoint-999"  # as a kill in the middle of saving leaves it
     half.mkdir()
     (half / "trainer_state.json").write_text("{")
-    reached = checkpoint.step_of(checkpoint.whole_checkpoints(run)[0])
-    assert 5 <= reached < STEPS
+    assert checkpoint.step_of(checkpoint.whole_checkpoints(run)[0]) == 5
     with pytest.raises(UsageError, match="--resume continues it"):
         launch.train(Gpt2(killed))
     resumed = launch.train(Gpt2(killed), resume=True)

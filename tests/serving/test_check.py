@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -198,9 +198,9 @@ def test_a_number_that_is_far_too_large_costs_no_time(folders, key: str):
     folder = folders["gpt2"]
     text = (folder / "config.ini").read_text()
     (folder / "config.ini").write_text(re.sub(rf"^{key} = .*$", f"{key} = 999999998", text, flags=re.M))
-    started = perf_counter()
+    started = process_time()
     assert inspect(folder).findings
-    assert perf_counter() - started < 5
+    assert process_time() - started < 5
 
 
 def test_a_folder_for_far_too_many_ranks(folders):

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -262,10 +261,8 @@ def test_a_port_that_is_taken_is_told(folder: Path, triton: server.Server) -> No
 
 
 def test_a_start_that_takes_too_long_is_given_up(folder: Path) -> None:
-    started = time.monotonic()
     with pytest.raises(CourseError, match="not ready after 1 s"), server.running(folder, timeout=1):
         pass
-    assert time.monotonic() - started < 30
 
 
 def test_texts_go_in_and_come_out(folder: Path, triton: server.Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`course pretrain` whose ranks wait after a step for a file: `python -m tests.training.held FILE STEP pretrain -c …`.
+"""A training command whose ranks wait after a step for a file: `python -m tests.training.held FILE STEP pretrain -c …`.
 
 So a test can do something in the middle of a run, however fast or slow the machine is.
 """
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from course_lib.gptsan import task as gptsan
+from course_lib.prefix import task as prefix
 from course_lib.pretrain import gpt2
 from transformers import TrainerCallback
 
@@ -22,11 +24,23 @@ class Hold(TrainerCallback):  # type: ignore[misc]
             until(Path(os.environ[FILE]).exists)
 
 
-class Held(gpt2.Gpt2):
+class _Held:
     def trainer(self, *arguments: Any) -> Any:
-        trainer = super().trainer(*arguments)
+        trainer = super().trainer(*arguments)  # type: ignore[misc]
         trainer.add_callback(Hold())
         return trainer
+
+
+class HeldGpt2(_Held, gpt2.Gpt2):
+    pass
+
+
+class HeldGptsan(_Held, gptsan.Gptsan):
+    pass
+
+
+class HeldPrefix(_Held, prefix.PrefixTask):
+    pass
 
 
 def main() -> None:
@@ -34,7 +48,9 @@ def main() -> None:
 
     # The ranks inherit the environment, and import the class by its name.
     os.environ[FILE], os.environ[STEP] = sys.argv[1:3]
-    gpt2.Gpt2 = Held  # type: ignore[misc]
+    gpt2.Gpt2 = HeldGpt2  # type: ignore[misc]
+    gptsan.Gptsan = HeldGptsan  # type: ignore[misc]
+    prefix.PrefixTask = HeldPrefix  # type: ignore[misc]
     cli.main(sys.argv[3:])
 
 

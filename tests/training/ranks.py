@@ -1,4 +1,4 @@
-"""Runs a script under DeepSpeed's launcher on CPU ranks, as course_lib.training.launch runs the worker."""
+"""Ranks for tests: a script under DeepSpeed's launcher, as course_lib.training.launch runs the worker, and a killed run."""
 
 import os
 import signal
@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
+from course_lib import config
 from course_lib.training import launch as start
-from course_lib.training import stale_locks
+from course_lib.training import log, stale_locks
+from course_lib.training.settings import RunConfig
 from deepspeed.launcher import runner
 
-from tests.waiting import LIMIT
+from tests.waiting import LIMIT, until
 
 
 def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
@@ -45,6 +48,23 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, said[-5000:]
     return said
+
+
+def kill_in_step(step: int, words: str, settings: RunConfig) -> None:
+    """Start a training command and kill all its processes in a step, of which the log does not yet tell."""
+    run = settings.engine.output_dir
+    file = run.with_suffix(".yaml")
+    file.write_text(config.to_yaml(settings), encoding="utf8")
+    held = [sys.executable, "-m", "tests.training.held", str(run.with_suffix(".never")), str(step)]
+    process = subprocess.Popen(
+        [*held, *words.split(), "-c", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: (run / log.FILE).exists() and log.read(run)[-1]["step"] == step - 1, process)
+    finally:
+        for member in [*psutil.Process(process.pid).children(recursive=True), process]:
+            member.kill()
+        process.wait()
 
 
 def command_of_runner(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:

@@ -1,0 +1,86 @@
+"""Configuration of the course's site: `make site`, or `sphinx-build -c docs . workspace/site/html`.
+
+The source folder is the repository's root, so that relative links between README.md, docs/ and notebooks/ work on
+GitHub, in JupyterLab and on the site alike.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import course_lib  # noqa: E402
+from course_lib.notebooks import address  # noqa: E402
+
+from course_site.api import source_address as linkcode_resolve  # noqa: E402, F401
+
+project = "From raw Japanese text to a served language model"
+author = "the authors of the course"
+release = course_lib.__version__
+language = "en"
+
+extensions = [
+    "course_site",
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.linkcode",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "*.md",
+    "docs/*.md",
+    "docs/reference/*.md",
+    "docs/instructor/**.md",
+    "notebooks/*.ipynb",
+    "course_lib/configs/README.md",
+    "data/README.md",
+    "tests/bench/*.md",
+    "tests/colab/record.md",
+]
+exclude_patterns = [".*", "workspace", "output", "dist", "**/__pycache__", "course_lib/data"]
+
+# The stored outputs are those that the tests compare.
+nb_execution_mode = "off"
+myst_heading_anchors = 6
+myst_enable_extensions = ["colon_fence"]
+
+# Not installed by requirements.txt on every machine, or only inside a Triton server.
+autodoc_mock_imports = ["lm_eval", "triton_python_backend_utils"]
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 90
+add_module_names = False
+toc_object_entries = False
+
+html_theme = "sphinx_book_theme"
+html_title = "Japanese LM course"
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_favicon = "_static/favicon.svg"
+html_search_scorer = str(HERE / "course_site/scorer.js")
+# The theme that the reader's system has.
+html_context = {"default_mode": "auto"}
+# index.html of the site, which leads to the home page in docs/.
+html_extra_path = ["_root"]
+html_show_copyright = False
+html_theme_options = {
+    "repository_url": address(),
+    "repository_branch": "main",
+    "use_repository_button": True,
+    "use_issues_button": True,
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "show_toc_level": 2,
+    "show_navbar_depth": 1,
+    # The search is in the sidebar and in the header of the page.
+    "navbar_persistent": [],
+    "navigation_with_keys": False,
+    "search_bar_text": "Search in English or Japanese …",
+}
+copybutton_selector = "div:not(.output) > div.highlight pre"
+# GitHub and Colab make the places on their pages in the browser.
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/", r"https://colab\.research\.google\.com/"]
+linkcheck_timeout = 30

@@ -1,0 +1,188 @@
+"""The reference of commands and settings, from what `--help` prints: verbs.py, options.py, the settings classes."""
+
+import inspect
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from course_lib import config, profiles, verbs
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from course_site import page
+
+# Argument of a page's `commands` directive → the packages whose commands it lists. "" stands for the modules outside
+# the packages, such as workspace_cli.py.
+PAGES = {
+    "corpus": ("corpus",),
+    "japanese": ("japanese",),
+    "subword": ("subword",),
+    "pretrain": ("pretrain",),
+    "gptsan": ("gptsan",),
+    "prefix": ("prefix",),
+    "serving": ("serving",),
+    "scale": ("scale",),
+    "course": ("",),
+}
+# Section of a profile → the class of its settings.
+SECTIONS = {
+    "corpus.sources": "corpus.config:Sources",
+    "corpus.download": "corpus.config:DownloadConfig",
+    "corpus.wikipedia": "corpus.config:WikipediaConfig",
+    "corpus.webtext": "corpus.config:WebtextConfig",
+    "japanese.segment": "japanese.config:SegmentConfig",
+    "subword.bpe": "subword.config:BpeConfig",
+    "subword.unigram": "subword.config:UnigramConfig",
+    "subword.experiments": "subword.config:ExperimentsConfig",
+    "pretrain.recipe": "pretrain.config:RecipeConfig",
+    "gptsan.recipe": "gptsan.config:RecipeConfig",
+    "gptsan.vocabulary": "gptsan.config:VocabularyConfig",
+    "gptsan.corpus": "gptsan.encode_config:EncodeConfig",
+    "gptsan.classes": "gptsan.encode_config:EncodeConfig",
+    "prefix.recipe": "prefix.config:RecipeConfig",
+    "serving.recipe": "serving.config:RecipeConfig",
+    "training.runs": "training.settings:RunsConfig",
+}
+
+
+def page_of(words: str) -> str:
+    """Return the page that lists a command, such as docs/reference/commands-corpus; "" for a group of commands."""
+    function = verbs.VERBS[words][0]
+    if not function:
+        return ""
+    module = function.partition(":")[0]
+    package = module.partition(".")[0] if "." in module else ""
+    name = next(name for name, packages in PAGES.items() if package in packages)
+    return f"docs/reference/commands-{name}"
+
+
+class Commands(SphinxDirective):
+    """The commands of one page: usage, arguments, options and settings of each, as `--help` prints them."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return a section per command."""
+        own = [words for words in verbs.VERBS if page_of(words) == f"docs/reference/commands-{self.arguments[0]}"]
+        if not own:
+            raise self.error(f"no commands for {self.arguments[0]!r}; allowed: {', '.join(PAGES)}")
+        self.env.note_dependency(inspect.getfile(verbs))
+        return [self._command(words) for words in own]
+
+    def _command(self, words: str) -> nodes.section:
+        module, _, settings = _entry(words)
+        self.env.note_dependency(inspect.getfile(module))
+        command = _find(words)
+        context = command.context_class(command, info_name=f"course {words}")
+        title = f"course {words}"
+        built = page.section(self, title, [title])
+        built += [page.paragraph(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
+        built += page.block(f"{title} {' '.join(command.collect_usage_pieces(context))}", "console")
+        records = [(parameter, parameter.get_help_record(context)) for parameter in command.get_params(context)]
+        for kind in ("argument", "option"):
+            of_kind = [record for parameter, record in records if record and parameter.param_type_name == kind]
+            if of_kind:
+                built += page.table((kind, "what"), [(page.code(name), help_text) for name, help_text in of_kind])
+        if settings:
+            built += page.paragraph("Settings (in the YAML of ", page.code("-c"), ", or by ", page.code("--set"), "):")
+            built += _settings(settings, page.anchor(title))
+        return built
+
+
+class CommandList(SphinxDirective):
+    """A table of all commands, each linked to its section."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        rows = []
+        for words, (_, _, help_text) in verbs.VERBS.items():
+            name: nodes.Node = page.code(f"course {words}")
+            if target := page_of(words):
+                name = page.document(target, page.anchor(f"course {words}"), name)
+            rows.append((name, help_text))
+        return [page.table(("command", "what it does"), rows)]
+
+
+class ProfileSections(SphinxDirective):
+    """The sections that a profile may have, with the settings of each and what the bundled profiles set."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a section per section of a profile."""
+        if missing := set(config.SECTIONS) ^ set(SECTIONS):
+            raise self.error(f"course_site.commands.SECTIONS and course_lib.config.SECTIONS differ: {sorted(missing)}")
+        return [self._section(name, *SECTIONS[name].split(":")) for name in config.SECTIONS]
+
+    def _section(self, name: str, module: str, cls: str) -> nodes.section:
+        code = import_module(f"course_lib.{module}")
+        self.env.note_dependency(inspect.getfile(code))
+        settings = getattr(code, cls)
+        built = page.section(self, name, [name])
+        built += [page.paragraph(" ".join(part.split())) for part in (inspect.getdoc(settings) or "").split("\n\n")]
+        users = [words for words, entry in verbs.VERBS.items() if entry[0] and _entry(words)[2] is settings]
+        if users:
+            links = [
+                page.document(page_of(words), page.anchor(f"course {words}"), page.code(f"course {words}"))
+                for words in users
+            ]
+            parts = [part for each in links for part in (nodes.Text(", "), each)][1:]
+            built += page.paragraph("Keys, defaults and meaning: as for ", *parts, ".")
+        else:
+            built += _settings(settings, page.anchor(name))
+        values = {profile: config.sections(profile).get(name, {}) for profile in profiles.BUNDLED}
+        flat = {profile: config.flat(own) for profile, own in values.items()}
+        if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):
+            rows = [(page.code(key), *(_shown(own, key) for own in flat.values())) for key in keys]
+            built += page.paragraph("What the bundled profiles set; an empty cell is the default:")
+            built += page.table(("key", *flat), rows)
+        return built
+
+
+def _shown(values: dict[str, Any], key: str) -> list[nodes.Node]:
+    return [page.code(str(values[key]))] if key in values else []
+
+
+def _entry(words: str) -> tuple[Any, str, type | None]:
+    """Return the module of a command, the name of its function, and its settings class."""
+    function, settings, _ = verbs.VERBS[words]
+    module, _, name = function.partition(":")
+    code = import_module(f"course_lib.{module}")
+    return code, name, getattr(code, settings) if settings else None
+
+
+def _find(words: str) -> Any:
+    """Return the loaded command: click's, or that of the copy of click inside Typer."""
+    command: Any = verbs.app
+    for word in words.split():
+        command = command.commands[word]
+    return command.load()
+
+
+def _settings(cls: type, prefix: str) -> nodes.definition_list:
+    """Return a list of a class's settings. Each key has the id PREFIX-KEY and an entry in the index."""
+    built = nodes.definition_list(classes=["settings"])
+    for key, kind, default, help_text in config.describe(cls):
+        target = f"{prefix}-{key}".replace(".", "-")
+        term = nodes.term("", "", *page.index([key], target), page.code(key), ids=[target])
+        values = page.paragraph(f"{kind}, default ", page.code(default))
+        values["classes"].append("default")
+        built += nodes.definition_list_item("", term, nodes.definition("", page.paragraph(help_text), values))
+    return built
+
+
+def _all_listed(_app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
+    """Fail if a command has no page."""
+    pages = set(filter(None, map(page_of, verbs.VERBS)))
+    if missing := pages - env.found_docs:
+        raise ExtensionError(f"commands without a page: {', '.join(sorted(missing))}")
+    return ()
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directives."""
+    app.add_directive("commands", Commands)
+    app.add_directive("command-list", CommandList)
+    app.add_directive("profile-sections", ProfileSections)
+    app.connect("env-updated", _all_listed)

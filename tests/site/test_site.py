@@ -1,0 +1,286 @@
+"""The site: built once as by `make site`, its pages as HTML, and in headless Chromium.
+
+Screenshots are written to output/site, which git ignores. Without a Chromium on PATH, the tests in it are skipped.
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from course_lib import config, verbs
+from course_lib.chapters import CHAPTERS
+from course_lib.notebooks import address
+from course_lib.paths import REPOSITORY
+from course_lib.profiles import CONFIGS
+
+from tests.browser import chromium
+from tests.site.pages import Page, broken_links
+
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+SCREENSHOTS = REPOSITORY / "output/site"
+HOME = "docs/index.html"
+# Pixels of the page outside the window.
+TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+NOTEBOOKS = [f"notebooks/{path.stem}.html" for chapter in CHAPTERS for path in chapter.paths]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site. A warning of the build is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs"), "-d", str(folder / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(REPOSITORY), str(folder / "html")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"NO_COLOR": "1"})
+    assert built.returncode == 0, built.stderr[-4000:]
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Page]:
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    return {name: Page(site, name) for name in names if name != "index.html" and not name.startswith("_")}
+
+
+def test_every_page_keeps_the_rules(pages: dict[str, Page]) -> None:
+    assert [f"{page.name}: {problem}" for page in pages.values() for problem in page.problems()] == []
+
+
+def test_every_link_leads_somewhere(pages: dict[str, Page], site: Path) -> None:
+    assert sum(len(page.links()) for page in pages.values()) > 3000
+    assert broken_links(pages) == []
+    start = (site / "index.html").read_text(encoding="utf8")
+    assert set(re.findall(r"docs/[\w.]+", start)) == {HOME}
+
+
+def test_a_link_to_a_missing_page_or_place_is_found(pages: dict[str, Page]) -> None:
+    page = Page(pages[HOME].folder, HOME)
+    for link in page.tree.iter("a"):
+        link.set("href", "glossar.html" if link.get("href") == "scale.html" else "scale.html#nowhere")
+    found = broken_links(pages | {HOME: page})
+    assert any("no such file" in each for each in found) and any("no such place" in each for each in found)
+
+
+def test_files_of_the_repository_are_linked_on_github(pages: dict[str, Page]) -> None:
+    links = {link for page in pages.values() for link in page.links() if link.startswith(f"{address()}/")}
+    for link in links:
+        match = re.fullmatch(rf"{re.escape(address())}/(blob|tree)/main/([^#]*)(#L\d+)?", link)
+        if match:
+            path = REPOSITORY / match[2]
+            assert path.is_dir() if match[1] == "tree" else path.is_file(), link
+    assert f"{address()}/tree/main/course_lib/configs" in links
+
+
+def test_every_notebook_is_a_chapter_with_its_outputs_and_a_colab_button(pages: dict[str, Page]) -> None:
+    for name in NOTEBOOKS:
+        tree = pages[name].tree
+        colab = [link for link in tree.iter("a") if "colab.research.google.com" in link.get("href", "")]
+        assert {link.text_content().strip() for link in colab} == {"Open in Colab", "Colab"}, name
+        assert all(link.get("href").endswith(f"/blob/main/{name.replace('.html', '.ipynb')}") for link in colab), name
+        assert len(tree.xpath("//div[contains(@class, 'cell_output')]")) > 20, name
+    # Screen readers change their voice for Japanese words.
+    assert len(pages[NOTEBOOKS[1]].tree.xpath("//p//span[@lang='ja']")) > 20
+    assert set(re.findall(r'href="\.\./(notebooks/\w+\.html)"', pages[HOME].path.read_text())) == set(NOTEBOOKS)
+
+
+def test_every_command_setting_configuration_and_section_is_listed(pages: dict[str, Page]) -> None:
+    reference = [page for name, page in pages.items() if name.startswith("docs/reference/")]
+    ids = {identifier for page in reference for identifier in page.ids}
+    for words, (function, settings, _) in verbs.VERBS.items():
+        if not function:
+            continue
+        verb = f"course-{words.replace(' ', '-')}"
+        assert verb in ids
+        module = function.partition(":")[0]
+        if settings:
+            __import__(f"course_lib.{module}")
+            cls = getattr(sys.modules[f"course_lib.{module}"], settings)
+            assert {f"{verb}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
+    assert {section.replace(".", "") for section in config.SECTIONS} <= ids
+    assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids
+
+
+def test_the_api_has_the_functions_that_notebooks_call(pages: dict[str, Page]) -> None:
+    ids = {identifier for page in pages.values() for identifier in page.ids}
+    assert {
+        "course_lib.corpus.wikitext.to_text", "course_lib.japanese.split_sentences", "course_lib.training.launch.train",
+        "course_lib.pretrain.gpt2.Gpt2", "course_lib.prefix.encoder.PrefixEncoder", "course_lib.serving.export.export",
+    } <= ids  # fmt: skip
+    assert not any(identifier.startswith("course_lib.exercises") for identifier in ids)
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """The address of the site on the loopback."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+class Window:
+    """A window of the browser that notes what goes wrong in it."""
+
+    def __init__(self, browser: Any, size: dict[str, int]) -> None:
+        self.context = browser.new_context(viewport=size)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
+        self.page.on("requestfailed", lambda request: self._note(f"not loaded: {request.url} {request.failure}"))
+        self.page.on("request", lambda request: self._other_host(request.url))
+
+    def _note(self, problem: str) -> None:
+        self.errors.append(f"{urlsplit(self.page.url).path}: {problem}")
+
+    def _other_host(self, url: str) -> None:
+        if urlsplit(url).hostname not in ("127.0.0.1", None):
+            self._note(f"loads from another host: {url}")
+
+
+@pytest.fixture
+def window(browser: Any, request: pytest.FixtureRequest) -> Iterator[Window]:
+    window = Window(browser, getattr(request, "param", WIDE))
+    yield window
+    window.context.close()
+
+
+BOTH = pytest.mark.parametrize("window", [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
+
+
+def test_every_page_opens_in_both_windows_without_an_error_and_fits(
+    window: Window, served: str, pages: dict[str, Page]
+) -> None:
+    """Every second page is loaded in the phone's window and then made wide."""
+    too_wide = []
+    for number, name in enumerate(pages):
+        sizes = (WIDE, PHONE) if number % 2 else (PHONE, WIDE)
+        window.page.set_viewport_size(sizes[0])
+        window.page.goto(f"{served}/{name}")
+        for size in sizes:
+            window.page.set_viewport_size(size)
+            if over := window.page.evaluate(TOO_WIDE):
+                too_wide.append(f"{name}: {over} of {size['width']} pixels")
+    assert window.errors == [] and too_wide == []
+
+
+def search(window: Window, served: str, query: str) -> list[str]:
+    """Searches by the dialog of the home page as a reader does. Returns the pages of the hits, the best first."""
+    window.page.goto(f"{served}/{HOME}")
+    window.page.locator(".search-button__button:visible").first.click()
+    window.page.keyboard.type(query)
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_url("**/search.html?q=*")
+    window.page.wait_for_function(
+        "() => /[Ff]inished|did not match/.test(document.querySelector('.search-summary')?.innerText)"
+    )
+    return [link.get_attribute("href") for link in window.page.locator("ul.search > li > a").all()]
+
+
+# A query → a page that must be among its hits, and one that must not: an English word, a key of the settings, a name of the
+# library; a Japanese word, a compound, an inflected form of 聴く, which stands there in other forms, full-width letters.
+QUERIES = {
+    "prefix": ("notebooks/06_prefix_tuning.html", "notebooks/01_corpus_prep.html"),
+    "model.warm_start_steps": ("docs/reference/commands-prefix.html", NOTEBOOKS[0]),
+    "split_sentences": ("docs/reference/library-japanese.html", "docs/reference/library-models.html"),
+    "予測": (HOME, NOTEBOOKS[1]),
+    "次の語を予測しました": (HOME, NOTEBOOKS[1]),
+    "外国人参政権": (NOTEBOOKS[1], NOTEBOOKS[0]),
+    "聴いていた": (NOTEBOOKS[0], NOTEBOOKS[1]),
+    "ＧＰＴＳＡＮ": ("notebooks/05_gptsan_extra_stage.html", NOTEBOOKS[1]),
+}
+
+
+@pytest.mark.parametrize(("query", "wanted", "unwanted"), [(query, *hits) for query, hits in QUERIES.items()])
+def test_search_finds(query: str, wanted: str, unwanted: str, window: Window, served: str) -> None:
+    found = [hit.partition("#")[0].partition("?")[0] for hit in search(window, served, query)]
+    assert wanted in found and unwanted not in found, found
+    assert window.errors == []
+
+
+@BOTH
+def test_a_hit_leads_to_its_words(window: Window, served: str) -> None:
+    for query in ("予測", "prefix"):
+        hits = search(window, served, query)
+        window.page.locator("ul.search > li > a").first.click()
+        window.page.wait_for_url(f"**/{hits[0].partition('?')[0].partition('#')[0]}*")
+        assert window.page.locator("article", has_text=query).count() == 1
+        assert window.page.locator("span.highlighted", has_text=query).count() > 0
+    assert window.errors == []
+
+
+@BOTH
+def test_fifty_links_can_be_followed(window: Window, served: str, pages: dict[str, Page]) -> None:
+    """Clicks on links of the text, drawn at random, from page to page; each leads to the address that it names."""
+    rng = random.Random(0)
+    window.page.goto(f"{served}/{HOME}")
+    visited: list[str] = []
+    while len(visited) < 50:
+        links = window.page.locator("article a.internal:visible, .prev-next-footer a:visible")
+        hrefs = links.evaluate_all("links => links.map(link => link.href)")
+        unseen = [number for number, href in enumerate(hrefs) if href not in visited]
+        if not unseen:
+            window.page.goto(f"{served}/{rng.choice(list(pages))}")
+            continue
+        number = rng.choice(unseen)
+        links.nth(number).click()
+        window.page.wait_for_url(hrefs[number])
+        visited.append(hrefs[number])
+    assert len({urlsplit(href).path for href in visited}) > 15
+    assert window.errors == []
+
+
+def test_both_themes(window: Window, served: str) -> None:
+    """The page takes the theme of the system; drawings and plots keep their white card. Screenshots for people."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    color = "element => getComputedStyle(element).backgroundColor"
+    for scheme, size, background in (("light", WIDE, "rgb(255, 255, 255)"), ("dark", PHONE, "rgb(18, 18, 18)")):
+        window.page.emulate_media(color_scheme=scheme)
+        window.page.set_viewport_size(size)
+        for name in (HOME, NOTEBOOKS[1], "docs/reference/commands-prefix.html"):
+            window.page.goto(f"{served}/{name}")
+            assert window.page.locator("body").evaluate(color) == background
+            images = window.page.locator(".cell_output img")
+            assert {image.evaluate(color) for image in images.all()} <= {"rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"}
+            if scheme == "dark" and name in NOTEBOOKS:
+                assert images.count() > 2 and images.first.evaluate(color) == "rgb(255, 255, 255)"
+            window.page.screenshot(path=SCREENSHOTS / f"{Path(name).stem}-{scheme}.png")
+
+
+def test_keyboard(window: Window, served: str) -> None:
+    """The first key leads to the text; the drawing's boxes are reached in order and open their notebooks."""
+    window.page.goto(f"{served}/{HOME}")
+    window.page.keyboard.press("Tab")
+    assert window.page.evaluate("() => document.activeElement.textContent") == "Skip to main content"
+    window.page.keyboard.press("Enter")
+    for name in NOTEBOOKS:
+        for _ in range(20):
+            window.page.keyboard.press("Tab")
+            reached = window.page.evaluate("() => document.activeElement.href?.baseVal")
+            if reached:
+                break
+        assert reached == f"../{name}"
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_url(f"**/{NOTEBOOKS[-1]}")
