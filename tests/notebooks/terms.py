@@ -93,7 +93,7 @@ def entries(text: str) -> list[Entry]:
 def forms() -> dict[str, list[tuple[str, frozenset[str]]]]:
     """Term → its forms, each with the notebooks in which it means this term."""
     listed = yaml.safe_load((Path(__file__).parent / "terms.yaml").read_text(encoding="utf8"))
-    result = {}
+    result: dict[str, list[tuple[str, frozenset[str]]]] = {}
     for term, written in listed.items():
         result[term] = []
         for form in written or [term]:
