@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from course_slides import build
 from course_slides.cells import Slide, slides
 from course_slides.prose import blocks, leading, sentences, short_list
-from tests.notebooks.lab import browser_path
+from tests.browser import chromium
 from tests.waiting import LIMIT
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -55,7 +55,7 @@ def test_of_a_long_paragraph_the_first_sentences_are_shown() -> None:
 
 
 def test_blocks() -> None:
-    source = "## A title\nOne\nline.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nItems:\n* one,\n  two\n* three"
+    source = "## A title\nOne\n[line](../docs/glossary.md#line).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nItems:\n* one,\n  two\n* three"
     assert [(block.kind, block.text) for block in blocks(source)] == [
         ("heading", "## A title"),
         ("paragraph", "One line."),
@@ -194,15 +194,10 @@ def test_no_formula_needs_a_renderer(decks: Path) -> None:
 @pytest.fixture(scope="module")
 def page(decks: Path) -> Iterator[Any]:
     """A page of a real Chromium that has no network, and records what it asks for."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        limit = LIMIT * 1000
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"], timeout=limit)
+    with chromium() as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
-        context.set_default_timeout(limit)
+        context.set_default_timeout(LIMIT * 1000)
         yield context.new_page()
-        browser.close()
 
 
 MEASURE = """() => {

@@ -56,7 +56,7 @@ def write(notebooks: list[Path], folder: Path) -> dict[str, tuple[int, int]]:
     """
     written: dict[str, tuple[int, int]] = {}
     titles: dict[str, str] = {}
-    exporter = SlidesExporter(
+    exporter = SlidesExporter(  # type: ignore[no-untyped-call]
         template_name="deck",
         extra_template_basedirs=[str(HERE)],
         reveal_url_prefix="reveal.js",

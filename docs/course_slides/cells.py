@@ -174,7 +174,8 @@ def _shown(cell: NotebookNode) -> tuple[NotebookNode, str]:
 
     Neighboring streams are joined. Warnings and the empty outputs of progress bars are left out.
     """
-    cell, outputs, cut = deepcopy(cell), [], ""
+    cell, cut = deepcopy(cell), ""
+    outputs: list[NotebookNode] = []
     for output in cell.outputs:
         if output.get("name") == "stderr" or ("data" in output and not output.data):
             continue
@@ -203,7 +204,7 @@ def _describe(cell: NotebookNode, title: str) -> None:
     """Give the figures of a cell the title of their slide as alternative text. Drawings have a text of their own."""
     for output in cell.outputs:
         if "image/png" in output.get("data", {}):
-            output.metadata.setdefault("image/png", NotebookNode()).setdefault("alt", f"Figure: {title}")
+            output.metadata["image/png"] = {"alt": f"Figure: {title}"} | output.metadata.get("image/png", {})
 
 
 def _text(cell: NotebookNode) -> str:
@@ -217,12 +218,16 @@ def _lines(text: str) -> int:
 
 
 def _without_outputs(cell: NotebookNode) -> NotebookNode:
-    return NotebookNode(cell | {"outputs": []})
+    cell = deepcopy(cell)
+    cell.outputs = []
+    return cell
 
 
 def _hidden_source(cell: NotebookNode) -> NotebookNode:
     """Return a cell of which only the outputs are exported."""
-    return NotebookNode(cell | {"metadata": cell.metadata | {"transient": {"remove_source": True}}})
+    cell = deepcopy(cell)
+    cell.metadata["transient"] = {"remove_source": True}
+    return cell
 
 
 def _typed(cell: NotebookNode, kind: str) -> NotebookNode:

@@ -8,6 +8,8 @@ from typing import Literal
 WHOLE = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|\([^()]*\)|\*\*[^*]+\*\*")
 END = re.compile(r"(?:[.!?][*\"”)]*|[。！？])\s+(?=[A-Z`*\[(“\d]|[^\x00-\x7f])")
 ABBREVIATIONS = ("e.g.", "i.e.", "al.", "cf.", "vs.", "No.", "Fig.", "approx.")
+# Links to the glossary: on a slide, only the word.
+GLOSSARY = re.compile(r"\[([^\]]+)\]\([^)]*glossary\.md[^)]*\)")
 # Longer lists are shortened to the first sentence of each item.
 LONG_LIST = 560
 
@@ -23,9 +25,12 @@ class Block:
 
 
 def blocks(source: str) -> list[Block]:
-    """Return the blocks of a Markdown cell in order. Blank lines separate them; a heading is a block of its own."""
+    """Return the blocks of a Markdown cell in order, without its links to the glossary.
+
+    Blank lines separate blocks; a heading is a block of its own.
+    """
     found: list[Block] = []
-    for part in re.split(r"\n\s*\n(?! )", source.strip()):
+    for part in re.split(r"\n\s*\n(?! )", GLOSSARY.sub(r"\1", source.strip())):
         *headings, rest = _headings(part)
         found += [Block("heading", line) for line in headings]
         kind = _kind(rest)
