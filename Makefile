@@ -1,13 +1,23 @@
 # Two commands: `make course` installs and runs the course, `make test` proves it. `make check` is the quick part of the tests,
-# for every change. `make lab` opens the notebooks in JupyterLab, `make site` builds the site into workspace/site/html.
+# for every change. `make lab` opens the notebooks in JupyterLab, `make site` builds the site into workspace/site/html, and
+# `make slides` writes slides of all notebooks. After `make wheelhouse`, `make course` needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 # the server binary of chapter 7; the wheel's Python part, which the course does not use, asks for an old numpy: hence --no-deps
 TRITON := nvidia-pytriton==0.7.0
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: course check lint test lab site clean
+# All packages as wheels, for machines without network.
+WHEELS := wheelhouse
+# what builds the course's own package
+BUILD := hatchling editables
+# What a wheelhouse is for: system, processor, Python and pins. The file is written when the wheelhouse is complete.
+FOR := $(WHEELS)/for.txt
+NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
+
+.PHONY: course check lint test lab site slides wheelhouse clean
 
 course: $(INSTALLED)
 	@$(BIN)/course run all
@@ -46,18 +56,42 @@ site: $(INSTALLED)
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs -d workspace/site/doctrees . workspace/site/html
 	@echo "workspace/site/html/index.html; to search it, serve it: $(BIN)/python -m http.server -d workspace/site/html"
 
+slides: $(INSTALLED)
+	@PYTHONPATH=docs $(BIN)/python -m course_slides
+
 clean:
 	rm -rf $(VENV) workspace
 
-# torch goes first and alone: with it in place, nothing below asks for another build of it
-$(INSTALLED): requirements.txt pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; set PYTHON=…"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# pip skips the files that are there, so that an interrupted download goes on. Packages without a wheel are built into one.
+wheelhouse: | $(BIN)/python
+	@echo "downloading all packages into $(WHEELS) (once; about 4 minutes)"
+	@mkdir -p $(WHEELS)
+	@rm -f $(FOR)
+	@$(PIP) download --dest $(WHEELS) --find-links $(WHEELS) "$$(grep '^torch==' requirements.txt)"
+	@$(PIP) download --dest $(WHEELS) --find-links $(WHEELS) -r requirements.txt $(BUILD)
+	@$(PIP) download --dest $(WHEELS) --find-links $(WHEELS) --no-deps $(TRITON) || echo "no Triton server for this machine"
+	@for source in $$(ls $(WHEELS)/*.tar.gz $(WHEELS)/*.zip 2>/dev/null); do \
+		$(PIP) wheel --no-deps --wheel-dir $(WHEELS) "$$source" && rm "$$source" || exit 1; done
+	@$(NEEDED) > $(FOR)
+	@echo "$(WHEELS): $$(ls $(WHEELS)/*.whl | wc -l) wheels, $$(du -sh $(WHEELS) | cut -f 1); make course installs from them"
+
+# With a complete wheelhouse, nothing is taken from the network.
+ifneq ($(wildcard $(FOR)),)
+$(INSTALLED): export PIP_NO_INDEX := 1
+$(INSTALLED): export PIP_FIND_LINKS := $(WHEELS)
+endif
+
+# torch goes first and alone: with it in place, nothing below asks for another build of it
+$(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
+	@test ! -e $(FOR) || $(NEEDED) | cmp -s - $(FOR) || { echo "$(WHEELS)/ is for another machine, Python or requirements.txt; run make wheelhouse again, or remove it"; exit 1; }
 	@echo "installing into $(VENV) (once; about 4 minutes)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.txt)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(TRITON) \
-		|| echo "no Triton server for this machine: chapter 7 answers with its reader instead"
+	@$(PIP) install "$$(grep '^torch==' requirements.txt)"
+	@$(PIP) install -r requirements.txt
+	@$(PIP) install --no-deps --editable .
+	@$(PIP) install --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
 	@$(BIN)/python -m course_lib.training.cpu_extension || true
 	@touch $@

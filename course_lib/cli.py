@@ -69,12 +69,13 @@ def _main(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
     import typer
 
-    from course_lib import verbs
+    from course_lib import verbs, words
     from course_lib.errors import CourseError
 
     # UsageError, which Typer before 0.29, such as Colab's, does not export.
     usage_error: Any = typer.BadParameter.__base__
     try:
+        words.require_language()
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
         # Typer returns this code on Ctrl-C.

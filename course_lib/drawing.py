@@ -1,6 +1,7 @@
 """A kit for drawings: boxes, arrows, labels and a color key on a light card, written as SVG with drawsvg.
 
-The drawings themselves are in road.py and in the chapters' diagrams.py; plots of measured values use figures.py.
+The drawings themselves are in road.py and in the chapters' diagrams.py; plots of measured values use figures.py. Their
+sizes are chosen for the English words. A translation that is wider is written smaller, down to SMALLEST pixels.
 """
 
 import unicodedata
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 
 import drawsvg
 
+from course_lib import words
+
 # Sizes in pixels.
-TITLE, TEXT, SMALL = 16, 14, 12
+TITLE, TEXT, SMALL, SMALLEST = 16, 14, 12, 7
 LINE_HEIGHT = 17
 PADDING = 6
 # Latin and Japanese fonts in the order in which a viewer's machine may have them.
@@ -121,8 +124,12 @@ class Canvas:
 
         Raises ValueError if the line does not fit on the card.
         """
+        share = {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        # The line may extend from x by its share to the left, and by the rest of it to the right.
+        room = min(x / share if share else self.width, (self.width - x) / (1 - share) if share < 1 else self.width)
+        size = _fitting(text, size, bold, room)
         width = text_width(text, size, bold)
-        left = x - width * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        left = x - width * share
         if left < 0 or left + width > self.width or not size / 2 <= y <= self.height - size / 2:
             raise ValueError(f"{text!r} at ({x:.0f}, {y:.0f}) does not fit on a card of {self.width} × {self.height}")
         weight = {"font_weight": "bold"} if bold else {}
@@ -148,7 +155,10 @@ class Canvas:
         self._content.append(
             drawsvg.Rectangle(*(round(n, 1) for n in shape), rx=4, fill=color.fill, stroke=color.line, **style)
         )
-        sizes = [size, *[SMALL] * (len(lines) - 1)]
+        sizes = [
+            _fitting(line, SMALL if number else size, bold and not number, width - 2)
+            for number, line in enumerate(lines)
+        ]
         first = y + height / 2 - LINE_HEIGHT * (len(lines) - 1) / 2
         for number, (line, own) in enumerate(zip(lines, sizes, strict=False)):
             if text_width(line, own, bold and number == 0) > width - 2 or LINE_HEIGHT * len(lines) > height + 4:
@@ -183,10 +193,12 @@ class Canvas:
 
     def key(self, x: float, y: float, entries: Mapping[str, Color]) -> None:
         """Draw a color key as one row that begins at `x`; `y` is its vertical middle."""
+        room = (self.width - x) / len(entries) - 47
         for label, color in entries.items():
+            size = _fitting(label, SMALL, False, room)
             self.box(x, y - 7, 20, 14, color=color)
-            self.text(x + 27, y, label, SMALL, anchor="start")
-            x += 27 + text_width(label, SMALL) + 20
+            self.text(x + 27, y, label, size, anchor="start")
+            x += 27 + text_width(label, size) + 20
 
     def finish(self, title: str, description: str) -> Drawing:
         """Return the drawing.
@@ -223,6 +235,13 @@ def text_width(text: str, size: int = TEXT, bold: bool = False) -> float:
     A Japanese character is as wide as the font is high.
     """
     return size * sum(map(_ems, text)) * (1.1 if bold else 1)
+
+
+def _fitting(text: str, size: int, bold: bool, room: float) -> int:
+    """Return a font size at which a translated line is at most `room` pixels wide, if there is one; else `size`."""
+    if words.language() == words.SOURCE:
+        return size
+    return next((each for each in range(size, SMALLEST - 1, -1) if text_width(text, each, bold) <= room), size)
 
 
 def with_minus(number: str) -> str:

@@ -3,6 +3,7 @@
 Outputs are not compared here; tests/notebooks compares them with nbval.
 """
 
+import os
 import re
 import tomllib
 from base64 import b64decode
@@ -12,6 +13,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from course_lib import words
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 from course_lib.notebook_bar import WIDGET
@@ -32,9 +34,10 @@ except ImportError:  # on Colab: 1–2 minutes (builds jumandic, deepspeed); its
 """
 
 
-def execute(source: Path, target: Path) -> int:
+def execute(source: Path, target: Path, language: str | None = None) -> int:
     """Run every cell of a notebook in the notebook's folder, and write the notebook with its outputs.
 
+    With `language`, the kernel shows its words in this language; otherwise, in the one that COURSE_LANG names.
     Returns the number of code cells. If a cell fails, raises CourseError naming the cell and the exception, and does
     not write `target`.
     """
@@ -49,17 +52,23 @@ def execute(source: Path, target: Path) -> int:
         kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}},
     )
+    executed = []
     with progress(len(cells), "cell", source.stem) as bar:
-        client.on_cell_executed = lambda **_: bar.update()
+
+        def count(cell: nbformat.NotebookNode, **_: object) -> None:
+            executed.append(cell)
+            bar.update()
+
+        client.on_cell_executed = count
         try:
-            client.execute()
+            client.execute(env=os.environ | ({words.VARIABLE: language} if language else {}))
         except CellExecutionError as error:
             failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
             number = failed.index(True) + 1 if True in failed else 0
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
             problem = "the kernel died (out of memory?) or hung"
-            raise CourseError(f"{source.name}: code cell {bar.n + 1}: {problem}") from error
+            raise CourseError(f"{source.name}: code cell {len(executed) + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)

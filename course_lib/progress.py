@@ -7,12 +7,14 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from course_lib.words import tr
+
 
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     """Return a tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
 
     `total` is None if it is unknown. Large counts are shown with k, M or G. The displayed rate does not include the
-    first `start` units, which were done earlier.
+    first `start` units, which were done earlier. The unit and the label are shown in the reader's language.
     """
     from tqdm import tqdm
 
@@ -22,7 +24,7 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
         from course_lib.notebook_bar import NotebookBar as kind
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
-    style: dict[str, Any] = {"unit": unit, "unit_scale": True, "leave": False}
+    style: dict[str, Any] = {"unit": tr(unit), "unit_scale": True, "leave": False}
     if kind is tqdm:
         style |= {"mininterval": 0.2, "disable": not sys.stderr.isatty()}
-    return kind(desc=label, total=total, initial=start, **style)
+    return kind(desc=tr(label), total=total, initial=start, **style)

@@ -9,7 +9,8 @@ This module does not interpret the files in a product.
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
@@ -25,6 +26,7 @@ from course_lib.paths import REPOSITORY
 # `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
+from course_lib.words import tr
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -32,6 +34,7 @@ LIBRARIES = (
 )  # fmt: skip
 # Modules of a package that play no part in building products.
 NO_PRODUCT = ("figures.py", "diagrams.py", "cli.py")
+MANIFEST = "manifest.json"
 Manifest = dict[str, Any]
 
 
@@ -74,12 +77,12 @@ class Product:
 
     def state(self) -> State:
         """Return whether the product is fresh, stale or missing, without building anything."""
-        return _Look({}).state(self)
+        return Snapshot().state(self)
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the built product, or None if it is missing or invalid."""
         try:
-            loaded: Any = json.loads((self.folder / "manifest.json").read_text(encoding="utf8"))
+            loaded: Any = json.loads((self.folder / MANIFEST).read_text(encoding="utf8"))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
@@ -92,22 +95,53 @@ def product(name: str) -> Callable[[Callable[[], Definition]], Product]:
 
 def states(products: Iterable[Product]) -> dict[str, State]:
     """Return the state of each product by name. Each product and each file is examined once."""
-    look = _Look({})
-    return {product.name: look.state(product) for product in products}
+    snapshot = Snapshot()
+    return {product.name: snapshot.state(product) for product in products}
 
 
-class _Look:
+def with_inputs(products: Iterable[Product]) -> list[Product]:
+    """Return products and all products that they are built from, directly or indirectly, inputs first."""
+    found: dict[str, Product] = {}
+
+    def add(product: Product) -> None:
+        if product.name not in found:
+            for source in product.define().inputs:
+                if isinstance(source, Product):
+                    add(source)
+            found[product.name] = product
+
+    for product in products:
+        add(product)
+    return list(found.values())
+
+
+class Snapshot:
     """A snapshot of the state of products.
 
     The state of each examined product is cached, because many products have the same inputs. The cache is never
     updated, so create a new object for each query.
     """
 
-    def __init__(self, definitions: dict[str, Definition]) -> None:
+    def __init__(self, definitions: dict[str, Definition] | None = None) -> None:
         """Start a query. `definitions` caches the definitions by name and can be shared with later queries."""
-        self._definitions = definitions
+        self._definitions = {} if definitions is None else definitions
         self._states: dict[str, State] = {}
-        self._same_file, self._fingerprint = cache(_same_file), cache(_fingerprint)
+        self._assumed: dict[str, Manifest] = {}
+        self._same_file, self._fingerprint = cache(_same_file), cache(self._fingerprint_now)
+
+    def assume(self, product: Product, manifest: Manifest) -> State:
+        """Return the state of a product if its folder held the outputs of this manifest.
+
+        Products that are examined later are examined as if it did. Its inputs must be examined or assumed first.
+        """
+        self._assumed[product.name] = manifest
+        return self.state(product)
+
+    def _manifest(self, product: Product) -> Manifest | None:
+        return self._assumed.get(product.name) or product.manifest()
+
+    def _fingerprint_now(self, product: Product) -> str:
+        return _fingerprint(self._manifest(product))
 
     def state(self, product: Product) -> State:
         """Return the state of a product as of the first call for that product."""
@@ -116,30 +150,31 @@ class _Look:
         return self._states[product.name]
 
     def _examine(self, product: Product, definition: Definition) -> State:
-        built = product.manifest()
+        built = self._manifest(product)
         if built is None:
-            damaged = (product.folder / "manifest.json").exists()
-            return State("stale", "manifest.json is damaged") if damaged else State("missing")
+            damaged = (product.folder / MANIFEST).exists()
+            return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
         if built["settings"] != _settings(definition):
-            return State("stale", "settings changed")
+            return State("stale", tr("settings changed"))
         if built.get("code") != _code_digest(definition):
-            return State("stale", f"the code of {', '.join(definition.code)} changed")
+            return State("stale", tr("the code of {code} changed", code=", ".join(definition.code)))
         if built["inputs"].keys() != {_key(source) for source in definition.inputs}:
-            return State("stale", "made from other inputs")
-        for relative, facts in built["outputs"].items():
+            return State("stale", tr("made from other inputs"))
+        written = {} if product.name in self._assumed else built["outputs"]
+        for relative, facts in written.items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
-                return State("stale", f"{relative} was changed or removed")
+                return State("stale", tr("{name} was changed or removed", name=relative))
         for source in definition.inputs:
             recorded = built["inputs"][_key(source)]
             if isinstance(source, Product):
                 if self.state(source).kind != "fresh":
-                    return State("stale", f"{source.name} is not fresh")
+                    return State("stale", tr("{name} is not fresh", name=source.name))
                 changed = recorded != self._fingerprint(source)
             else:
                 changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
             if changed:
-                return State("stale", f"{_key(source)} changed")
+                return State("stale", tr("{name} changed", name=_key(source)))
         return State("fresh")
 
 
@@ -180,21 +215,30 @@ def _ensure(product: Product, definitions: dict[str, Definition], done: dict[str
 
 def _built(product: Product, definitions: dict[str, Definition], inputs: list[Path]) -> Path:
     target = product.folder
-    if _Look(definitions).state(product).kind == "fresh":
+    if Snapshot(definitions).state(product).kind == "fresh":
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     # If another notebook is already building the product, wait here instead of building it again.
-    with FileLock(target.parent / f".{target.name}.lock"):
-        now = _Look(definitions).state(product)
+    with locked(product):
+        now = Snapshot(definitions).state(product)
         if now.kind == "fresh":
             return target
-        print(f"building {product.name} ({now.reason or now.kind})", flush=True)
+        reason = now.reason or tr("missing")
+        print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
         definition = definitions[product.name]
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()
             counts = definition.build(folder, inputs)
             _write_manifest(folder, product.name, definition, counts, time.perf_counter() - started)
     return target
+
+
+@contextmanager
+def locked(product: Product) -> Iterator[None]:
+    """Wait until no other process writes a product, and keep other processes from writing it during the block."""
+    folder = product.folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        yield
 
 
 def _write_manifest(folder: Path, name: str, definition: Definition, counts: dict[str, Any], seconds: float) -> None:
@@ -211,14 +255,14 @@ def _write_manifest(folder: Path, name: str, definition: Definition, counts: dic
         "settings": _settings(definition),
         "code": _code_digest(definition),
         "inputs": {
-            _key(source): _fingerprint(source) if isinstance(source, Product) else _file_facts(source)
+            _key(source): _fingerprint(source.manifest()) if isinstance(source, Product) else _file_facts(source)
             for source in definition.inputs
         },
         "counts": counts,
         "outputs": outputs,
         "versions": {"course_lib": __version__} | _versions(),
     }
-    (folder / "manifest.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
 
 
 @cache
@@ -254,9 +298,8 @@ def _key(source: Path | Product) -> str:
     return str(source.relative_to(REPOSITORY)) if source.is_relative_to(REPOSITORY) else source.name
 
 
-def _fingerprint(product: Product) -> str:
-    """Return a single hash of a product's outputs, which the manifests of the products built from it record."""
-    built = product.manifest()
+def _fingerprint(built: Manifest | None) -> str:
+    """Return a single hash of the outputs in a manifest, which the manifests of products built from it record."""
     return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
 
 

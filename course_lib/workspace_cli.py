@@ -1,23 +1,37 @@
-"""Commands that apply to all chapters: run, status, clean, doctor and notebooks."""
+"""Commands that apply to all chapters: run, status, clean, cache, doctor and notebooks."""
 
 import json
 import os
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from course_lib import profiles
+from course_lib.errors import UsageError
 from course_lib.files import human_size
 
 ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
 
 
-def run(chapter: ChapterName = "all") -> None:
+def run(
+    chapter: ChapterName = "all",
+    from_cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-cache",
+            metavar="FILE",
+            help="first unpack what the chapter needs and the workspace lacks from an archive of `course cache pack`",
+        ),
+    ] = None,
+) -> None:
     """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
     from course_lib import chapters, workspace
 
     products = chapters.products()
+    if from_cache is not None:
+        _unpack(from_cache, chapter)
     for selected in chapters.select(chapter):
         started = time.perf_counter()
         own = [product for product in products if product.name.startswith(f"{selected.package}/")]
@@ -29,6 +43,36 @@ def run(chapter: ChapterName = "all") -> None:
         print(f"{selected.number} {selected.title}: {took}; {sizes}", flush=True)
     executed = os.path.relpath(workspace.root())
     print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {executed}")
+
+
+def _unpack(source: Path, chapter: str) -> None:
+    """Unpack the products of a chapter and their inputs, and print what was unpacked and what was not."""
+    from course_lib import cache, chapters, workspace
+
+    packages = {selected.package for selected in chapters.select(chapter)}
+    own = [product for product in chapters.products() if product.name.partition("/")[0] in packages]
+    started = time.perf_counter()
+    done = cache.unpack(workspace.with_inputs(own), source)
+    took = f"{human_size(done.size)} in {time.perf_counter() - started:.1f} s"
+    print(f"{source}: {len(done.products)} products unpacked, {took}", flush=True)
+    if done.kept:
+        print(f"not unpacked: {', '.join(f'{name} ({reason})' for name, reason in done.kept.items())}", flush=True)
+    if done.absent:
+        print(f"not in the archive: {', '.join(done.absent)}", flush=True)
+
+
+def cache_pack(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="path of the archive, a zip file")],
+) -> None:
+    """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
+    from course_lib import cache, chapters
+
+    started = time.perf_counter()
+    done = cache.pack(chapters.products(), output)
+    if done.left_out:
+        print(f"left out: {', '.join(f'{name} ({state})' for name, state in done.left_out.items())}")
+    packed = f"{human_size(done.size)} in {human_size(output.stat().st_size)}"
+    print(f"{output}: {len(done.products)} products, {packed}; {time.perf_counter() - started:.0f} s")
 
 
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
@@ -73,11 +117,25 @@ def notebooks(
     execute: Annotated[
         bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
     ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="LANG", help="write the notebooks in this language from its catalogue"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="with --language: folder; default: notebooks/LANG"),
+    ] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
     from course_lib import notebooks as tools
+    from course_lib import words_cli
     from course_lib.paths import NOTEBOOKS
 
+    if output and not language:
+        raise UsageError("-o: only with --language")
+    if language:
+        words_cli.edition(language, output, execute)
+        return
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         changed = tools.refresh(path)
         if execute:

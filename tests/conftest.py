@@ -25,6 +25,7 @@ SLOW = (
     NOTEBOOKS,
     "tests/notebooks/test_jupyterlab.py",
     "tests/colab/",
+    "tests/words/test_edition.py",
     "tests/site/test_site.py",
     "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
@@ -53,6 +54,9 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
+    "tests/test_slides.py",
+    "tests/test_wheelhouse.py",
+    "tests/test_cache.py",
 )
 
 

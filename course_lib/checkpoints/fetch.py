@@ -11,6 +11,7 @@ from typing import Any
 from course_lib import paths, profiles
 from course_lib.errors import CourseError, one_line
 from course_lib.files import link_or_copy
+from course_lib.words import tr
 
 # Configuration and tokenizer.
 SETTINGS = ("*.json", "*.txt", "*.model")
@@ -99,5 +100,6 @@ def origin(model: Path, checkpoint: str | None, run: str) -> str:
     elements = sum(prod(weight.shape) for weight in weights)
     local = checkpoint and profiles.beside(checkpoint).is_dir()
     name = Path(checkpoint).name if checkpoint and local else checkpoint
-    how = f"loaded from {name}, not trained here" if checkpoint else f"trained here with {run}"
-    return f"base: {how}; {elements:,} numbers in {torch_name(weights[0].dtype)}"
+    loaded, trained = tr("loaded from {name}, not trained here", name=name), tr("trained here with {run}", run=run)
+    how, dtype = loaded if checkpoint else trained, torch_name(weights[0].dtype)
+    return tr("base: {how}; {elements:,} numbers in {dtype}", how=how, elements=elements, dtype=dtype)

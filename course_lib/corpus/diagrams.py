@@ -6,6 +6,7 @@ from itertools import combinations
 
 from course_lib.drawing import HUES, MUTED, PLAIN, SMALL, Canvas, Drawing, text_width
 from course_lib.errors import UsageError
+from course_lib.words import tr
 
 # Widest drawing, smallest width of a cell, and space between two bands [pixels].
 WIDTH, CELL, GAP = 920, 34, 16
@@ -43,12 +44,12 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
     top, line = 82, 32
     below = top + line * len(signatures) + 40
     canvas = Canvas(max(480, int(left + bands * step + 8)), int(below + line * deepest + 60))
-    canvas.text(16, below - 14, "buckets", color=MUTED, anchor="start")
+    canvas.text(16, below - 14, tr("buckets"), color=MUTED, anchor="start")
     for row, name in enumerate(signatures):
         canvas.text(left - 14, top + line * row + 13, name, anchor="end")
     for band, members in enumerate(buckets):
         x = left + band * step
-        canvas.text(x + size * cell / 2, top - 18, f"band {band + 1}", SMALL, MUTED)
+        canvas.text(x + size * cell / 2, top - 18, tr("band {number}", number=band + 1), SMALL, MUTED)
         for number, names in enumerate(members.values()):
             color = HUES[number % len(HUES)] if len(names) > 1 else PLAIN
             canvas.box(x, below + line * number, size * cell, 26, ", ".join(names), color=color, size=SMALL)
@@ -59,14 +60,26 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
         canvas.arrow((x + size * cell / 2, below - 34), (x + size * cell / 2, below - 4))
     pairs = sorted({pair for members in buckets for names in members.values() for pair in combinations(names, 2)})
     facts = [
-        f"{one}–{two}: {_equal(signatures[one], signatures[two])} of {lengths[0]} values equal" for one, two in pairs
+        tr(
+            "{one}–{two}: {equal} of {values} values equal",
+            one=one,
+            two=two,
+            equal=_equal(signatures[one], signatures[two]),
+            values=lengths[0],
+        )
+        for one, two in pairs
     ]
-    found = f"candidate pairs: {'; '.join(facts) or 'none'}"
+    found = tr("candidate pairs: {pairs}", pairs="; ".join(facts) or tr("none"))
     canvas.text(16, canvas.height - 20, found, anchor="start")
     return canvas.finish(
-        f"MinHash signatures in {bands} bands of {size}",
-        f"Each of {len(signatures)} documents has a signature of {lengths[0]} values. In each band, documents with "
-        f"equal values share a bucket, drawn in one color. Found {found}.",
+        tr("MinHash signatures in {bands} bands of {size}", bands=bands, size=size),
+        tr(
+            "Each of {documents} documents has a signature of {values} values. In each band, documents with equal "
+            "values share a bucket, drawn in one color. Found {found}.",
+            documents=len(signatures),
+            values=lengths[0],
+            found=found,
+        ),
     )
 
 

@@ -8,12 +8,21 @@ import numpy.typing as npt
 
 from course_lib.corpus.banding import probability
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.words import mark, tr
 
-# What each count of an extraction contains, where its name does not say so.
+PLAIN_TEXT = mark("plain text")
+# What each count of an extraction contains.
 LABELS = {
-    "links": "links: brackets and targets",
-    "markup": "tags, bold marks, character references",
-    "sections and layout": "left-out sections, line layout",
+    "comments": mark("comments"),
+    "formulas": mark("formulas"),
+    "references": mark("references"),
+    "code": mark("code"),
+    "galleries": mark("galleries"),
+    "templates": mark("templates"),
+    "tables": mark("tables"),
+    "links": mark("links: brackets and targets"),
+    "markup": mark("tags, bold marks, character references"),
+    "sections and layout": mark("left-out sections, line layout"),
 }
 
 
@@ -24,15 +33,15 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
     plain-text characters.
     """
     kinds = {name.removeprefix("characters of "): number for name, number in counts.items()}
-    kinds = {"plain text": kept} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
+    kinds = {PLAIN_TEXT: kept} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
     figure, axis = subplots()
-    colors = [AFTER if name == "plain text" else BEFORE for name in names]
-    bars = axis.barh(names, [kinds[name] / 1000 for name in names], color=colors)
+    colors = [AFTER if name == PLAIN_TEXT else BEFORE for name in names]
+    bars = axis.barh([tr(name) for name in names], [kinds[name] / 1000 for name in names], color=colors)
     axis.bar_label(bars, fmt="%.1f", padding=3)
     axis.set(
-        xlabel="characters [thousands]",
-        title=f"What the articles of the dump consist of: {sum(kinds.values()):,} characters",
+        xlabel=tr("characters [thousands]"),
+        title=tr("What the articles of the dump consist of: {number:,} characters", number=sum(kinds.values())),
     )
     return figure
 
@@ -46,11 +55,11 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
         lengths = [*before[name], *after[name]]
         bins = np.geomspace(min(lengths), max(lengths) + 1, 30)
-        axis.hist(before[name], bins=bins, color=BEFORE, alpha=0.6, label="before")
-        axis.hist(after[name], bins=bins, color=AFTER, alpha=0.75, label="after")
-        axis.set(xscale="log", xlabel="characters per document (logarithmic axis)", title=name)
+        axis.hist(before[name], bins=bins, color=BEFORE, alpha=0.6, label=tr("before"))
+        axis.hist(after[name], bins=bins, color=AFTER, alpha=0.75, label=tr("after"))
+        axis.set(xscale="log", xlabel=tr("characters per document (logarithmic axis)"), title=tr(name))
         axis.legend(frameon=False)
-    np.atleast_1d(axes)[0].set_ylabel("documents")
+    np.atleast_1d(axes)[0].set_ylabel(tr("documents"))
     return figure
 
 
@@ -61,9 +70,15 @@ def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name:
     """
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)
-    axis.hist(list(values.values()), bins=bins, stacked=True, label=list(values), color=COLOURS[: len(values)])
-    axis.axvline(limit, color="black", linestyle="--", label=f"limit {limit}")
-    axis.set(xlabel=name, ylabel="documents")
+    axis.hist(
+        list(values.values()),
+        bins=bins,
+        stacked=True,
+        label=[tr(group) for group in values],
+        color=COLOURS[: len(values)],
+    )
+    axis.axvline(limit, color="black", linestyle="--", label=tr("limit {limit}", limit=limit))
+    axis.set(xlabel=tr(name), ylabel=tr("documents"))
     axis.legend(frameon=False)
     return figure
 
@@ -83,7 +98,12 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
         axis.plot(x, probability(x, hashes // other, other), color=COLOURS[5], linewidth=1)
         at = 0.06 if other == 1 else 0.93
         axis.annotate(f"{hashes // other} × {other}", (at, 0.5), color=COLOURS[5], ha="left" if other == 1 else "right")
-    axis.plot(x, probability(x, bands, rows), color=COLOURS[0], label=f"{bands} bands of {rows} rows, computed")
+    axis.plot(
+        x,
+        probability(x, bands, rows),
+        color=COLOURS[0],
+        label=tr("{bands} bands of {rows} rows, computed", bands=bands, rows=rows),
+    )
     edges = np.linspace(0, 1, 21)
     group = np.clip(np.digitize(pairs, edges) - 1, 0, 19)
     counts = np.bincount(group, minlength=20)
@@ -91,10 +111,15 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     errors = 2 * np.sqrt(shares * (1 - shares) / np.maximum(counts, 1))
     kept = counts > 0
     middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
-    style = {"fmt": "o", "color": COLOURS[1], "markersize": 4, "label": f"measured on {len(pairs):,} pairs"}
+    style = {
+        "fmt": "o",
+        "color": COLOURS[1],
+        "markersize": 4,
+        "label": tr("measured on {number:,} pairs", number=len(pairs)),
+    }
     axis.errorbar(middles[kept], shares[kept], errors[kept], **style)
-    axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=f"repeats from {limit}")
-    axis.set(xlabel="Jaccard similarity of the pair", ylabel="share of pairs compared", xlim=(0, 1))
+    axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=tr("repeats from {limit}", limit=limit))
+    axis.set(xlabel=tr("Jaccard similarity of the pair"), ylabel=tr("share of pairs compared"), xlim=(0, 1))
     # Between the curves, so that it covers none of them.
     axis.legend(frameon=False, loc="center", bbox_to_anchor=(0.56, 0.4))
     return figure

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from course_lib.files import CHUNK, OPENERS, atomic_write
 from course_lib.progress import progress
+from course_lib.words import tr
 
 HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 
@@ -106,4 +107,4 @@ def container_flaw(path: Path, kind: str) -> str:
 
 
 def _bar(path: Path) -> Any:
-    return progress(path.stat().st_size, "B", f"verifying {path.name.removesuffix('.part')}")
+    return progress(path.stat().st_size, "B", tr("verifying {name}", name=path.name.removesuffix(".part")))

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from course_lib.corpus.grams import Hashes
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
+from course_lib.words import tr
 
 # Numbers that a worker sorts at a time; sorting takes about 24 bytes of memory per number.
 SLICE = 1 << 24
@@ -52,7 +53,7 @@ def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str
     """
     flags = np.zeros(column.stat().st_size // 8, dtype=np.bool_)
     slices = list(_slices(column))
-    with progress(len(slices), "slice", f"searching {label}") as bar:
+    with progress(len(slices), "slice", tr("searching {label}", label=tr(label))) as bar:
         for positions in ordered_map(partial(_repeats_in, kept), slices, workers):
             flags[positions] = True
             bar.update()

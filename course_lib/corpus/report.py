@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from course_lib.files import atomic_write
+from course_lib.words import tr
 
 # Number of characters of a removed text shown in an example.
 EXAMPLE = 80
@@ -111,31 +112,43 @@ class Report:
     def summary(self) -> str:
         """Return one line with the counts read and kept, and the three reasons that removed the most documents."""
         if not self.documents_in:
-            return f"{self.name} {self.source}: no document in the input".lstrip()
+            return tr("{name} {source}: no document in the input", name=self.name, source=self.source).lstrip()
         most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
         because = ", ".join(f"{reason} {removed.count:,}" for reason, removed in most if removed.count)
-        left = "" if self.documents_out else "no document left: "
-        return (
-            f"{self.name} {self.source}: {left}kept {self.documents_out:,} of {self.documents_in:,} documents "
-            f"({_share(self.documents_out, self.documents_in)}), {self.characters_out:,} of {self.characters_in:,} "
-            f"characters ({_share(self.characters_out, self.characters_in)})"
-            + (f"; most frequent reasons for removal: {because}" if because else "")
-        ).lstrip()
+        left = "" if self.documents_out else tr("no document left: ")
+        kept = tr(
+            "{name} {source}: {left}kept {documents_out:,} of {documents_in:,} documents ({documents}), "
+            "{characters_out:,} of {characters_in:,} characters ({characters})",
+            name=self.name,
+            source=self.source,
+            left=left,
+            documents_out=self.documents_out,
+            documents_in=self.documents_in,
+            documents=_share(self.documents_out, self.documents_in),
+            characters_out=self.characters_out,
+            characters_in=self.characters_in,
+            characters=_share(self.characters_out, self.characters_in),
+        )
+        reasons = tr("; most frequent reasons for removal: {reasons}", reasons=because) if because else ""
+        return (kept + reasons).lstrip()
 
     def table(self) -> str:
         """Return the whole report as text in aligned columns."""
-        rows: list[tuple[str, ...]] = [("", "", "documents", "share", "characters", "share")]
-        rows += [self._row("in", "", self.documents_in, self.characters_in)]
+        share = tr("share")
+        rows: list[tuple[str, ...]] = [("", "", tr("documents"), share, tr("characters"), share)]
+        rows += [self._row(tr("in"), "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
-            rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
-        rows += [self._row("out", "", self.documents_out, self.characters_out)]
+            rows += [self._row(f"- {reason}", tr(self.limits.get(reason, "")), removed.count, removed.characters)]
+        rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            limit = self.limits.get(reason, "")
-            rows += [(f"lines: {reason}", limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
-        rows += [(name, "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
+            limit = tr(self.limits.get(reason, ""))
+            rows += [
+                (tr("lines: {reason}", reason=reason), limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)
+            ]
+        rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         line = "  ".join(f"{{:{'<' if at < 2 else '>'}{width}}}" for at, width in enumerate(widths))
         return "\n".join(line.format(*row).rstrip() for row in rows)

@@ -34,6 +34,7 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
+from course_lib.words import mark, tr
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # What becomes of a document; the number of another document means that it resembles that one.
@@ -75,7 +76,7 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     require_other(source, target)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         columns = _Columns(folder, settings)
-        with progress(size, "B", f"cleaning {source.name}") as bar, columns:
+        with progress(size, "B", tr("cleaning {name}", name=source.name)) as bar, columns:
             for read, filtered in ordered_map(partial(filter_batch, settings), documents, workers):
                 report.merge(filtered.report)
                 columns.append(filtered)
@@ -103,7 +104,7 @@ def filter_batch(settings: WebtextConfig, batch: Batch) -> tuple[int, Filtered]:
             texts.append(text)
     for _ in range(batch.long_lines):
         report.remove_line("too_long")
-    report.count("documents cut in two", batch.cut)
+    report.count(mark("documents cut in two"), batch.cut)
     long = [_long_lines(text, settings) for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return batch.read, Filtered(
@@ -263,7 +264,7 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found = {test.name: test.limit(settings.filters) for test in FILTERS}
     if settings.filters.blocked_words:
         found[BLOCKED] = f"> {settings.filters.max_blocked}"
-    found["duplicate"] = "same text"
+    found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
     return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}

@@ -24,6 +24,7 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
+from course_lib.words import mark, tr
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
@@ -34,8 +35,8 @@ WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
-LIMITS = {"other_namespace": "ns is not 0", "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
-LIMITS |= {"disambiguation": "by its template"}
+LIMITS = {"other_namespace": mark("ns is not 0"), "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
+LIMITS |= {"disambiguation": mark("by its template")}
 
 
 @dataclass
@@ -62,7 +63,10 @@ def extract(source: Path, target: Path, settings: WikipediaConfig | None = None,
     work = partial(_extract_piece, source, settings)
     size = require_file(source).stat().st_size
     require_other(source, target)
-    with atomic_write(target, keep_partial=True) as out, progress(size, "B", f"extracting {source.name}") as bar:
+    with (
+        atomic_write(target, keep_partial=True) as out,
+        progress(size, "B", tr("extracting {name}", name=source.name)) as bar,
+    ):
         carry = b""
         for piece in ordered_map(work, read_pieces(source), workers):
             torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))

@@ -25,6 +25,7 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings, score
+from course_lib.words import heading
 
 # Documents that are in memory at a time.
 AT_ONCE = 256
@@ -105,10 +106,13 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
 def table(rows: Sequence[tuple[str, Bits]]) -> str:
     """Return (model name, figures) as a text table with one line per model."""
     width = max(len("model"), *(len(name) for name, _ in rows)) + 2
-    lines = [f"{'model':<{width}}{'bits/char':>10}{'bits/byte':>10}{'ppl/token':>11}{'chars/token':>12}{'lost':>8}"]
+    lines = [
+        heading("model", f"<{width}") + heading("bits/char", ">10") + heading("bits/byte", ">10")
+        + heading("ppl/token", ">11") + heading("chars/token", ">12") + heading("lost", ">8")
+    ]  # fmt: skip
     lines += [
-        f"{name:<{width}}{row.bits_per_character:>10.3f}{row.bits_per_byte:>10.3f}{row.perplexity_per_token:>11.1f}"
-        f"{row.characters_per_token:>12.2f}{row.lost:>8.2%}"
+        f"{heading(name, f'<{width}')}{row.bits_per_character:>10.3f}{row.bits_per_byte:>10.3f}"
+        f"{row.perplexity_per_token:>11.1f}{row.characters_per_token:>12.2f}{row.lost:>8.2%}"
         for name, row in rows
     ]
     return "\n".join(lines)

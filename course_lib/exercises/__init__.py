@@ -2,11 +2,12 @@
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered (`...` or None),
 `check` prints the task and raises no error. This module contains the classes. The chapter modules contain the tasks,
-checks and solutions, `answers` the comparison of results, and `display` the form in Jupyter.
+checks and solutions, `answers` the comparison of results, and `display` the form in Jupyter. The catalogues of words.py
+hold the texts of an exercise under keys such as "corpus 1 task", "corpus 1 hint 2" and "corpus 1 case 3 mistake 1".
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import dedent
@@ -16,6 +17,7 @@ from typing import Any
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, plain, run_cases
 from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
+from course_lib.words import keyed, tr
 
 __all__ = ["Case", "Chapter", "Exercise", "run_cases"]
 
@@ -32,25 +34,36 @@ class Exercise:
     solution: Any  # a right answer: a value, or a function whose source is printed
     explanation: str  # printed after the solution
 
-    def problem(self, answer: Any) -> str | None:
+    def problem(self, answer: Any, key: str = "") -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check)
+            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check, key)
         # The learner's function may raise any exception.
         except Exception as error:
-            return f"your answer raised {type(error).__name__}: {error}"
+            return tr("your answer raised {kind}: {error}", kind=type(error).__name__, error=error)
 
     def code(self) -> str:
         """Return the solution as Python code."""
         code = inspect.getsource(self.solution) if callable(self.solution) else repr(self.solution)
         return dedent(code).rstrip()
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield the texts of the exercise with their keys."""
+        yield "task", self.task
+        for number, case in enumerate(() if callable(self.check) else self.check, 1):
+            yield f"case {number}", case[2]
+            for place, (_, text) in enumerate(case[3] if len(case) > 3 else (), 1):
+                yield f"case {number} mistake {place}", text
+        for number, hint in enumerate(self.hints, 1):
+            yield f"hint {number}", hint
+        yield "explanation", self.explanation
+
 
 class Chapter:
-    """The exercises of one chapter, numbered from 1."""
+    """The exercises of one chapter, numbered from 1. The chapter's name begins the keys of their texts."""
 
-    def __init__(self, *exercises: Exercise) -> None:
-        self.exercises = exercises
+    def __init__(self, *exercises: Exercise, name: str = "") -> None:
+        self.exercises, self.name = exercises, name
         self._hints_given: dict[int, int] = {}
 
     def _get(self, number: int) -> Exercise:
@@ -58,30 +71,47 @@ class Chapter:
             raise UsageError(f"exercise {number!r} does not exist; allowed: 1 to {len(self.exercises)}")
         return self.exercises[number - 1]
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield the texts of the exercises with their keys, in order."""
+        for number, exercise in enumerate(self.exercises, 1):
+            for key, text in exercise.texts():
+                yield f"{self.name} {number} {key}", text
+
     def check(self, number: int, answer: Any = None) -> None:
         """Show whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
-            print(f"Exercise {number} waits for your answer: {exercise.task}")
+            task = self._text(number, "task", exercise.task)
+            print(tr("Exercise {number} waits for your answer: {task}", number=number, task=task))
             return
-        problem = exercise.problem(answer)
+        problem = exercise.problem(answer, f"{self.name} {number}")
+        title = escape(tr("Exercise {number}", number=number))
         if problem is None:
-            more = folded_solution(exercise.code(), exercise.explanation)
-            show(f"Exercise {number}: right.", f"<p>{badge('✓ right', GREEN)} Exercise {number}</p>{more}")
+            more = folded_solution(exercise.code(), self._text(number, "explanation", exercise.explanation))
+            right = tr("Exercise {number}: right.", number=number)
+            show(right, f"<p>{badge(tr('✓ right'), GREEN)} {title}</p>{more}")
             return
-        html = f"<p>{badge('✗ not yet', RED)} Exercise {number}. {escape(problem)}</p>{folded_hints(exercise.hints)}"
-        show(f"Exercise {number}: not yet. {problem}", html)
+        hints = folded_hints(self._hints(number))
+        html = f"<p>{badge(tr('✗ not yet'), RED)} {title}. {escape(problem)}</p>{hints}"
+        show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def hint(self, number: int) -> None:
         """Show the next hint, or the last one again if there are no more."""
-        exercise = self._get(number)
-        index = min(self._hints_given.get(number, 0), len(exercise.hints) - 1)
+        hints = self._hints(number)
+        index = min(self._hints_given.get(number, 0), len(hints) - 1)
         self._hints_given[number] = index + 1
-        text = f"Hint {index + 1} of {len(exercise.hints)}: {exercise.hints[index]}"
-        show(text, folded_hints(exercise.hints, index, is_open=True))
+        text = tr("Hint {number} of {all}: {hint}", number=index + 1, all=len(hints), hint=hints[index])
+        show(text, folded_hints(hints, index, is_open=True))
 
     def solution(self, number: int) -> None:
         """Show the solution and its explanation; in Jupyter they are folded."""
         exercise = self._get(number)
-        code, explanation = exercise.code(), exercise.explanation
+        code, explanation = exercise.code(), self._text(number, "explanation", exercise.explanation)
         show(f"{code}\n# {explanation}", folded_solution(code, explanation))
+
+    def _hints(self, number: int) -> list[str]:
+        hints = enumerate(self._get(number).hints, 1)
+        return [self._text(number, f"hint {place}", hint) for place, hint in hints]
+
+    def _text(self, number: int, key: str, text: str) -> str:
+        return keyed(f"{self.name} {number} {key}", text)

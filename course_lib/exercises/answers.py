@@ -6,6 +6,8 @@ from math import isclose
 from numbers import Integral, Real
 from typing import Any
 
+from course_lib.words import keyed, tr
+
 # wrong results that a known mistake gives for these arguments, each with advice of its own
 Mistakes = Sequence[tuple[Any, str]]
 # call arguments, expected result, advice for a learner whose result is different, and advice for known mistakes
@@ -52,29 +54,56 @@ def shown(value: Any) -> str:
     return str(value.__qualname__) if hasattr(value, "__qualname__") else repr(value)
 
 
-def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
+def run_cases(function: Any, cases: Sequence[Case], key: str = "") -> str | None:
     """Call a learner's function on test cases and describe the first failure; return None if all pass.
 
     Results are compared as `plain` values by `same`. The description has the arguments, the expected result, the
-    learner's result or exception, and the case's advice.
+    learner's result or exception, and the case's advice, which the catalogues hold under `key` and the case's number.
     """
     if not callable(function):
-        return f"expected a function, got {type(function).__name__}: write its name without parentheses."
-    for arguments, expected, advice, *mistakes in cases:
-        expected = plain(expected)
-        call = f"For {', '.join(shown(plain(each)) for each in arguments)} expected {shown(expected)}"
+        return tr(
+            "expected a function, got {kind}: write its name without parentheses.",
+            kind=type(function).__name__,
+        )
+    for number, (arguments, expected, advice, *mistakes) in enumerate(cases, 1):
+        expected, advice = plain(expected), keyed(f"{key} case {number}", advice)
+        call = tr(
+            "For {arguments} expected {expected}",
+            arguments=", ".join(shown(plain(each)) for each in arguments),
+            expected=shown(expected),
+        )
         try:
             # A learner's function may change a list in place.
             result = function(*(deepcopy(each) if isinstance(each, list | dict) else each for each in arguments))
         # The function may raise any exception.
         except Exception as error:
-            return f"{call}, but your function raised {type(error).__name__} ({error}): {advice}."
+            return tr(
+                "{call}, but your function raised {kind} ({error}): {advice}.",
+                call=call,
+                kind=type(error).__name__,
+                error=error,
+                advice=advice,
+            )
         if isinstance(result, Iterator):
-            return f"{call}, got a {type(result).__name__}: make a list of it with list(…)."
+            return tr(
+                "{call}, got a {kind}: make a list of it with list(…).",
+                call=call,
+                kind=type(result).__name__,
+            )
         if result is None:
-            return f"{call}, got None: end the function with return and the result."
+            return tr("{call}, got None: end the function with return and the result.", call=call)
         result = plain(result)
         if not same(result, expected):
-            known = (text for wrong, text in (mistakes[0] if mistakes else ()) if same(result, plain(wrong)))
-            return f"{call}, got {shown(result)}: {next(known, advice)}."
+            listed = enumerate(mistakes[0] if mistakes else (), 1)
+            known = (
+                keyed(f"{key} case {number} mistake {place}", text)
+                for place, (wrong, text) in listed
+                if same(result, plain(wrong))
+            )
+            return tr(
+                "{call}, got {result}: {advice}.",
+                call=call,
+                result=shown(result),
+                advice=next(known, advice),
+            )
     return None

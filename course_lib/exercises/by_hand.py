@@ -4,6 +4,7 @@ from math import exp, isclose, isfinite, log
 from typing import Any
 
 from course_lib.exercises import Case, Chapter, Exercise
+from course_lib.words import tr
 
 
 def causal(scores: list[list[float]]) -> list[list[float]]:
@@ -90,27 +91,46 @@ GAIN, STEPS, USUAL = 0.09, 60, 3e-3
 
 def _check_rates(answer: Any) -> str | None:
     if not isinstance(answer, dict):
-        return "hand in the tries, a dict of learning rates and histories: {rate: list(learn(rate, 60))}."
+        return tr("hand in the tries, a dict of learning rates and histories: {rate: list(learn(rate, 60))}.")
     tries: dict[float, tuple[float, float]] = {}  # rate → held-out loss at the first and at the last step
     for rate, history in answer.items():
         entries = history if isinstance(history, list) else []
         if not entries or not all(isinstance(entry, dict) and "held out" in entry for entry in entries):
-            return f"{rate:g}: the history is the list of entries that learn gives: list(learn({rate:g}, {STEPS}))."
+            return tr(
+                "{rate:g}: the history is the list of entries that learn gives: list(learn({rate:g}, {steps})).",
+                rate=rate,
+                steps=STEPS,
+            )
         if entries[-1]["step"] != STEPS:
-            return f"{rate:g}: the history ends at step {entries[-1]['step']}; the experiment has {STEPS} steps."
+            return tr(
+                "{rate:g}: the history ends at step {last}; the experiment has {steps} steps.",
+                rate=rate,
+                last=entries[-1]["step"],
+                steps=STEPS,
+            )
         tries[float(rate)] = float(entries[0]["held out"]), float(entries[-1]["held out"])
     usual = next((last for rate, (_, last) in tries.items() if isclose(rate, USUAL, rel_tol=1e-6)), None)
     if usual is None:
-        return f"the try with a rate of {USUAL:g}, to compare with, is missing."
+        return tr("the try with a rate of {usual:g}, to compare with, is missing.", usual=USUAL)
     if len(tries) == 1:
-        return f"{USUAL:g} is the only rate so far; add one of yours."
+        return tr("{usual:g} is the only rate so far; add one of yours.", usual=USUAL)
     if any(last <= usual - GAIN for _, last in tries.values()):
         return None
     rate, (first, loss) = list(tries.items())[-1]
     if not isfinite(loss) or loss > first:
-        return f"with a rate of {rate:g} the loss rises to {loss:.2f}: each update overshoots. Try a tenth of it."
-    advice = "too cautious: try three times as much" if rate < 1e-2 else "too high: try half as much"
-    return f"{loss:.2f} nats on held-out text, {usual - GAIN:.2f} is wanted. {rate:g} is {advice}."
+        return tr(
+            "with a rate of {rate:g} the loss rises to {loss:.2f}: each update overshoots. Try a tenth of it.",
+            rate=rate,
+            loss=loss,
+        )
+    advice = tr("too cautious: try three times as much") if rate < 1e-2 else tr("too high: try half as much")
+    return tr(
+        "{loss:.2f} nats on held-out text, {goal:.2f} is wanted. {rate:g} is {advice}.",
+        loss=loss,
+        goal=usual - GAIN,
+        rate=rate,
+        advice=advice,
+    )
 
 
 CHAPTER = Chapter(
@@ -144,5 +164,6 @@ CHAPTER = Chapter(
         {USUAL: [{"step": STEPS, "held out": 6.79}], 4e-2: [{"step": STEPS, "held out": 6.6}]},
         "Too low wastes steps, too high overshoots; the best rate also depends on the number of steps and the batch.",
     ),
+    name="by_hand",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+from course_lib.words import tr
 
 
 def without_references(wikitext: str) -> str:
@@ -53,22 +54,51 @@ def outcome(bands: int, rows: int) -> tuple[float, float]:
 
 def _check_bands(answer: Any) -> str | None:
     if not isinstance(answer, list) or len(answer) != 2:
-        return "hand in two numbers: (bands, rows)."
+        return tr("hand in two numbers: (bands, rows).")
     if not all(isinstance(number, int) and number > 0 for number in answer):
-        return f"bands and rows are whole numbers from 1 on, not {answer[0]!r} and {answer[1]!r}."
+        return tr(
+            "bands and rows are whole numbers from 1 on, not {first!r} and {second!r}.",
+            first=answer[0],
+            second=answer[1],
+        )
     bands, rows = answer
     if bands * rows > HASHES:
-        return f"{bands} bands of {rows} rows take {bands * rows} hashes; {HASHES} are allowed."
+        return tr(
+            "{bands} bands of {rows} rows take {product} hashes; {hashes} are allowed.",
+            bands=bands,
+            rows=rows,
+            product=bands * rows,
+            hashes=HASHES,
+        )
     found, compared = outcome(bands, rows)
-    measured = f"{found:.1%} of the similar pairs are found and {compared:.1%} of the different ones compared"
+    measured = tr(
+        "{found:.1%} of the similar pairs are found and {compared:.1%} of the different ones compared",
+        found=found,
+        compared=compared,
+    )
     if found < FOUND and bands < rows:
-        return f"{measured}: all rows of a band must agree, so few long bands miss most; the order is (bands, rows)."
+        return tr(
+            "{measured}: all rows of a band must agree, so few long bands miss most; the order is (bands, rows).",
+            measured=measured,
+        )
     if found < FOUND and bands * rows + rows <= HASHES:
-        return f"{measured}: {FOUND:.0%} must be found, and there are hashes left for more bands."
+        return tr(
+            "{measured}: {found:.0%} must be found, and there are hashes left for more bands.",
+            measured=measured,
+            found=FOUND,
+        )
     if found < FOUND:
-        return f"{measured}: {FOUND:.0%} must be found. With fewer rows a band agrees more often."
+        return tr(
+            "{measured}: {found:.0%} must be found. With fewer rows a band agrees more often.",
+            measured=measured,
+            found=FOUND,
+        )
     if compared > COMPARED:
-        return f"{measured}: at most {COMPARED:.0%} may be compared. With more rows a band agrees less often."
+        return tr(
+            "{measured}: at most {compared:.0%} may be compared. With more rows a band agrees less often.",
+            measured=measured,
+            compared=COMPARED,
+        )
     return None
 
 
@@ -133,5 +163,6 @@ CHAPTER = Chapter(
         (21, 3),
         "The curve is steep near (1/bands)^(1/rows), here 0.36. With 64 hashes only three rows keep both promises.",
     ),
+    name="corpus",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

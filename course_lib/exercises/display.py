@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from html import escape
 
+from course_lib.words import tr
+
 GREEN, RED = "#1a7f37", "#b42318"
 
 
@@ -37,9 +39,9 @@ def folded_hints(hints: Sequence[str], first: int = 0, is_open: bool = False) ->
     if first >= len(hints):
         return ""
     html = f"<p>{escape(hints[first])}</p>{folded_hints(hints, first + 1)}"
-    return folded(f"Hint {first + 1} of {len(hints)}", html, is_open)
+    return folded(tr("Hint {number} of {all}", number=first + 1, all=len(hints)), html, is_open)
 
 
 def folded_solution(code: str, explanation: str) -> str:
     """Return a solution and its explanation as HTML, folded."""
-    return folded("Solution", f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>")
+    return folded(tr("Solution"), f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>")

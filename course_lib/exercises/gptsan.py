@@ -3,6 +3,7 @@
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+from course_lib.words import tr
 
 
 def kept(choices: list[int], experts: int, factor: float) -> list[bool]:
@@ -23,31 +24,46 @@ ALLOWED = 0.02
 
 
 def _check_factor(answer: Any) -> str | None:
-    two = "hand in two things: (factor, dropped); dropped maps each factor to the share of the tokens without room."
+    two = tr("hand in two things: (factor, dropped); dropped maps each factor to the share of the tokens without room.")
     if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict | list):
         return two
     try:
         factor, dropped = float(answer[0]), {float(key): float(value) for key, value in dict(answer[1]).items()}
     except (TypeError, ValueError):
-        return "dropped maps numbers to numbers: {1.0: share, 1.25: share, …}."
+        return tr("dropped maps numbers to numbers: {1.0: share, 1.25: share, …}.")
     if any(not 0 <= share <= 1 for share in dropped.values()):
-        return "a share is between 0 and 1: tokens without room ÷ all tokens, neither a count nor percent."
+        return tr("a share is between 0 and 1: tokens without room ÷ all tokens, neither a count nor percent.")
     if factor not in dropped:
-        return f"you chose {factor:g}, but measured only {', '.join(f'{key:g}' for key in sorted(dropped))}."
+        return tr(
+            "you chose {factor:g}, but measured only {measured}.",
+            factor=factor,
+            measured=", ".join(f"{key:g}" for key in sorted(dropped)),
+        )
     shares = [dropped[key] for key in sorted(dropped)]
     if len(shares) < 3:
-        return f"measure at least three factors, from 1.0 up; you measured {len(shares)}."
+        return tr("measure at least three factors, from 1.0 up; you measured {number}.", number=len(shares))
     if shares != sorted(shares, reverse=True):
-        return "the shares rise with the factor: are they the tokens that have room? Here it is 1 minus that."
+        return tr("the shares rise with the factor: are they the tokens that have room? Here it is 1 minus that.")
     if dropped[factor] > ALLOWED:
-        return (
-            f"with {factor:g}, {dropped[factor]:.1%} of the tokens have no room, {ALLOWED:.0%} are allowed: go higher."
+        return tr(
+            "with {factor:g}, {dropped:.1%} of the tokens have no room, {allowed:.0%} are allowed: go higher.",
+            factor=factor,
+            dropped=dropped[factor],
+            allowed=ALLOWED,
         )
     smaller = [key for key in sorted(dropped) if key < factor]
     if not smaller:
-        return f"{factor:g} is enough; would less be enough, too? Measure a factor below it: capacity costs time."
+        return tr(
+            "{factor:g} is enough; would less be enough, too? Measure a factor below it: capacity costs time.",
+            factor=factor,
+        )
     if enough := [key for key in smaller if dropped[key] <= ALLOWED]:
-        return f"{factor:g} is more than needed: with {enough[0]:g}, only {dropped[enough[0]]:.1%} have no room."
+        return tr(
+            "{factor:g} is more than needed: with {enough:g}, only {dropped:.1%} have no room.",
+            factor=factor,
+            enough=enough[0],
+            dropped=dropped[enough[0]],
+        )
     return None
 
 
@@ -134,5 +150,6 @@ CHAPTER = Chapter(
         sees,
         "This is the prefix-LM mask as the original counts it: with a spout, a prefix of n slots has n - 1 tokens.",
     ),
+    name="gptsan",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+from course_lib.words import tr
 
 TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
 NORMAL = "LLMの学習スーパー①"
@@ -14,22 +15,22 @@ def _check_normal(answer: Any) -> str | None:
 
     wanted = normalize(TYPED)
     if not isinstance(answer, str):
-        return f"expected a text in quotes, got {type(answer).__name__}."
+        return tr("expected a text in quotes, got {type_answer___name}.", type_answer___name=type(answer).__name__)
     if answer == wanted:
         return None
     mistakes = {
-        "〜": "〜 is removed",
-        "　": "a full-width space between Japanese characters is removed",
-        "ーー": "a run of ー becomes one ー",
-        "Ｌ": "full-width letters become half-width",
-        "1": "NFKC would change ①, but neologdn does not",
-        " ": "spaces beside Japanese characters are removed",
+        "〜": tr("〜 is removed"),
+        "　": tr("a full-width space between Japanese characters is removed"),
+        "ーー": tr("a run of ー becomes one ー"),
+        "Ｌ": tr("full-width letters become half-width"),
+        "1": tr("NFKC would change ①, but neologdn does not"),
+        " ": tr("spaces beside Japanese characters are removed"),
     }
     reason = next(
         (text for sign, text in mistakes.items() if sign in answer and sign not in wanted),
-        "compare it character by character",
+        tr("compare it character by character"),
     )
-    return f"{answer!r} is not the right text: {reason}."
+    return tr("{answer!r} is not the right text: {reason}.", answer=answer, reason=reason)
 
 
 FOOTWEAR, KIMONO = "ここ で はきもの を ぬぐ", "ここ で は きもの を ぬぐ"
@@ -46,23 +47,37 @@ def costs(line: str) -> tuple[int, int]:
 
 def _check_costs(answer: Any) -> str | None:
     if not isinstance(answer, list) or len(answer) != 2 or not all(isinstance(n, int | float) for n in answer):
-        return "hand in two numbers: (difference of the word costs, difference of the connection costs)."
+        return tr("hand in two numbers: (difference of the word costs, difference of the connection costs).")
     words, links = (kimono - footwear for kimono, footwear in zip(costs(KIMONO), costs(FOOTWEAR), strict=True))
     if answer == [words, links]:
         return None
     if answer == [links, words]:
-        return "the order is (words, connections)."
+        return tr("the order is (words, connections).")
     if answer == [-words, -links]:
-        return "subtract the other way round: kimono minus footwear, so that a positive number is a loss of the kimono."
+        return tr(
+            "subtract the other way round: kimono minus footwear, so that a positive number is a loss of the kimono."
+        )
     if sorted(answer) == sorted((sum(costs(KIMONO)), sum(costs(FOOTWEAR)))):
-        return "these are the totals of the two paths; hand in how their words and their connections differ."
+        return tr("these are the totals of the two paths; hand in how their words and their connections differ.")
     if [abs(number) for number in answer] == [abs(words), abs(links)]:
-        return "one sign is wrong: a difference is negative where the kimono is the cheaper of the two."
-    right = "the words are right" if answer[0] == words else "the connections are right" if answer[1] == links else ""
+        return tr("one sign is wrong: a difference is negative where the kimono is the cheaper of the two.")
+    right = (
+        tr("the words are right")
+        if answer[0] == words
+        else tr("the connections are right")
+        if answer[1] == links
+        else ""
+    )
     if right:
-        return f"{right}, the other number is not: together they must make {words + links:,}."
-    return (
-        f"{answer[0]:,} and {answer[1]:,} are not the differences. Add up step.cost and step.connection of each path."
+        return tr(
+            "{right}, the other number is not: together they must make {total:,}.",
+            right=right,
+            total=words + links,
+        )
+    return tr(
+        "{first:,} and {second:,} are not the differences. Add up step.cost and step.connection of each path.",
+        first=answer[0],
+        second=answer[1],
     )
 
 
@@ -89,23 +104,36 @@ def widths() -> list[float]:
 
 def _check_size(answer: Any) -> str | None:
     if not isinstance(answer, int | float) or answer != int(answer):
-        return f"the answer is a number of sentences, a whole number; {answer!r} is none."
+        return tr("the answer is a number of sentences, a whole number; {answer!r} is none.", answer=answer)
     number, largest = int(answer), len(widths()) + 1
     if number < 2:
-        return "an interval over sentences needs at least 2 of them."
+        return tr("an interval over sentences needs at least 2 of them.")
     if number > largest:
-        return f"the file has only {largest} sentences."
+        return tr("the file has only {largest} sentences.", largest=largest)
     width = widths()[number - 2]
     if width > WIDTH:
-        return f"with {number} sentences the interval is {width:.3f} wide, more than {WIDTH}: too few."
+        return tr(
+            "with {number} sentences the interval is {width:.3f} wide, more than {limit}: too few.",
+            number=number,
+            width=width,
+            limit=WIDTH,
+        )
     enough = next(size for size in range(2, largest + 1) if max(widths()[size - 2 :]) <= WIDTH)
     if number < enough:
-        return (
-            f"with {number} sentences the interval is {width:.3f} wide, but with a few more it is wider than {WIDTH} "
-            "again: too few. Look for the number from which on it stays below."
+        return tr(
+            "with {number} sentences the interval is {width:.3f} wide, but with a few more it is wider "
+            "than {limit} again: too few. Look for the number from which on it stays below.",
+            number=number,
+            width=width,
+            limit=WIDTH,
         )
     if number > SLACK * enough:
-        return f"with {number} sentences the interval is {width:.3f} wide: more work than needed for {WIDTH}."
+        return tr(
+            "with {number} sentences the interval is {width:.3f} wide: more work than needed for {limit}.",
+            number=number,
+            width=width,
+            limit=WIDTH,
+        )
     return None
 
 
@@ -175,5 +203,6 @@ CHAPTER = Chapter(
         30,
         "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",
     ),
+    name="japanese",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

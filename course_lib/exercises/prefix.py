@@ -4,6 +4,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+from course_lib.words import tr
 
 # What the experiment of exercise 4 needs at least: lengths, and runs of each length.
 LENGTHS, SEEDS = 3, 3
@@ -35,27 +36,54 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
 def _check_length(answer: Any) -> str | None:
     """Return what is wrong with (chosen length, {length: shares of exact matches, one for each seed}), or None."""
     if not (isinstance(answer, list) and len(answer) == 2 and isinstance(answer[1], dict)):
-        return "hand in the chosen length and all measurements: (5, {1: [0.1, 0.2, 0.1], 5: […], …})."
+        return tr("hand in the chosen length and all measurements: (5, {1: [0.1, 0.2, 0.1], 5: […], …}).")
     chosen, measured = answer[0], {int(length): _shares(runs) for length, runs in answer[1].items()}
     if len(measured) < LENGTHS:
-        return f"you measured {len(measured)} lengths; {LENGTHS} show where more positions stop helping."
+        return tr(
+            "you measured {number} lengths; {lengths} show where more positions stop helping.",
+            number=len(measured),
+            lengths=LENGTHS,
+        )
     for length, shares in measured.items():
         if len(shares) < SEEDS:
-            return f"length {length} has {len(shares)} runs; take {SEEDS} seeds, so that their spread can be seen."
+            return tr(
+                "length {length} has {number} runs; take {seeds} seeds, so that their spread can be seen.",
+                length=length,
+                number=len(shares),
+                seeds=SEEDS,
+            )
         if not all(0 <= share <= 1 for share in shares):
-            return f"length {length}: {max(shares):g} is no share of exact matches, which lies between 0 and 1."
+            return tr(
+                "length {length}: {share:g} is no share of exact matches, which lies between 0 and 1.",
+                length=length,
+                share=max(shares),
+            )
     if chosen not in measured:
-        return f"length {chosen} is chosen, and it is not among the measured lengths."
+        return tr("length {chosen} is chosen, and it is not among the measured lengths.", chosen=chosen)
     means = {length: mean(shares) for length, shares in measured.items()}
     best = max(means, key=lambda length: (means[length], -length))
     if means[best] < 0.05:
-        return f"no length works: the best one, {best}, has {means[best]:.0%}. Take more steps or a higher rate."
+        return tr(
+            "no length works: the best one, {best}, has {best_share:.0%}. Take more steps or a higher rate.",
+            best=best,
+            best_share=means[best],
+        )
     floor = means[best] - stdev(measured[best])
     if means[chosen] < floor:
-        return f"{means[chosen]:.0%} at {chosen} is below {means[best]:.0%} at {best} by more than the spread there."
+        return tr(
+            "{share:.0%} at {chosen} is below {best_share:.0%} at {best} by more than the spread there.",
+            share=means[chosen],
+            chosen=chosen,
+            best_share=means[best],
+            best=best,
+        )
     shortest = min(length for length in measured if means[length] >= floor)
     if chosen > shortest:
-        return f"{means[shortest]:.0%} at {shortest} is within the spread of the best, with fewer positions."
+        return tr(
+            "{share:.0%} at {shortest} is within the spread of the best, with fewer positions.",
+            share=means[shortest],
+            shortest=shortest,
+        )
     return None
 
 
@@ -196,5 +224,6 @@ CHAPTER = Chapter(
         "A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
         "also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees).",
     ),
+    name="prefix",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -8,6 +8,7 @@ from course_lib.errors import UsageError
 from course_lib.exercises import Chapter, Exercise
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training import planner
+from course_lib.words import tr
 
 CARD, GPUS, SAMPLES = 16e9, 8, 528
 
@@ -21,26 +22,42 @@ def _check_changes(answer: Any) -> str | None:
         answer = [f"{key}={value}" for key, value in answer.items()]
     changes = answer.split() if isinstance(answer, str) else list(answer)
     if not all(isinstance(change, str) for change in changes):
-        return 'hand in settings as for --set: a list of strings such as ["batch.micro_size=3"].'
+        return tr('hand in settings as for --set: a list of strings such as ["batch.micro_size=3"].')
     try:
         settings = config.load(PretrainConfig, "gpt2-xl.yaml", ["zero.offload_optimizer=false", *changes])
         if settings.zero.offload_optimizer:
-            return "the optimizer is in host memory: each step would wait for it. Leave zero.offload_optimizer=false."
+            return tr(
+                "the optimizer is in host memory: each step would wait for it. Leave zero.offload_optimizer=false."
+            )
         plan, samples = planner.plan(settings, GPUS), settings.batch.resolve(GPUS).total
     except UsageError as error:
-        return f"the course refuses these settings: {error}."
-    figure = f"The plan is {plan.total / 1e9:.1f} GB per GPU"
+        return tr("the course refuses these settings: {error}.", error=error)
+    figure = tr("The plan is {size:.1f} GB per GPU", size=plan.total / 1e9)
     if (settings.model.hidden_size, settings.model.num_layers, settings.data.seq_length) != (1600, 48, 1024):
-        return "this is no longer GPT-2 XL on 1,024 tokens: change how it is trained, and leave model and data sizes."
+        return tr(
+            "this is no longer GPT-2 XL on 1,024 tokens: change how it is trained, and leave model and data sizes."
+        )
     if samples != SAMPLES:
-        return f"a step has {samples} samples instead of {SAMPLES}, so it would be another training: keep global_size."
+        return tr(
+            "a step has {samples} samples instead of {wanted}, so it would be another training: keep global_size.",
+            samples=samples,
+            wanted=SAMPLES,
+        )
     if settings.model.recompute != "none":
-        return f"{figure}, but recomputing costs up to a third more work: there is a way without it."
+        return tr("{figure}, but recomputing costs up to a third more work: there is a way without it.", figure=figure)
     if settings.zero.stage > 2:
-        return f"{figure}, and stage 3 gathers the weights in each forward and backward pass: stay at stage 2."
+        return tr(
+            "{figure}, and stage 3 gathers the weights in each forward and backward pass: stay at stage 2.",
+            figure=figure,
+        )
     if plan.total > CARD:
         most = max(("activations", "logits", "weights", "optimizer"), key=plan.parts.__getitem__)
-        return f"{figure}, more than {CARD / 1e9:.0f}. The largest part is {most}: what makes it smaller?"
+        return tr(
+            "{figure}, more than {card:.0f}. The largest part is {most}: what makes it smaller?",
+            figure=figure,
+            card=CARD / 1e9,
+            most=most,
+        )
     return None
 
 
@@ -144,5 +161,6 @@ CHAPTER = Chapter(
         learning_rate,
         "With high and low exchanged, the same formula rises after the warm-up.",
     ),
+    name="pretrain",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -3,6 +3,7 @@
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
+from course_lib.words import tr
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:
@@ -41,30 +42,47 @@ FORMATS = ("fp32", "fp16", "bf16")
 
 def _check_format(answer: Any) -> str | None:
     if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict):
-        return "hand in two things: (your choice, {'fp32': measure('fp32'), …})."
+        return tr("hand in two things: (your choice, {'fp32': measure('fp32'), …}).")
     choice, measured = answer
     if missing := [name for name in FORMATS if name not in measured]:
-        return f"measure all three formats before you choose; {missing[0]} is missing."
+        return tr("measure all three formats before you choose; {missing} is missing.", missing=missing[0])
     if bad := [name for name in FORMATS if not isinstance(measured[name], list) or len(measured[name]) != 2]:
-        return f"{bad[0]}: a measurement is a pair, bytes and change, as measure gives it."
+        return tr("{format}: a measurement is a pair, bytes and change, as measure gives it.", format=bad[0])
     sizes = {name: float(measured[name][0]) for name in FORMATS}
     changes = {name: float(measured[name][1]) for name in FORMATS}
     for name in FORMATS[1:]:
         if not 0.49 < sizes[name] / sizes["fp32"] < 0.51:
-            return f"{name} takes 2 of fp32's 4 bytes per number, yet you have {sizes[name] / sizes['fp32']:.2f} ×."
+            return tr(
+                "{name} takes 2 of fp32's 4 bytes per number, yet you have {ratio:.2f} ×.",
+                name=name,
+                ratio=sizes[name] / sizes["fp32"],
+            )
         # A base that is stored in fp16 is not rounded by fp16.
         if changes[name] <= 1e-5 and (name == "bf16" or changes["bf16"] <= 1e-5):
-            return f"{name} rounds the weights, so logits change; you have {changes[name]:g}. Use fp32's as reference."
+            return tr(
+                "{name} rounds the weights, so logits change; you have {change:g}. Use fp32's as reference.",
+                name=name,
+                change=changes[name],
+            )
     if changes["fp32"] > 1e-4:
-        return f"fp32 stores these weights as they are; a change of {changes['fp32']:g} comes from the comparison."
+        return tr(
+            "fp32 stores these weights as they are; a change of {change:g} comes from the comparison.",
+            change=changes["fp32"],
+        )
     if changes["bf16"] < 2 * changes["fp16"]:
-        return "bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?"
+        return tr("bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?")
     if choice == "bf16":
-        off = f"{changes['bf16']:.2g} instead of {changes['fp16']:.2g} nats"
-        return f"bf16 has the size of fp16, and its logits are further off, {off}; its range is not needed."
+        off = tr(
+            "{changes_bf16:.2g} instead of {changes_fp16:.2g} nats",
+            changes_bf16=changes["bf16"],
+            changes_fp16=changes["fp16"],
+        )
+        return tr("bf16 has the size of fp16, and its logits are further off, {off}; its range is not needed.", off=off)
     if choice == "fp32":
-        return "fp32 changes nothing, but takes twice the bytes that are allowed."
-    return None if choice == "fp16" else f"{choice!r} is none of {', '.join(FORMATS)}."
+        return tr("fp32 changes nothing, but takes twice the bytes that are allowed.")
+    return (
+        None if choice == "fp16" else tr("{choice!r} is none of {allowed}.", choice=choice, allowed=", ".join(FORMATS))
+    )
 
 
 CHAPTER = Chapter(
@@ -119,5 +137,6 @@ CHAPTER = Chapter(
         "activations exceed 65504 needs bf16; the export refuses such weights in fp16. The original backend for "
         "GPT-NeoX would run bf16 weights in fp32.",
     ),
+    name="serving",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from course_lib.exercises import Case, Chapter, Exercise, run_cases
+from course_lib.words import tr
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
@@ -32,7 +33,7 @@ def pairs(text: str) -> list[int]:
 
 
 def _check_ratio(answer: Any) -> str | None:
-    once = (
+    once = tr(
         "add up characters and tokens over all texts, then divide once; "
         "a mean of means gives short texts too much weight"
     )
@@ -40,15 +41,15 @@ def _check_ratio(answer: Any) -> str | None:
         (
             (["ああああ"], pairs),
             2.0,
-            "len(text) over len(encode(text))",
+            tr("len(text) over len(encode(text))"),
             (
-                (0.5, "that is tokens per character, turn the fraction around"),
-                (4.0, "that is characters per text; divide by the number of tokens"),
-                (6.0, "count characters with len(text), not bytes"),
+                (0.5, tr("that is tokens per character, turn the fraction around")),
+                (4.0, tr("that is characters per text; divide by the number of tokens")),
+                (6.0, tr("count characters with len(text), not bytes")),
             ),
         ),
         ((["ああああ", "いい"], list), 1.0, once),
-        ((["あ" * 9, "い"], pairs), 10 / 6, once, ((9 / 5, "that is the first text alone; take all texts"),)),
+        ((["あ" * 9, "い"], pairs), 10 / 6, once, ((9 / 5, tr("that is the first text alone; take all texts")),)),
     ]
     return run_cases(answer, cases)
 
@@ -88,21 +89,35 @@ def outcome(segmented: bool, limit_alphabet: int) -> float:
 
 def _check_alphabet(answer: Any) -> str | None:
     if not isinstance(answer, list) or len(answer) != 2:
-        return "hand in two values: (segmented, limit_alphabet)."
+        return tr("hand in two values: (segmented, limit_alphabet).")
     segmented, size = answer
     if segmented not in (True, False):
-        return f"segmented is True or False, not {segmented!r}; the order is (segmented, limit_alphabet)."
+        return tr(
+            "segmented is True or False, not {segmented!r}; the order is (segmented, limit_alphabet).",
+            segmented=segmented,
+        )
     if isinstance(size, bool) or size != int(size) or size < 1:
-        return f"limit_alphabet is a whole number of characters from 1 on, not {size!r}."
+        return tr("limit_alphabet is a whole number of characters from 1 on, not {size!r}.", size=size)
     found = outcome(bool(segmented), int(size))
-    measured = f"{found:.3f} characters per token on unseen text, {GOAL:.2f} are wanted"
+    measured = tr("{found:.3f} characters per token on unseen text, {goal:.2f} are wanted", found=found, goal=GOAL)
     if found >= GOAL:
         return None
     if size < 1200:
-        return f"{measured}: with {size} characters, many others cost up to four byte tokens each. Keep more."
+        return tr(
+            "{measured}: with {size} characters, many others cost up to four byte tokens each. Keep more.",
+            measured=measured,
+            size=size,
+        )
     if size > 1900:
-        return f"{measured}: so many single characters leave few of the {ENTRIES} entries for pairs. Keep fewer."
-    return f"{measured}: the alphabet has a good size, but no token may cross a word boundary. Change that."
+        return tr(
+            "{measured}: so many single characters leave few of the {entries} entries for pairs. Keep fewer.",
+            measured=measured,
+            entries=ENTRIES,
+        )
+    return tr(
+        "{measured}: the alphabet has a good size, but no token may cross a word boundary. Change that.",
+        measured=measured,
+    )
 
 
 CHAPTER = Chapter(
@@ -159,5 +174,6 @@ CHAPTER = Chapter(
         "Too few characters, and common kanji cost three byte tokens each; too many, and characters that occur once "
         "take the entries of words. The best alphabet depends on the size of the vocabulary.",
     ),
+    name="subword",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

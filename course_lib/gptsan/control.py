@@ -34,6 +34,7 @@ from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
+from course_lib.words import tr
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _run(
     optimizer = torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
     model.train()
     order = _epochs(len(train), how.samples, rng)
-    with progress(how.steps, "step", f"seed {seed}, {'shuffled' if shuffled else 'own'} classes") as bar:
+    with progress(how.steps, "step", _label(seed, shuffled)) as bar:
         for step in range(1, how.steps + 1):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(chosen.lr, step, how.steps)
@@ -223,3 +224,7 @@ def _evaluate(model: GPTSanForCausalLM, held_out: Examples, classes: int, how: C
             tokens[rows] = (y >= 0).sum(1).cpu().numpy()
     right = losses[np.arange(len(own)), own]
     return Outcome(float(right.sum() / tokens.sum()), float((losses.argmin(1) == own).mean()))
+
+
+def _label(seed: int, shuffled: bool) -> str:
+    return tr("seed {seed}, shuffled classes", seed=seed) if shuffled else tr("seed {seed}, own classes", seed=seed)

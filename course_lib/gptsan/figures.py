@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.words import tr
 
 # Number of experts up to which a panel has room for numbers.
 FEW = 4
@@ -29,9 +30,9 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
         if not fits:
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
     axis.set_xticks(range(len(tokens)), tokens)
-    axis.set_yticks(range(len(shown)), [f"expert {expert}" for expert in range(len(shown))])
-    axis.set(title="□ chosen   × chosen, but full")
-    figure.colorbar(image, ax=axis, label="probability")
+    axis.set_yticks(range(len(shown)), [tr("expert {expert}", expert=expert) for expert in range(len(shown))])
+    axis.set(title=tr("□ chosen   × chosen, but full"))
+    figure.colorbar(image, ax=axis, label=tr("probability"))
     return figure
 
 
@@ -48,10 +49,12 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
         image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=max(0.5, shares.max()), aspect="auto")
         if few:
             _numbers(axis, [[f"{share:.0%}" for share in row] for row in shares], dark=shares > 0.3)
-        axis.set_xticks(range(experts), [f"expert {expert}" if few else str(expert) for expert in range(experts)])
-        axis.set_yticks(range(len(shares)), [f"layer {layer}" for layer in range(len(shares))])
-        axis.set(title=name)
-    figure.colorbar(image, ax=axes, label="share of the tokens")
+        axis.set_xticks(
+            range(experts), [tr("expert {expert}", expert=expert) if few else str(expert) for expert in range(experts)]
+        )
+        axis.set_yticks(range(len(shares)), [tr("layer {layer}", layer=layer) for layer in range(len(shares))])
+        axis.set(title=tr(name))
+    figure.colorbar(image, ax=axes, label=tr("share of the tokens"))
     return figure
 
 
@@ -64,9 +67,9 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
     from matplotlib.patches import Patch
 
     kinds = {
-        "the token itself and those before it": AFTER,
-        "tokens after it, visible in the prefix": COLOURS[1],
-        "the spout": COLOURS[2],
+        tr("the token itself and those before it"): AFTER,
+        tr("tokens after it, visible in the prefix"): COLOURS[1],
+        tr("the spout"): COLOURS[2],
     }
     before, after, spout = kinds.values()
     columns = [np.shape(mask)[1] for mask in masks.values()]
@@ -78,10 +81,10 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
         for row, column in np.argwhere(seen):
             colour = after if ahead[row, column] else spout if names[column] == "spout" else before
             axis.add_patch(_box(column, row, colour, fill=True))
-        axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=name, aspect="equal")
-        axis.set_xticks(range(len(names)), names, fontsize=9)
+        axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=tr(name), aspect="equal")
+        axis.set_xticks(range(len(names)), [tr(slot) for slot in names], fontsize=9)
         axis.set_yticks(range(len(tokens)), tokens if axis is axes[0] else [], fontsize=9)
-    axes[0].set_ylabel("token that reads")
+    axes[0].set_ylabel(tr("token that reads"))
     keys = [Patch(color=colour, label=name) for name, colour in kinds.items()]
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
@@ -98,16 +101,18 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
             values = [getattr(outcome, name) for outcome in seeds]
             axis.plot(values, [row] * len(values), "o", color=COLOURS[row], alpha=0.7, markersize=8)
             axis.plot([np.mean(values)] * 2, [row - 0.25, row + 0.25], color=COLOURS[row], linewidth=2)
-            label = f"{np.mean(values):.2f} nats" if name == "loss" else f"{np.mean(values):.0%}"
+            label = tr("{loss:.2f} nats", loss=np.mean(values)) if name == "loss" else f"{np.mean(values):.0%}"
             axis.text(np.mean(values), row - 0.3, label, color=COLOURS[row], ha="center", va="bottom")
-        axis.set_yticks(range(len(outcomes)), list(outcomes) if axis is axes[0] else [""] * len(outcomes))
+        axis.set_yticks(range(len(outcomes)), [tr(kind) if axis is axes[0] else "" for kind in outcomes])
         axis.set(ylim=(len(outcomes) - 0.5, -0.8))
     axes[0].margins(x=0.25)
     axes[0].locator_params(axis="x", nbins=5)
-    axes[0].set(title="held-out loss", xlabel="nats per token")
+    axes[0].set(title=tr("held-out loss"), xlabel=tr("nats per token"))
     axes[1].axvline(1 / classes, color=BEFORE, linestyle="--", linewidth=1)
-    axes[1].text(1 / classes, len(outcomes) - 0.55, " chance", color=BEFORE, fontsize=8)
-    axes[1].set(title="texts most probable under their class", xlabel="share of the held-out texts", xlim=(0, 1.05))
+    axes[1].text(1 / classes, len(outcomes) - 0.55, tr(" chance"), color=BEFORE, fontsize=8)
+    axes[1].set(
+        title=tr("texts most probable under their class"), xlabel=tr("share of the held-out texts"), xlim=(0, 1.05)
+    )
     return figure
 
 
@@ -122,11 +127,11 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
         for case, share in bars.items():
             axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
             axis.text(share + 0.02, cases.index(case), f"{share:.0%}", va="center")
-        axis.set(title=name, xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.9), xticks=[0, 0.5, 1])
-        axis.set_yticks(range(len(cases)), cases if axis is axes[0] else [""] * len(cases))
+        axis.set(title=tr(name), xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.9), xticks=[0, 0.5, 1])
+        axis.set_yticks(range(len(cases)), [tr(case) if axis is axes[0] else "" for case in cases])
     if chance is not None:
         axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
-        axes[-1].text(chance, -0.5, " chance", color=BEFORE, va="bottom", fontsize=8)
+        axes[-1].text(chance, -0.5, tr(" chance"), color=BEFORE, va="bottom", fontsize=8)
     return figure
 
 
@@ -142,14 +147,20 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         left = np.zeros(len(bars))
         for part, colour in zip(next(iter(bars.values())), COLOURS, strict=False):
             widths = np.array([bar[part] / unit for bar in bars.values()])
-            axis.barh(range(len(bars)), widths, left=left, label=part, color=colour)
+            axis.barh(range(len(bars)), widths, left=left, label=tr(part), color=colour)
             left += widths
-        axis.set(title=name, xlabel=f"memory of one device [{word}]")
-        axis.set_yticks(range(len(bars)), bars if axis is axes[0] else [""] * len(bars))
+        axis.set(title=tr(name), xlabel=tr("memory of one device [{word}]", word=word))
+        axis.set_yticks(range(len(bars)), [tr(way) if axis is axes[0] else "" for way in bars])
         axis.invert_yaxis()
     if card:
         axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(card / unit, len(bars) - 1, f" card of {card / 1e9:.0f} GB", color=BEFORE, va="center")
+        axis.text(
+            card / unit,
+            len(bars) - 1,
+            tr(" card of {size:.0f} GB", size=card / 1e9),
+            color=BEFORE,
+            va="center",
+        )
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return figure
@@ -167,11 +178,12 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     _numbers(axis, [[f"{loss:.2f}" for loss in row] for row in values], dark=above < 0.5 * above.max())
     for row, column in enumerate(values.argmin(1)):
         axis.add_patch(_box(column, row, COLOURS[1]))
-    axis.set_xticks(range(len(names)), names)
-    axis.set_yticks(range(len(names)), names)
-    axis.set(xlabel="class in the spout", ylabel="true class")
-    axis.set(title="held-out loss [nats per token]; □ lowest of the row")
-    figure.colorbar(image, ax=axis, label="above the lowest of the row [nats]")
+    labels = [tr(name) for name in names]
+    axis.set_xticks(range(len(labels)), labels)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set(xlabel=tr("class in the spout"), ylabel=tr("true class"))
+    axis.set(title=tr("held-out loss [nats per token]; □ lowest of the row"))
+    figure.colorbar(image, ax=axis, label=tr("above the lowest of the row [nats]"))
     return figure
 
 

@@ -19,6 +19,7 @@ from course_lib.drawing import (
 )
 from course_lib.errors import UsageError
 from course_lib.japanese.lattice import Step
+from course_lib.words import tr
 
 # Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
 COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13
@@ -96,7 +97,7 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
     path = [node for node in words if node.best]
     steps = _steps([*path, end])
     below = 78 + (max(rows) + 1) * (TILE + 6)
-    paths = [("cheapest path", steps, ORANGE), ("other path", other, GREEN)][: 2 if other else 1]
+    paths = [(tr("cheapest path"), steps, ORANGE), (tr("other path"), other, GREEN)][: 2 if other else 1]
     heights = [48 + 72 * -(-len(each) // PER_LINE) for _, each, _ in paths]
     canvas = Canvas(max(2 * LEFT + COLUMN * length, 860), below + 34 + sum(heights))
     characters = {node.start + offset: character for node in words for offset, character in enumerate(node.surface)}
@@ -107,20 +108,33 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
         numbers = with_minus(f"{node.cost:,}"), with_minus(f"{node.total:,}")
         color = ORANGE if node.best else GREEN if _place(node) in second else PLAIN
         canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
-    canvas.lines(16, below + 8, ["in a tile: part of speech, cost of the word, cost of the cheapest path to its end"])
+    canvas.lines(
+        16, below + 8, [tr("in a tile: part of speech, cost of the word, cost of the cheapest path to its end")]
+    )
     y = below + 34
     facts = []
     for (name, each, color), height in zip(paths, heights, strict=True):
         total = with_minus(f"{each[-1].total:,}")
-        canvas.text(16, y, f"{name}, with the cost of each connection", SMALL, color.line, "start")
+        canvas.text(16, y, tr("{name}, with the cost of each connection", name=name), SMALL, color.line, "start")
         _path(canvas, y + 28, each, color)
-        canvas.text(16, y + height - 28, f"sum of all costs: {total}", anchor="start")
+        canvas.text(16, y + height - 28, tr("sum of all costs: {total}", total=total), anchor="start")
         costs = ", ".join(f"{step.word} {step.part_of_speech} {step.cost:,}" for step in each[:-1])
-        facts.append(f"The {name} is {costs}; with the costs of the connections, its total is {total}.")
+        facts.append(
+            tr(
+                "The {name} is {costs}; with the costs of the connections, its total is {total}.",
+                name=name,
+                costs=costs,
+                total=total,
+            )
+        )
         y += height
     return canvas.finish(
-        "MeCab's lattice",
-        f"{len(words)} candidate words with their costs, each below the characters that it spans. {' '.join(facts)}",
+        tr("MeCab's lattice"),
+        tr(
+            "{number} candidate words with their costs, each below the characters that it spans. {paths}",
+            number=len(words),
+            paths=" ".join(facts),
+        ),
     )
 
 
@@ -145,11 +159,11 @@ def _steps(nodes: Sequence[Node]) -> list[Step]:
 
 def _path(canvas: Canvas, y: float, steps: Sequence[Step], color: Color) -> None:
     """Draw a path as lines of up to PER_LINE words, with the connection costs at the arrows."""
-    canvas.box(16, y, 54, 40, "start", "0", color=GREY, size=SMALL)
+    canvas.box(16, y, 54, 40, tr("start"), "0", color=GREY, size=SMALL)
     for number, step in enumerate(steps):
         line, column = divmod(number, PER_LINE)
         x, top = 132 + 122 * column, y + 72 * line
-        name, fill = (step.word, color) if step.word else ("end", GREY)
+        name, fill = (step.word, color) if step.word else (tr("end"), GREY)
         box = canvas.box(x, top, 60, 40, name, with_minus(f"{step.cost:,}"), color=fill)
         canvas.arrow((x - 62, box.left[1]), box.left)
         canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)

@@ -7,12 +7,13 @@ from typing import Any
 
 from course_lib.figures import AFTER, subplots
 from course_lib.japanese.normalize import normalize
+from course_lib.words import mark, tr
 
 KINDS = (
-    ("full-width letters and signs", "！", "～"),
-    ("half-width katakana", "｡", "ﾟ"),
-    ("full-width space", "　", "　"),
-    ("wave dashes", "〜", "〜"),
+    (mark("full-width letters and signs"), "！", "～"),
+    (mark("half-width katakana"), "｡", "ﾟ"),
+    (mark("full-width space"), "　", "　"),
+    (mark("wave dashes"), "〜", "〜"),
 )
 
 
@@ -34,8 +35,8 @@ def normalization_changes(texts: Iterable[str]) -> Any:
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
     axis.bar_label(bars, padding=3)
     axis.set(
-        xlabel="characters replaced or removed",
-        title=f"What normalization changed in {sum(map(len, texts)):,} characters",
+        xlabel=tr("characters replaced or removed"),
+        title=tr("What normalization changed in {number:,} characters", number=sum(map(len, texts))),
     )
     return figure
 
@@ -43,9 +44,9 @@ def normalization_changes(texts: Iterable[str]) -> Any:
 def _kind(char: str) -> str:
     for name, first, last in KINDS:
         if first <= char <= last:
-            return name
+            return tr(name)
     if char == " ":
-        return "space beside Japanese"
+        return tr("space beside Japanese")
     if char in "ー-−–—―~～":
-        return "dashes and ー runs"
-    return unicodedata.name(char, "control character").split(" ")[0].lower()
+        return tr("dashes and ー runs")
+    return unicodedata.name(char, tr("control character")).split(" ")[0].lower()

@@ -17,6 +17,7 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import jumanpp, mecab
 from course_lib.japanese.normalize import normalize
+from course_lib.words import heading, tr
 
 # Lines to their words, for texts without spaces.
 Segmenter = Callable[[Sequence[str]], list[list[str]]]
@@ -122,10 +123,14 @@ def _f1(counts: Counts) -> npt.NDArray[np.float64]:
 
 def table(scores: Mapping[str, Score]) -> str:
     """Return scores by segmenter as a table for the terminal."""
-    head = f"{'segmenter':<12}{'precision':>10}{'recall':>8}{'F1':>8}  {'95 % interval':<14}{'exact':>8}   speed"
+    head = (
+        heading("segmenter", "<12") + heading("precision", ">10") + heading("recall", ">8") + heading("F1", ">8")
+        + "  " + heading("95 % interval", "<14") + heading("exact", ">8") + "   " + heading("speed")
+    )  # fmt: skip
     rows = [
-        f"{name:<12}{s.precision:>10.3f}{s.recall:>8.3f}{s.f1:>8.3f}  {s.low:.3f} to {s.high:.3f}{s.exact:>8.1%}"
-        f"   {s.speed:,.0f} characters/s"
+        f"{heading(name, '<12')}{s.precision:>10.3f}{s.recall:>8.3f}{s.f1:>8.3f}  "
+        f"{tr('{low:.3f} to {high:.3f}', low=s.low, high=s.high)}{s.exact:>8.1%}"
+        f"   {tr('{speed:,.0f} characters/s', speed=s.speed)}"
         for name, s in scores.items()
     ]
     return "\n".join([head, *rows])

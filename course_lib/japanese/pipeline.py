@@ -21,6 +21,7 @@ from course_lib.japanese.segment import join, segment_line
 from course_lib.japanese.sentences import split_sentences
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
+from course_lib.words import tr
 
 
 @dataclass
@@ -66,12 +67,12 @@ def segment_file(source: Path, target: Path, settings: SegmentConfig | None = No
     started = perf_counter()
     # The decompressed size of a compressed file is unknown.
     size = None if source.suffix in OPENERS else source.stat().st_size
-    with atomic_write(target) as out, progress(size, "B", f"segmenting {source.name}") as bar:
+    with atomic_write(target) as out, progress(size, "B", tr("segmenting {name}", name=source.name)) as bar:
         for content, report in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
             out.write(content)
             total.add(report)
             bar.update(report.bytes_read)
-            bar.set_postfix_str(f"{total.lines / (perf_counter() - started):.0f} lines/s", refresh=False)
+            bar.set_postfix_str(tr("{rate:.0f} lines/s", rate=total.lines / (perf_counter() - started)), refresh=False)
     total.seconds = perf_counter() - started
     return total
 

@@ -11,6 +11,7 @@ from course_lib.prefix.measure import exact_matches
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.single_process_trainer import Build, Case, evaluate, sweep
 from course_lib.prefix.task import PrefixTask
+from course_lib.words import tr
 
 SEEDS = (1, 2, 3)
 
@@ -67,16 +68,25 @@ class Runs:
     def summary(self) -> str:
         """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
         loss, matches = self.held_out, self.matches
-        return (
-            f"held-out loss {loss.mean:.3f} nats ± {loss.deviation:.3f} nats, "
-            f"{matches.mean:.0%} ± {matches.deviation:.0%} exact"
+        return tr(
+            "held-out loss {loss:.3f} nats ± {loss_spread:.3f} nats, {exact:.0%} ± {exact_spread:.0%} exact",
+            loss=loss.mean,
+            loss_spread=loss.deviation,
+            exact=matches.mean,
+            exact_spread=matches.deviation,
         )
 
     def costs(self) -> str:
         """Return trained parameters, memory and time (mean ± sample standard deviation) as one line."""
         states, kept = self.states / 1e6, self.activations / 1e6
         seconds = f"{self.seconds.mean:.1f} s ± {self.seconds.deviation:.1f} s"
-        return f"trained {self.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}"
+        return tr(
+            "trained {trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}",
+            trained=self.trained,
+            states=states,
+            kept=kept,
+            seconds=seconds,
+        )
 
 
 def over_seeds(

@@ -16,6 +16,7 @@ from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix.config import DataConfig
 from course_lib.pretrain.text_codec import TextCodec
+from course_lib.words import tr
 
 Encode = Callable[[str], list[int]]
 
@@ -44,11 +45,12 @@ class TaskData:
 
     def summary(self) -> str:
         """Return a one-line summary of the counts."""
-        counts = [f"{self.path.name}: {len(self.train):,} samples, {len(self.held_out):,} held out"]
+        sizes = {"name": self.path.name, "train": len(self.train), "held_out": len(self.held_out)}
+        counts = [tr("{name}: {train:,} samples, {held_out:,} held out", **sizes)]
         if self.overlong:
-            counts.append(f"{self.overlong:,} of a single line longer than data.max_length, not cut")
+            counts.append(tr("{number:,} of a single line longer than data.max_length, not cut", number=self.overlong))
         if self.unknown:
-            counts.append(f"{self.unknown:,} with characters that the tokenizer does not know")
+            counts.append(tr("{number:,} with characters that the tokenizer does not know", number=self.unknown))
         return "; ".join(counts)
 
 

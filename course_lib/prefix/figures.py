@@ -5,6 +5,7 @@ from typing import Any
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 from course_lib.prefix.comparison import Runs
+from course_lib.words import tr
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
@@ -24,11 +25,11 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
     axis.xaxis.tick_top()
     axis.tick_params(length=0)
     axis.spines[["left", "bottom"]].set_visible(False)
-    axis.set(ylabel="a token …", title="… sees")
+    axis.set(ylabel=tr("a token …"), title=tr("… sees"))
     key = [
-        Patch(facecolor=COLOURS[1], label="prefix: trained, seen by every token"),
-        Patch(facecolor=AFTER, label="text: itself and what stands before it"),
-        Patch(facecolor="white", edgecolor=BEFORE, label="not seen"),
+        Patch(facecolor=COLOURS[1], label=tr("prefix: trained, seen by every token")),
+        Patch(facecolor=AFTER, label=tr("text: itself and what stands before it")),
+        Patch(facecolor="white", edgecolor=BEFORE, label=tr("not seen")),
     ]
     figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
@@ -43,11 +44,14 @@ def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str
     """
     figure, axes = subplots(len(logs), height=3.0, squeeze=True)
     for axis, (task, entries) in zip(axes if len(logs) > 1 else [axes], logs.items(), strict=True):
-        for kind, name, style, colour in (("train", "training", "-", AFTER), ("eval", "held out", "o", COLOURS[1])):
+        for kind, name, style, colour in (
+            ("train", tr("training"), "-", AFTER),
+            ("eval", tr("held out"), "o", COLOURS[1]),
+        ):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
-        axis.axhline(without[task], color=BEFORE, linestyle="--", label="held out, without prefix")
-        axis.set(title=task, xlabel="step", ylabel="loss [nats per token]")
+        axis.axhline(without[task], color=BEFORE, linestyle="--", label=tr("held out, without prefix"))
+        axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
         axis.set_ylim(bottom=0)
         axis.legend(frameon=False, fontsize=8)
     return figure
@@ -64,15 +68,15 @@ def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
     spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
     for axis, values, baseline in zip(axes, spreads, without, strict=True):
         means, deviations = [each.mean for each in values], [each.deviation for each in values]
-        axis.errorbar(list(cases), means, deviations, color=AFTER, marker="o", capsize=4, label="with prefix")
-        axis.axhline(baseline, color=BEFORE, linestyle="--", label="without prefix")
+        axis.errorbar(list(cases), means, deviations, color=AFTER, marker="o", capsize=4, label=tr("with prefix"))
+        axis.axhline(baseline, color=BEFORE, linestyle="--", label=tr("without prefix"))
         axis.set_xscale("log", base=2)
         axis.set_xticks(list(cases), [str(length) for length in cases])
-        axis.set_xlabel("positions of the prefix")
-    axes[0].set_ylabel("held-out loss [nats per token]")
+        axis.set_xlabel(tr("positions of the prefix"))
+    axes[0].set_ylabel(tr("held-out loss [nats per token]"))
     axes[0].set_ylim(bottom=0)
     axes[0].legend(frameon=False, fontsize=8)
-    axes[1].set(ylabel="exact matches", ylim=(-0.03, 1.03))
+    axes[1].set(ylabel=tr("exact matches"), ylim=(-0.03, 1.03))
     return figure
 
 
@@ -87,18 +91,18 @@ def methods(cases: Mapping[str, Runs], without: float) -> Any:
     # Open markers of different shapes stay visible where two methods lie on each other.
     for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):
         loss, style = runs.held_out, {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none"}
-        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, capsize=4, label=name, **style)
-    axes[0].axhline(without, color=BEFORE, linestyle="--", label="no training")
-    axes[0].set(xscale="log", xlabel="trained parameters", ylabel="held-out loss [nats per token]")
+        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, capsize=4, label=tr(name), **style)
+    axes[0].axhline(without, color=BEFORE, linestyle="--", label=tr("no training"))
+    axes[0].set(xscale="log", xlabel=tr("trained parameters"), ylabel=tr("held-out loss [nats per token]"))
     axes[0].set_ylim(bottom=0)
     axes[0].legend(frameon=False, fontsize=8)
     rows = range(len(cases))
     states = [runs.states / 1e6 for runs in cases.values()]
     kept = [runs.activations / 1e6 for runs in cases.values()]
-    axes[1].barh(rows, states, color=COLOURS[1], label="gradients and optimizer states")
-    axes[1].barh(rows, kept, left=states, color=AFTER, label="kept for the backward pass")
-    axes[1].set_yticks(rows, list(cases))
+    axes[1].barh(rows, states, color=COLOURS[1], label=tr("gradients and optimizer states"))
+    axes[1].barh(rows, kept, left=states, color=AFTER, label=tr("kept for the backward pass"))
+    axes[1].set_yticks(rows, [tr(name) for name in cases])
     axes[1].invert_yaxis()
-    axes[1].set_xlabel("memory [MB]")
+    axes[1].set_xlabel(tr("memory [MB]"))
     axes[1].legend(frameon=False, fontsize=8)
     return figure

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
+from course_lib.words import tr
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,14 @@ class Counts:
 
     def summary(self) -> str:
         """Return a one-line summary of the counts and their shares of the base model's parameters."""
-        return (
-            f"trained {self.trained:,} ({self.trained / self.base:.2%} of the base's {self.base:,}), "
-            f"deployed {self.deployed:,} ({self.deployed / self.base:.2%})"
+        return tr(
+            "trained {trained:,} ({trained_share:.2%} of the base's {base:,}), "
+            "deployed {deployed:,} ({deployed_share:.2%})",
+            trained=self.trained,
+            trained_share=self.trained / self.base,
+            base=self.base,
+            deployed=self.deployed,
+            deployed_share=self.deployed / self.base,
         )
 
 

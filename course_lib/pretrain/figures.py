@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.words import mark, tr
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
@@ -16,21 +17,24 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
         unigram: loss of the unigram distribution [nats per token]; adds a line at this loss.
     """
     figure, axis = subplots()
-    for kind, name, colour, marker in (("train", "training", AFTER, None), ("eval", "held out", COLOURS[1], "o")):
+    for kind, name, colour, marker in (
+        ("train", tr("training"), AFTER, None),
+        ("eval", tr("held out"), COLOURS[1], "o"),
+    ):
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
         axis.plot(steps, losses, color=colour, marker=marker)
         if entries:
             axis.annotate(f" {name}", (steps[-1], losses[-1]), xytext=(6, 0), textcoords="offset points",
                           color=colour, va="center")  # fmt: skip
-    heights = [(vocab_size and math.log(vocab_size), "guessing: ln V"), (unigram, "unigram model")]
+    heights = [(vocab_size and math.log(vocab_size), tr("guessing: ln V")), (unigram, tr("unigram model"))]
     for (height, name), style in zip(heights, (":", "--"), strict=True):
         if height:
             axis.axhline(height, color=BEFORE, linestyle=style)
             # Labels stand on their lines at the right end, where the curves are far below.
             axis.text(1, height, f"{name} = {height:.2f}", color=BEFORE, ha="right", va="bottom",
                       transform=axis.get_yaxis_transform())  # fmt: skip
-    axis.set(xlabel="step", ylabel="loss [nats per token]")
+    axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     return figure
 
 
@@ -45,18 +49,18 @@ def resumed_curve(
         after: entries of the other run after it was resumed.
     """
     figure, axis = subplots(height=3.0)
-    axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label="without a break")
+    axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label=tr("without a break"))
     axis.plot(
         *_points(before),
         color=COLOURS[1],
         marker="o",
         markersize=9,
         markerfacecolor="none",
-        label="until it was killed",
+        label=tr("until it was killed"),
     )
-    axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label="resumed")
+    axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label=tr("resumed"))
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.set(xlabel="step", ylabel="loss [nats per token]")
+    axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     axis.legend(frameon=False)
     return figure
 
@@ -69,8 +73,8 @@ def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
     """Plot the learning rate over steps, with one line per schedule in `curves`."""
     figure, axis = subplots(height=2.8)
     for (name, rates), colour in zip(curves.items(), COLOURS, strict=False):
-        axis.plot(range(1, len(rates) + 1), rates, label=name, color=colour)
-    axis.set(xlabel="step", ylabel="learning rate")
+        axis.plot(range(1, len(rates) + 1), rates, label=tr(name), color=colour)
+    axis.set(xlabel=tr("step"), ylabel=tr("learning rate"))
     axis.legend(frameon=False)
     return figure
 
@@ -87,13 +91,13 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
     left = dict.fromkeys(bars, 0.0)
     for part, colour in zip(parts, (*COLOURS, "#c9b458", "#4f4f4f"), strict=False):
         widths = [bars[name].get(part, 0) / 1e9 for name in bars]
-        axis.barh(list(bars), widths, left=list(left.values()), label=part, color=colour)
+        axis.barh([tr(name) for name in bars], widths, left=list(left.values()), label=tr(part), color=colour)
         left = {name: left[name] + width for name, width in zip(bars, widths, strict=True)}
     for card in cards:
         axis.axvline(card / 1e9, color=BEFORE, linestyle="--", linewidth=1)
         axis.text(card / 1e9, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8, ha="left")
     axis.invert_yaxis()
-    axis.set(xlabel="memory of one GPU [GB]")
+    axis.set(xlabel=tr("memory of one GPU [GB]"))
     axis.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
@@ -104,16 +108,18 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
     `rows` lists the sharded parts for each stage. Every rank holds a full copy of the other parts.
     """
     figure, axes = subplots(len(rows), height=2.6, width=10.0)
-    kinds = ("weights", "gradients", "optimizer states")
+    kinds = (mark("weights"), mark("gradients"), mark("optimizer states"))
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
                 width, shift = (0.9 / ranks, 0.9 / ranks * rank) if kind in sharded else (0.9, 0)
                 axis.barh(row, width, left=rank + shift, color=COLOURS[row])
                 axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
-        axis.set_title(stage)
-        axis.set_xticks([rank + 0.45 for rank in range(ranks)], [f"rank {rank}" for rank in range(ranks)])
-        labels = [f"{kind}\n{size} bytes" for kind, size in zip(kinds, (2, 2, 12), strict=True)]
+        axis.set_title(tr(stage))
+        axis.set_xticks([rank + 0.45 for rank in range(ranks)], [tr("rank {rank}", rank=rank) for rank in range(ranks)])
+        labels = [
+            tr("{kind}\n{size} bytes", kind=tr(kind), size=size) for kind, size in zip(kinds, (2, 2, 12), strict=True)
+        ]
         axis.set_yticks(range(len(kinds)), labels if axis is axes[0] else [""] * len(kinds))
         axis.invert_yaxis()
     return figure
@@ -125,10 +131,10 @@ def attention(weights: Any, tokens: Sequence[str]) -> Any:
     places = range(len(tokens))
     for head, (axis, grid) in enumerate(zip(axes, weights.detach(), strict=True), 1):
         image = axis.imshow(grid, cmap="Blues", vmin=0, vmax=1)
-        axis.set_title(f"head {head}", fontsize=10)
+        axis.set_title(tr("head {head}", head=head), fontsize=10)
         axis.set_xticks(places, tokens, fontsize=7)
         axis.set_yticks(places, tokens if head == 1 else [""] * len(tokens), fontsize=8)
-    axes[0].set_ylabel("token that reads")
-    axes[0].set_xlabel("token that is read")
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
+    axes[0].set_ylabel(tr("token that reads"))
+    axes[0].set_xlabel(tr("token that is read"))
+    figure.colorbar(image, ax=axes, label=tr("weight"), shrink=0.8)
     return figure

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
+from course_lib.words import tr
 
 Array = npt.NDArray[Any]
 
@@ -331,8 +332,9 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
 
 def _uncounted(prefix: Path) -> str:
     """Return the error message for an index that omits the end-of-document tokens."""
-    return (
-        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
-        "counting it, so that every document after the first would be read from the wrong place; "
-        "`course tokens --repair` corrects the index"
+    explanation = tr(
+        "written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, "
+        "so that every document after the first would be read from the wrong place; `course tokens --repair` corrects "
+        "the index"
     )
+    return f"{prefix}: {explanation}"

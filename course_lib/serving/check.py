@@ -20,6 +20,7 @@ from course_lib.progress import progress
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.reader import numbers, read_conversion
+from course_lib.words import tr
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
 
@@ -113,7 +114,9 @@ def _sizes(folder: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iter
 
 
 def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
-    factor, other = (2, "twice the bytes: fp32") if BYTES[config.dtype] == 2 else (0.5, "half the bytes: fp16 or bf16")
+    factor, other = 0.5, tr("half the bytes: fp16 or bf16")
+    if BYTES[config.dtype] == 2:
+        factor, other = 2, tr("twice the bytes: fp32")
 
     def mistyped(file: FileSize) -> bool:
         return file.expected is not None and file.actual is not None and 0 < file.actual == file.expected * factor
@@ -121,18 +124,20 @@ def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConf
     existing = [file for file in files if file.expected is not None and file.actual is not None]
     all_mistyped = bool(existing) and all(map(mistyped, existing))
     if all_mistyped:
-        yield Finding("dtype", CONFIG, f"every file has {other}, but config.ini says {config.dtype}")
+        message = tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
+        yield Finding("dtype", CONFIG, message)
     for file in files:
         if file.name == CONFIG:
             continue
         if file.expected is None:
-            yield Finding("unexpected", file.name, "config.ini does not require this file")
+            yield Finding("unexpected", file.name, tr("config.ini does not require this file"))
         elif file.actual is None:
-            yield Finding("missing", file.name, f"expected {file.expected:,} bytes")
+            yield Finding("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
         elif file.actual != file.expected and not all_mistyped:
             kind = "dtype" if mistyped(file) else "short" if file.actual < file.expected else "long"
             shape = list(specs[file.name].part(config.ranks))
-            message = f"{file.actual:,} bytes, expected {file.expected:,} ({shape} of {config.dtype})"
+            sizes = {"actual": file.actual, "expected": file.expected, "shape": shape, "dtype": config.dtype}
+            message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
             yield Finding(kind, file.name, f"{message}: {other}?" if kind == "dtype" else message)
 
 
@@ -144,10 +149,14 @@ def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[F
             bar.update(values.nbytes)
             if not all(map(torch.isfinite, torch.aminmax(values))):
                 count = int((~torch.isfinite(values)).sum())
-                yield Finding("values", name, f"{count:,} of {len(values):,} numbers are NaN or infinite")
+                yield Finding(
+                    "values", name, tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=len(values))
+                )
     for layer in range(config.layers if config.parallel_residual else 0):
         names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
         if whole.keys() >= set(names):
             total, attention, mlp = (numbers(folder / name, config.dtype) for name in names)
             if not torch.equal(total, attention + mlp):
-                yield Finding("values", names[0], f"is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
+                parts = tr(" and ").join(SUMMED)
+                message = tr("is not the sum of {parts}; the engine reads the sum", parts=parts)
+                yield Finding("values", names[0], message)

@@ -2,6 +2,7 @@
 
 from course_lib.drawing import BLUE, GREEN, GREY, MUTED, ORANGE, PLAIN, PURPLE, SMALL, Canvas, Drawing
 from course_lib.errors import UsageError
+from course_lib.words import tr
 
 # Left margin, width of the drawing [pixels], and the largest number of heads that fits.
 LEFT, WIDTH, MOST_HEADS = 132, 880, 6
@@ -27,11 +28,11 @@ def qkv_order(heads: int = 4, ranks: int = 2) -> Drawing:
     cell = (WIDTH - LEFT - 20) / (3 * heads)
     theirs, ours = 70, 166
     canvas.text(LEFT - 12, theirs + 8, "Hugging Face", SMALL, MUTED, "end")
-    canvas.text(LEFT - 12, theirs + 23, "by head", SMALL, MUTED, "end")
+    canvas.text(LEFT - 12, theirs + 23, tr("by head"), SMALL, MUTED, "end")
     canvas.text(LEFT - 12, ours + 8, "FasterTransformer", SMALL, MUTED, "end")
-    canvas.text(LEFT - 12, ours + 23, "by q, k, v", SMALL, MUTED, "end")
+    canvas.text(LEFT - 12, ours + 23, tr("by q, k, v"), SMALL, MUTED, "end")
     for head in range(heads):
-        canvas.text(LEFT + (3 * head + 1.5) * cell, theirs - 14, f"head {head}", SMALL, MUTED)
+        canvas.text(LEFT + (3 * head + 1.5) * cell, theirs - 14, tr("head {head}", head=head), SMALL, MUTED)
         for part, (name, color) in enumerate(PARTS):
             source = canvas.box(LEFT + (3 * head + part) * cell, theirs, cell - 3, 30, f"{name}{head}", color=color)
             target = canvas.box(LEFT + (part * heads + head) * cell, ours, cell - 3, 30, f"{name}{head}", color=color)
@@ -39,19 +40,34 @@ def qkv_order(heads: int = 4, ranks: int = 2) -> Drawing:
     share = heads // ranks
     for rank in range(ranks):
         y = ours + 74 + 44 * rank
-        canvas.text(LEFT - 12, y + 15, f"file of rank {rank}", SMALL, MUTED, "end")
+        canvas.text(LEFT - 12, y + 15, tr("file of rank {rank}", rank=rank), SMALL, MUTED, "end")
         for part, (name, color) in enumerate(PARTS):
             for number in range(share):
                 head = rank * share + number
                 canvas.box(LEFT + (part * share + number) * cell, y, cell - 3, 30, f"{name}{head}", color=color)
-    canvas.text(LEFT, ours + 54, "split: whole heads, the same ones of q, k and v", SMALL, MUTED, "start")
-    canvas.key(16, canvas.height - 18, {"queries": BLUE, "keys": ORANGE, "values": GREEN})
-    owners = "; ".join(f"rank {rank} gets heads {rank * share} to {(rank + 1) * share - 1}" for rank in range(ranks))
+    canvas.text(LEFT, ours + 54, tr("split: whole heads, the same ones of q, k and v"), SMALL, MUTED, "start")
+    canvas.key(16, canvas.height - 18, {tr("queries"): BLUE, tr("keys"): ORANGE, tr("values"): GREEN})
+    owners = "; ".join(
+        tr(
+            "rank {rank} gets heads {first} to {last}",
+            rank=rank,
+            first=rank * share,
+            last=(rank + 1) * share - 1,
+        )
+        for rank in range(ranks)
+    )
     return canvas.finish(
-        f"Reordering and splitting the query/key/value weight: {heads} heads, {ranks} ranks",
-        "Above: Hugging Face stores query, key and value of head 0, then those of head 1, and so on. Middle: "
-        "FasterTransformer stores the queries of all heads, then all keys, then all values. Below: each rank's file "
-        f"holds the same heads of all three; {owners}.",
+        tr(
+            "Reordering and splitting the query/key/value weight: {heads} heads, {ranks} ranks",
+            heads=heads,
+            ranks=ranks,
+        ),
+        tr(
+            "Above: Hugging Face stores query, key and value of head 0, then those of head 1, and so on. Middle: "
+            "FasterTransformer stores the queries of all heads, then all keys, then all values. Below: each "
+            "rank's file holds the same heads of all three; {owners}.",
+            owners=owners,
+        ),
     )
 
 
@@ -62,16 +78,16 @@ def request_path() -> Drawing:
     (https://github.com/triton-inference-server/python_backend).
     """
     canvas = Canvas(920, 330)
-    canvas.frame(16, 44, 216, 210, "client process", BLUE)
-    canvas.frame(322, 44, 198, 210, "Triton process, C++", GREY)
-    canvas.frame(610, 44, 294, 210, "model process, Python", ORANGE)
-    ask = canvas.box(30, 72, 188, 56, "client.ask", "text → token ids", "→ tensors", color=BLUE)
-    text = canvas.box(30, 184, 188, 56, "text", "output ids → text,", "end token removed", color=BLUE)
-    arrival = canvas.box(336, 72, 170, 56, "Triton", "checks names,", "types and shapes", color=GREY)
-    back = canvas.box(336, 184, 170, 56, "Triton", "sends the response", color=GREY)
-    queue = canvas.box(624, 72, 124, 56, "execute", "waits for places", color=ORANGE)
-    answer = canvas.box(624, 184, 124, 56, "answer", "output tensors", color=ORANGE)
-    lines = "one token for", "each running text,", "behind the prefix", "of its task"
+    canvas.frame(16, 44, 216, 210, tr("client process"), BLUE)
+    canvas.frame(322, 44, 198, 210, tr("Triton process, C++"), GREY)
+    canvas.frame(610, 44, 294, 210, tr("model process, Python"), ORANGE)
+    ask = canvas.box(30, 72, 188, 56, "client.ask", tr("text → token ids"), tr("→ tensors"), color=BLUE)
+    text = canvas.box(30, 184, 188, 56, tr("text"), tr("output ids → text,"), tr("end token removed"), color=BLUE)
+    arrival = canvas.box(336, 72, 170, 56, "Triton", tr("checks names,"), tr("types and shapes"), color=GREY)
+    back = canvas.box(336, 184, 170, 56, "Triton", tr("sends the response"), color=GREY)
+    queue = canvas.box(624, 72, 124, 56, "execute", tr("waits for places"), color=ORANGE)
+    answer = canvas.box(624, 184, 124, 56, tr("answer"), tr("output tensors"), color=ORANGE)
+    lines = tr("one token for"), tr("each running text,"), tr("behind the prefix"), tr("of its task")
     engine = canvas.box(768, 72, 122, 168, "Batch.step", *lines, color=ORANGE)
     for source, target in ((ask, arrival), (arrival, queue)):
         canvas.arrow(source.right, target.left)
@@ -79,17 +95,20 @@ def request_path() -> Drawing:
     canvas.arrow((engine.x, answer.right[1]), answer.right)
     for source, target in ((answer, back), (back, text)):
         canvas.arrow(source.left, target.right)
-    for x, (upper, lower) in ((277, ("gRPC 8001", "HTTP 8000")), (565, ("shared", "memory"))):
+    for x, (upper, lower) in ((277, ("gRPC 8001", "HTTP 8000")), (565, (tr("shared"), tr("memory")))):
         canvas.text(x, 148, upper, SMALL, MUTED)
         canvas.text(x, 164, lower, SMALL, MUTED)
-    folder = canvas.box(624, 274, 266, 42, "FasterTransformer folder", "weights and prefixes", color=PLAIN)
+    folder = canvas.box(624, 274, 266, 42, tr("FasterTransformer folder"), tr("weights and prefixes"), color=PLAIN)
     canvas.arrow((engine.bottom[0], folder.y), engine.bottom, color=PURPLE.line, dashed=True)
-    canvas.text(610, 295, "read once, at the start", SMALL, PURPLE.line, "end")
+    canvas.text(610, 295, tr("read once, at the start"), SMALL, PURPLE.line, "end")
     return canvas.finish(
-        "The path of a request",
-        "The client turns text into token ids and sends tensors over gRPC or HTTP. Triton checks them and passes them "
-        "to the model process through shared memory. There, execute waits until the batch has places for the request's "
-        "texts. A thread generates one token after the other for all texts in the batch, each behind the prefix of its "
-        "task. Texts join and leave between two tokens. The answer takes the same way back, and the client turns its "
-        "ids into text. The engine reads the weights and prefixes once, at the start.",
+        tr("The path of a request"),
+        tr(
+            "The client turns text into token ids and sends tensors over gRPC or HTTP. Triton checks them and passes "
+            "them to the model process through shared memory. There, execute waits until the batch has places for "
+            "the request's texts. A thread generates one token after the other for all texts in the batch, each "
+            "behind the prefix of its task. Texts join and leave between two tokens. The answer takes the same way "
+            "back, and the client turns its ids into text. The engine reads the weights and prefixes once, at the "
+            "start."
+        ),
     )

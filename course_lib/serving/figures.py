@@ -6,6 +6,7 @@ from typing import Any
 
 from course_lib.figures import COLOURS, subplots
 from course_lib.serving.layout import FtConfig, rank_bytes, uneven
+from course_lib.words import tr
 
 
 def rank_memory(models: Mapping[str, FtConfig]) -> Any:
@@ -21,10 +22,10 @@ def rank_memory(models: Mapping[str, FtConfig]) -> Any:
         unit, scale = ("GB", 1e9) if sum(sizes[0]) > 1e9 else ("MB", 1e6)
         shared, own = ([size[part] / scale for size in sizes] for part in (0, 1))
         labels = [str(n) for n in numbers]
-        axis.bar(labels, shared, color=COLOURS[1], label="shared: whole on every rank")
-        axis.bar(labels, own, bottom=shared, color=COLOURS[0], label="split: the rank's own part")
-        axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label="an equal share")
-        axis.set(title=name, xlabel="ranks", ylabel=f"weights on each rank [{unit}]")
+        axis.bar(labels, shared, color=COLOURS[1], label=tr("shared: whole on every rank"))
+        axis.bar(labels, own, bottom=shared, color=COLOURS[0], label=tr("split: the rank's own part"))
+        axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label=tr("an equal share"))
+        axis.set(title=tr(name), xlabel=tr("ranks"), ylabel=tr("weights on each rank [{unit}]", unit=unit))
     # The marker of the line is wider than a usual key.
     (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8, handlelength=4)
     return figure
@@ -40,8 +41,14 @@ def latencies(measured: Mapping[int, Sequence[float]], percentiles: Sequence[int
     figure, axes = subplots(1, 3.2, 6.5)
     for place, percentile in enumerate(percentiles):
         times = [1000 * found[place] for found in measured.values()]
-        axes.plot(list(measured), times, "o-", color=COLOURS[place], label=f"{percentile} % are faster")
-    axes.set(xscale="log", yscale="log", xlabel="requests in progress", ylabel="latency [ms]")
+        axes.plot(
+            list(measured),
+            times,
+            "o-",
+            color=COLOURS[place],
+            label=tr("{percentile} % are faster", percentile=percentile),
+        )
+    axes.set(xscale="log", yscale="log", xlabel=tr("requests in progress"), ylabel=tr("latency [ms]"))
     axes.set_xticks(list(measured), [str(number) for number in measured])
     axes.minorticks_off()
     axes.legend(frameon=False)

@@ -10,6 +10,7 @@ from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
 from course_lib.subword.config import SPECIALS, UNKNOWN
 from course_lib.subword.folder import WORD, Codec
+from course_lib.words import heading
 
 # Special tokens and byte tokens.
 FIXED = re.compile("|".join([*map(re.escape, SPECIALS), "<0x[0-9A-F]{2}>"]))
@@ -59,7 +60,10 @@ def entries(codec: Codec) -> list[str]:
 
 def table(rows: Sequence[Measures]) -> str:
     """Return the measures that do not depend on the machine as a text table."""
-    lines = [f"{'tokenizer':<14}{'entries':>8}{'chars/token':>13}{'unknown':>9}{'crossing':>10}{'lossless':>10}"]
+    lines = [
+        heading("tokenizer", "<14") + heading("entries", ">8") + heading("chars/token", ">13")
+        + heading("unknown", ">9") + heading("crossing", ">10") + heading("lossless", ">10")
+    ]  # fmt: skip
     lines += [
         f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
         f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
@@ -70,7 +74,7 @@ def table(rows: Sequence[Measures]) -> str:
 
 def speeds(rows: Sequence[Measures]) -> str:
     """Return the encoding speeds as a text table, without and with preparation. They depend on the machine."""
-    lines = [f"{'tokenizer':<14}{'tokenizer alone':>17}{'with preparation':>18}"]
+    lines = [heading("tokenizer", "<14") + heading("tokenizer alone", ">17") + heading("with preparation", ">18")]
     lines += [f"{row.name:<14}{row.speed:>12.2f} MB/s{row.whole_speed:>13.2f} MB/s" for row in rows]
     return "\n".join(lines)
 

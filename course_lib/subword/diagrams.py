@@ -21,6 +21,7 @@ from course_lib.drawing import (
 )  # fmt: skip
 from course_lib.errors import UsageError
 from course_lib.subword.folder import WORD
+from course_lib.words import tr
 
 # Width of a character's column, left margin [pixels], and the longest word that fits.
 COLUMN, LEFT, LONGEST = 72, 96, 9
@@ -108,15 +109,20 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
         color = ORANGE if (start, end) in best else PLAIN
         shown = with_minus(f"{scores[piece]:.2f}")
         canvas.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, shown, color=color)
-    canvas.text(16, bottom, "Unigram's segmentations, sum of log probabilities", SMALL, MUTED, "start")
+    canvas.text(16, bottom, tr("Unigram's segmentations, sum of log probabilities"), SMALL, MUTED, "start")
     for number, (score, path) in enumerate(ranked[:LISTED]):
         line = f"{number + 1}.  {' | '.join(path)}   {with_minus(f'{score:.2f}')}"
         canvas.text(16, bottom + 24 * (number + 1), line, color=ORANGE.line if not number else MUTED, anchor="start")
     tokens_text = " | ".join(word[node.start : node.end] for node in tokens)
     return canvas.finish(
-        f"{word}: BPE merges, Unigram chooses",
-        f"BPE builds {tokens_text} from characters, the earliest learned merge first. Unigram compares {len(ranked)} "
-        f"segmentations by the sum of log probabilities and chooses {' | '.join(ranked[0][1])}.",
+        tr("{word}: BPE merges, Unigram chooses", word=word),
+        tr(
+            "BPE builds {tokens} from characters, the earliest learned merge first. Unigram compares "
+            "{number} segmentations by the sum of log probabilities and chooses {best}.",
+            tokens=tokens_text,
+            number=len(ranked),
+            best=" | ".join(ranked[0][1]),
+        ),
     )
 
 
@@ -135,7 +141,7 @@ def _tree(canvas: Canvas, word: str, node: Merged, base: float, token: bool) -> 
     if not node.parts and not token:
         return Box(middle - 20, base, 40, 28)
     text = word[node.start : node.end]
-    detail = (f"merge {node.rank + 1:,}",) if node.rank is not None else ("no merge",)
+    detail = (tr("merge {number:,}", number=node.rank + 1),) if node.rank is not None else (tr("no merge"),)
     width = max(text_width(text, TEXT), text_width(detail[0], SMALL)) + 8
     y = base - LEVEL * max(node.depth, 1)
     box = canvas.box(middle - width / 2, y, width, 40, text, *detail, color=BLUE if token else PLAIN)

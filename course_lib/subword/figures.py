@@ -10,6 +10,7 @@ from course_lib.evaluation.bits import Bits
 from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
 from course_lib.subword.compare import Measures, entries
 from course_lib.subword.folder import Codec
+from course_lib.words import tr
 
 
 def comparison(rows: Sequence[Measures]) -> Any:
@@ -18,10 +19,10 @@ def comparison(rows: Sequence[Measures]) -> Any:
     names = [row.name for row in rows]
     bars = left.barh(names, [row.characters_per_token for row in rows], color=COLOURS[: len(rows)])
     left.bar_label(bars, fmt="%.2f", padding=3)
-    left.set(xlabel="characters per token")
+    left.set(xlabel=tr("characters per token"))
     bars = right.barh(names, [100 * row.crossing for row in rows], color=COLOURS[: len(rows)])
     right.bar_label(bars, fmt="%.1f", padding=3)
-    right.set(xlabel="tokens across a word boundary [%]", yticklabels=[])
+    right.set(xlabel=tr("tokens across a word boundary [%]"), yticklabels=[])
     for axis in (left, right):
         axis.invert_yaxis()
         axis.margins(x=0.12)
@@ -32,8 +33,8 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
     """Plot {algorithm: {vocabulary size: characters per token}} with one line per algorithm."""
     figure, axis = subplots()
     for (name, points), colour in zip(measured.items(), COLOURS, strict=False):
-        axis.plot(list(points), list(points.values()), marker="o", label=name, color=colour)
-    axis.set(xscale="log", xlabel="vocabulary [entries]", ylabel="characters per token")
+        axis.plot(list(points), list(points.values()), marker="o", label=tr(name), color=colour)
+    axis.set(xscale="log", xlabel=tr("vocabulary [entries]"), ylabel=tr("characters per token"))
     sizes = sorted({size for points in measured.values() for size in points})
     axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axis.minorticks_off()
@@ -44,7 +45,7 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
     """Draw each vocabulary as a bar, divided by the length of its entries."""
     figure, axis = subplots(height=2.6)
-    kinds = ["special and byte tokens", "1 character", "2", "3", "4 or more"]
+    kinds = [tr("special and byte tokens"), tr("1 character"), "2", "3", tr("4 or more")]
     rows = []
     for codec in codecs.values():
         lengths = Counter(min(len(entry), 4) for entry in entries(codec))
@@ -56,7 +57,7 @@ def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
         axis.bar_label(bars, [f"{value:,}" if value > 200 else "" for value in values], label_type="center", fontsize=8)
         left += values
     axis.invert_yaxis()
-    axis.set(xlabel="entries", xlim=(0, left.max()))
+    axis.set(xlabel=tr("entries"), xlim=(0, left.max()))
     axis.legend(frameon=False, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     return figure
 
@@ -68,9 +69,12 @@ def small_models(found: Mapping[str, Sequence[Bits]]) -> Any:
         each = [value.bits_per_character for value in values]
         axis.scatter(each, [row] * len(each), color=colour, alpha=0.8, zorder=3)
         axis.vlines(np.mean(each), row - 0.3, row + 0.3, color=colour)
-    labels = [f"{name}\n{values[0].characters_per_token:.2f} chars/token" for name, values in found.items()]
+    labels = [
+        tr("{name}\n{density:.2f} chars/token", name=name, density=values[0].characters_per_token)
+        for name, values in found.items()
+    ]
     axis.set_yticks(range(len(labels)), labels)
-    axis.set(xlabel="bits per character")
+    axis.set(xlabel=tr("bits per character"))
     axis.invert_yaxis()
     axis.margins(y=0.2)
     return figure
@@ -79,11 +83,11 @@ def small_models(found: Mapping[str, Sequence[Bits]]) -> Any:
 def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
     """Draw a bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation."""
     figure, axis = subplots()
-    for name, pieces, colour in (("segmented", segmented, AFTER), ("unsegmented", raw, BEFORE)):
+    for name, pieces, colour in ((tr("segmented"), segmented, AFTER), (tr("unsegmented"), raw, BEFORE)):
         lengths = Counter(min(len(piece), 40) for piece in set(pieces))
-        label = f"{name}: {len(set(pieces)):,} distinct"
+        label = tr("{name}: {number:,} distinct", name=name, number=len(set(pieces)))
         axis.bar(list(lengths), list(lengths.values()), color=colour, alpha=0.7, label=label)
-    axis.set(xlabel="characters per piece (40 = 40 or more)", ylabel="distinct pieces")
+    axis.set(xlabel=tr("characters per piece (40 = 40 or more)"), ylabel=tr("distinct pieces"))
     axis.legend(frameon=False)
     return figure
 

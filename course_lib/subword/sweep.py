@@ -15,6 +15,7 @@ from course_lib.subword.bpe import train_bpe
 from course_lib.subword.compare import compare
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
+from course_lib.words import mark
 
 
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
@@ -50,7 +51,7 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
-    algorithms = {"BPE, segmented": True, "BPE, raw": False, "Unigram, raw": False}
+    algorithms = {mark("BPE, segmented"): True, mark("BPE, raw"): False, mark("Unigram, raw"): False}
     measured: dict[str, dict[int, float]] = {}
     with TemporaryDirectory() as name, progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
         sources = {segmented: _written(texts[:at], Path(name), segmented) for segmented in (True, False)}

@@ -16,6 +16,7 @@ from typing import Any
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.models.memory import Sizes
 from course_lib.training.settings import RunConfig
+from course_lib.words import mark, tr
 
 GB = 1_000_000_000
 # bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments
@@ -43,9 +44,10 @@ class Plan:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in self.parts.items() if size >= GB / 20)
-        host = f"; {self.host / GB:.1f} GB of host memory for each" if self.host else ""
-        return f"{self.total / GB:.1f} GB per GPU on {self.ranks} ({parts}){host}"
+        parts = ", ".join(f"{tr(name)} {size / GB:.1f}" for name, size in self.parts.items() if size >= GB / 20)
+        host = tr("; {size:.1f} GB of host memory for each", size=self.host / GB) if self.host else ""
+        sizes = {"total": self.total / GB, "ranks": self.ranks, "parts": parts, "host": host}
+        return tr("{total:.1f} GB per GPU on {ranks} ({parts}){host}", **sizes)
 
 
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
@@ -63,8 +65,12 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     backward += max(0, model.block - model.logits)
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
     after = max(0, step - backward - model.activations - model.logits)
-    parts = states | {"activations": model.activations, "logits": model.logits, "buffers": backward + after}
-    parts["allowance"] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
+    parts = states | {
+        mark("activations"): model.activations,
+        mark("logits"): model.logits,
+        mark("buffers"): backward + after,
+    }
+    parts[mark("allowance")] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
     return Plan(settings, ranks, parts, host)
 
 
@@ -106,7 +112,7 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
             host, gradients, optimizer = optimizer + gradients + 4 * shard, 0, 0
         if zero.offload_param:
             host, weights = host + width * (shard + still), whole
-    return {"weights": weights, "gradients": gradients, "optimizer": optimizer}, host
+    return {mark("weights"): weights, mark("gradients"): gradients, mark("optimizer"): optimizer}, host
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:

@@ -22,6 +22,7 @@ from course_lib.training import checkpoint, events, launcher_process, log, node_
 from course_lib.training.node_link import Leader
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
+from course_lib.words import tr
 
 Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
@@ -75,7 +76,10 @@ class Monitor:
         self.reached = 0
         self.saving = False
         self.own, self.started = node_check.record(), time.time()
-        starting = f"starting {self.ranks} rank{'s' * (self.ranks > 1)} for {task.title()}"
+        one = tr("starting 1 rank for {task}", task=task.title())
+        starting = (
+            tr("starting {ranks} ranks for {task}", ranks=self.ranks, task=task.title()) if self.ranks > 1 else one
+        )
         self.bar = progress(steps, "step", starting)
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
@@ -159,7 +163,7 @@ class Monitor:
         launcher_process.ignore_stop_request()
         # The terminal or the reader of a pipe may be gone.
         with contextlib.suppress(OSError):
-            self.bar.set_postfix_str("saving a checkpoint; Ctrl-C again stops at once")
+            self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
         with contextlib.suppress(OSError):
             self.bar.close()
         self.bar.disable, self.say, self.saving = True, lambda _: None, True
@@ -205,11 +209,11 @@ class Monitor:
         elif kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
         elif kind == "stage":
-            self.bar.set_postfix_str(event["what"])
+            self.bar.set_postfix_str(tr(event["what"]))
         elif kind == "training":
             self.bar.reset(total=event["steps"])
             self.bar.set_postfix_str("", refresh=False)
-            self.bar.set_description(f"training {self.task.title()}")
+            self.bar.set_description(tr("training {task}", task=self.task.title()))
             self._move(event["step"])
         # Not every step is reported, but a step with a checkpoint is.
         elif kind in ("step", "saved"):
@@ -217,8 +221,9 @@ class Monitor:
         elif kind == "log":
             entry = event["entry"]
             if entry["kind"] == "train":
-                loss = f"loss {entry['loss']:.3f} (max {entry['loss_max']:.3f})"
-                self.bar.set_postfix_str(f"{loss}, {entry['tokens_per_second']:.0f} tokens/s", refresh=False)
+                figures = {"loss": entry["loss"], "most": entry["loss_max"], "rate": entry["tokens_per_second"]}
+                said = tr("loss {loss:.3f} (max {most:.3f}), {rate:.0f} tokens/s", **figures)
+                self.bar.set_postfix_str(said, refresh=False)
             self.bar.clear()
             self.say(log.line(entry))
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from course_lib.errors import UsageError
 from course_lib.training.memory import GB, Plan, plan
+from course_lib.words import tr
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
@@ -34,14 +35,11 @@ class Fit:
 
     def __str__(self) -> str:
         if self.fits:
-            return f"{self.card:>4} GB: fits"
-        steps = ", then ".join(f"{change} → {total / GB:.1f} GB" for change, total in self.changes)
-        helped = self.changes and self.changes[-1][1] <= self.card * GB
-        return (
-            f"{self.card:>4} GB: does not fit; {steps}"
-            if helped
-            else f"{self.card:>4} GB: does not fit, even with {steps}"
-        )
+            return tr("{card:>4} GB: fits", card=self.card)
+        steps = tr(", then ").join(f"{change} → {total / GB:.1f} GB" for change, total in self.changes)
+        if self.changes and self.changes[-1][1] <= self.card * GB:
+            return tr("{card:>4} GB: does not fit; {steps}", card=self.card, steps=steps)
+        return tr("{card:>4} GB: does not fit, even with {steps}", card=self.card, steps=steps)
 
 
 def recompute_choices(settings: Any) -> tuple[str, ...]:
@@ -165,9 +163,8 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
 def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
     """Return a change as text in the format that `--set` accepts, and the resulting plan."""
     change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    return f"{change} on {ranks} GPUs" if ranks else change, plan(
-        _with(current.settings, changes), ranks or current.ranks
-    )
+    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks else change
+    return name, plan(_with(current.settings, changes), ranks or current.ranks)
 
 
 def _recompute(current: Plan) -> Choices:

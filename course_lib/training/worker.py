@@ -21,6 +21,7 @@ from course_lib.training import node_check, stop_request
 from course_lib.training.events import emit
 from course_lib.training.stale_locks import build_root
 from course_lib.training.task import Task
+from course_lib.words import mark
 
 
 def main(task: str, run: Path, digest: str, start_step: int) -> None:
@@ -72,7 +73,7 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     """Train to the last step; return True if the rank was asked to stop before it."""
     # Imported modules are never freed, so garbage collection during the imports would only take time.
     gc.disable()
-    _stage("loading PyTorch, transformers and DeepSpeed")
+    _stage(mark("loading PyTorch, transformers and DeepSpeed"))
     from transformers.utils import logging
 
     from course_lib.training import checkpoint, cpu_extension, run_dir
@@ -86,7 +87,8 @@ def _train(task: str, run: Path, start_step: int) -> bool:
         node_check.enough_gpus()
     resolved = run_dir.resolved(run)
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
-    _stage("compiling DeepSpeed's extension, once, about a minute" if compiles else "building model and optimizer")
+    compiling = mark("compiling DeepSpeed's extension, once, about a minute")
+    _stage(compiling if compiles else mark("building model and optimizer"))
     trainer = loaded.trainer(resolved.batch, resolved.steps)
     gc.freeze()
     gc.enable()

@@ -1,0 +1,233 @@
+"""The catalogues of a language: every message of the notebooks and the library, for translators.
+
+There are two files in docs/locale/<language>/LC_MESSAGES. notebooks.po has the Markdown cells, each under the name of
+its notebook and its id ("03_tokenizers c03-007"). course.po has what words.py shows: the words of code cells, figures,
+drawings, tables and progress bars, and the texts of the exercises, each under its key ("corpus 1 hint 2"). Babel
+(https://babel.pocoo.org) writes the files. If an English text changes, its translation is kept and marked fuzzy: it is
+not used until a translator has looked at it.
+"""
+
+import ast
+import io
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import nbformat
+
+from course_lib import paths, words
+from course_lib.cell_words import messages as cell_messages
+from course_lib.chapters import CHAPTERS
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_write
+from course_lib.notebooks import BADGE_TAG, SETUP_TAG
+from course_lib.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from babel.messages import Catalog
+
+NOTEBOOKS, COURSE = "notebooks", words.DOMAIN
+LOCALE = REPOSITORY / "docs" / "locale"
+LIBRARY = Path(__file__).parent
+# Functions whose first argument is a message if it is a literal, and the place of the literals for progress bars.
+MARKS, BAR, BAR_WORDS = ("tr", "mark", "heading"), "progress", slice(1, 3)
+
+
+class Entry(NamedTuple):
+    """A message with what a translator needs to know about it."""
+
+    text: str
+    place: str  # file in the repository
+    comment: str = ""
+    key: str | None = None
+
+
+class Counts(NamedTuple):
+    """The number of messages of a catalogue in each state."""
+
+    translated: int
+    fuzzy: int
+    missing: int
+    obsolete: int
+
+
+def markdown(notebook: Path) -> Iterator[Entry]:
+    """Yield the Markdown cells of a notebook except the badge."""
+    for cell in _cells(notebook, "markdown"):
+        if BADGE_TAG not in cell.metadata.get("tags", []) and cell.source.strip():
+            yield Entry(cell.source, _place(notebook), key=f"{notebook.stem} {cell.id}")
+
+
+def code_words(notebook: Path) -> Iterator[Entry]:
+    """Yield the words in the code cells of a notebook except the set-up cell."""
+    for cell in _cells(notebook, "code"):
+        if SETUP_TAG not in cell.metadata.get("tags", []):
+            for message in cell_messages(cell.source):
+                about = f"cell {cell.id}" + (f"; {message.comment}" if message.comment else "")
+                yield Entry(message.text, _place(notebook), about)
+
+
+def library_words() -> Iterator[Entry]:
+    """Yield the messages that the modules of the library mark, and the words of its progress bars."""
+    for path in sorted(LIBRARY.rglob("*.py")):
+        for call in _calls(ast.parse(path.read_text(encoding="utf8"))):
+            for argument in call.args[BAR_WORDS] if _name(call) == BAR else call.args[:1]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value.strip():
+                    yield Entry(argument.value, _place(path))
+
+
+def exercise_texts() -> Iterator[Entry]:
+    """Yield the tasks, hints, explanations and advice of all exercises."""
+    for name in (name for chapter in CHAPTERS for name in chapter.notebooks.values()):
+        module = import_module(f"course_lib.exercises.{name}")
+        for key, text in module.CHAPTER.texts():
+            yield Entry(text, f"course_lib/exercises/{name}.py", key=key)
+
+
+def template(domain: str) -> "Catalog":
+    """Return the catalogue of a domain without translations, in the order of the notebooks and files."""
+    notebooks = [path for chapter in CHAPTERS for path in chapter.paths]
+    if domain == NOTEBOOKS:
+        return _catalog([entry for path in notebooks for entry in markdown(path)])
+    cells = [entry for path in notebooks for entry in code_words(path)]
+    return _catalog([*cells, *exercise_texts(), *library_words()])
+
+
+def update(language: str, folder: Path | None = None) -> dict[Path, Counts]:
+    """Bring the catalogues of a language in step with the English texts, compile them, and return their counts.
+
+    Args:
+        language: its code, such as "ja".
+        folder: where the .po files and the compiled catalogue go; None means docs/locale and course_lib/locale.
+
+    Raises:
+        UsageError: if the language is English or unknown.
+        CourseError: if a catalogue cannot be read, or a translation lacks a field of its message or has another one, or
+            the course is installed without its notebooks.
+    """
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import write_po
+
+    require_checkout()
+    counts = {}
+    for domain in (NOTEBOOKS, COURSE):
+        path = po_file(language, domain, folder)
+        catalog = read(language, domain, folder)
+        _in_step(catalog, template(domain), similar=domain == COURSE)
+        _require_fields(catalog, path)
+        text = io.BytesIO()
+        write_po(text, catalog, width=0, include_lineno=False, include_previous=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(text.getvalue())
+        if domain == COURSE:
+            compiled = (folder or words.COMPILED) / language / "LC_MESSAGES" / f"{COURSE}.mo"
+            compiled.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(compiled) as file:
+                write_mo(file, catalog)
+        counts[path] = count(catalog)
+    return counts
+
+
+def require_checkout() -> None:
+    """Raise CourseError if the course is installed without its notebooks."""
+    if not paths.NOTEBOOKS.is_dir():
+        raise CourseError(f"{paths.NOTEBOOKS}: not found; catalogues and notebooks are written in a checkout")
+
+
+def read(language: str, domain: str, folder: Path | None = None) -> "Catalog":
+    """Return a catalogue of a language with its translations, empty if there is no file. Raises as `update`."""
+    from babel import Locale, UnknownLocaleError
+    from babel.messages import Catalog
+    from babel.messages.pofile import PoFileError, read_po
+
+    header = f"# The course in another language: {domain}. CONTRIBUTING.md says how to translate."
+    if language == words.SOURCE:
+        raise UsageError("language: 'en' is the source of the translations; give another language, such as ja")
+    path = po_file(language, domain, folder)
+    try:
+        Locale.parse(language)
+        if not path.exists():
+            return Catalog(locale=language, project="course", header_comment=header, fuzzy=False)
+        with path.open("rb") as file:
+            return read_po(file, locale=language, abort_invalid=True)
+    except PoFileError as error:
+        raise CourseError(f"{path}: {error}") from error
+    except (UnknownLocaleError, ValueError) as error:
+        raise UsageError(f"language: {language!r} is unknown; give a code such as ja or zh_CN") from error
+
+
+def po_file(language: str, domain: str, folder: Path | None = None) -> Path:
+    """Return the path of a catalogue for translators."""
+    return (folder or LOCALE) / language / "LC_MESSAGES" / f"{domain}.po"
+
+
+def count(catalog: "Catalog") -> Counts:
+    """Return how many messages of a catalogue are translated, fuzzy, missing, and obsolete."""
+    found = [message for message in catalog if message.id]
+    fuzzy = sum(message.fuzzy for message in found)
+    missing = sum(not message.string for message in found)
+    return Counts(len(found) - fuzzy - missing, fuzzy, missing, len(catalog.obsolete))
+
+
+def _catalog(entries: list[Entry]) -> "Catalog":
+    from babel.messages import Catalog
+
+    catalog = Catalog()
+    for entry in entries:
+        comments = [entry.comment] if entry.comment else []
+        catalog.add(entry.text, locations=[(entry.place, 0)], auto_comments=comments, context=entry.key)
+    return catalog
+
+
+def _in_step(catalog: "Catalog", new: "Catalog", similar: bool) -> None:
+    """Give a catalogue the messages of `new` in its order.
+
+    The translation of a changed text moves to the new text with the same key, or, if `similar` is true, to a similar
+    text, and becomes fuzzy. The former text stays beside it. Translations without a message become obsolete.
+    """
+    olds = {message.context: message for message in catalog if message.context}
+    for message in new:
+        old = olds.get(message.context or "")
+        if old and old.string and old.id != message.id:
+            catalog.delete(old.id, context=old.context)
+            catalog.add(message.id, old.string, flags={"fuzzy"}, previous_id=old.id, context=message.context)
+    # Babel's update drops the former text of a message that it finds in both catalogues.
+    former = {(message.id, message.context): message.previous_id for message in catalog if message.fuzzy}
+    catalog.update(new, no_fuzzy_matching=not similar, update_creation_date=False)
+    for message in catalog:
+        if message.id and message.fuzzy:
+            message.previous_id = message.previous_id or former.get((message.id, message.context), [])
+
+
+def _require_fields(catalog: "Catalog", path: Path) -> None:
+    """Raise CourseError if a translation in course.po has other fields than its message."""
+    if path.stem != COURSE:
+        return
+    for message in catalog:
+        if not message.id or not message.string or message.fuzzy:
+            continue
+        fields, given = (set(words.FIELD.findall(str(text))) for text in (message.id, message.string))
+        if fields != given:
+            wrong = ", ".join(sorted(fields ^ given))
+            raise CourseError(f"{path}: {message.id!r}: the translation and the message differ in the fields {wrong}")
+
+
+def _cells(notebook: Path, kind: str) -> list[Any]:
+    read: Any = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    return [cell for cell in read.cells if cell.cell_type == kind]
+
+
+def _calls(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls of functions that get messages, in the order of the file."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node) in (*MARKS, BAR)]
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _place(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()

@@ -1,0 +1,129 @@
+"""The words that a reader sees, in the language that COURSE_LANG names. English is the source and the default.
+
+Library code writes `tr("{number} documents", number=3)`. Cells of notebooks keep plain `print(f"…")`: cell_words.py
+translates them while they run. The catalogues are gettext's (https://docs.python.org/3/library/gettext.html), compiled
+to locale/<language>/LC_MESSAGES/course.mo; catalogs.py writes them. A message without a translation stays English.
+"""
+
+import gettext
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError, UsageError
+
+# The language, and a folder with catalogues other than the course's own, for authors.
+VARIABLE, FOLDER = "COURSE_LANG", "COURSE_LOCALE"
+SOURCE = "en"
+DOMAIN = "course"
+COMPILED = Path(__file__).parent / "locale"
+# A field of a message, with its format: {number}, {share:.1%}.
+FIELD = re.compile(r"\{[^{}]*\}")
+# The shortest name [characters].
+SHORTEST = 3
+# The width of a field, with what fills it and where the text stands: "<12" or "　<3".
+_WIDTH = re.compile(r"(?s)(.?[<>^])?(\d+)")
+
+
+def tr(message: str, /, **fields: Any) -> str:
+    """Return a message in the reader's language, with its fields filled in as by str.format.
+
+    The message is a literal, which catalogs.py extracts, or a variable whose values are marked with `mark`. Raises
+    UsageError if COURSE_LANG names a language without a catalogue.
+    """
+    text = _lookup(message)
+    return text.format(**fields) if fields else text
+
+
+def keyed(key: str, text: str) -> str:
+    """Return a text that the catalogue holds under a key, such as "corpus 1 hint 2", in the reader's language."""
+    return _catalogue(language(), _folder()).pgettext(key, text) if text else text
+
+
+def mark(message: str) -> str:
+    """Return the message itself. It marks a literal as a message that `tr` gets later as the value of a variable."""
+    return message
+
+
+def language() -> str:
+    """Return the reader's language, as in COURSE_LANG: "en", or the name of a catalogue such as "ja"."""
+    return os.environ.get(VARIABLE) or SOURCE
+
+
+def require_language() -> None:
+    """Raise UsageError if COURSE_LANG names a language without a catalogue."""
+    _catalogue(language(), _folder())
+
+
+def fill(template: str, fields: Mapping[str, str]) -> str:
+    """Return a template of a notebook's cell in the reader's language, with its fields, which are formatted texts."""
+    return FIELD.sub(lambda field: fields.get(field[0][1:-1], field[0]), _lookup(template))
+
+
+def shown(value: Any, conversion: str = "", spec: str = "") -> str:
+    """Return a value as an f-string formats it. If it is a name in the catalogue, it is translated first.
+
+    Lists, tuples and dictionaries of names are translated, too. A translated name is padded to its width on the
+    screen, where a Japanese character takes two columns.
+    """
+    if conversion:
+        conversions: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
+        return format(conversions[conversion](value), spec)
+    name = _named(value)
+    width = _WIDTH.fullmatch(spec)
+    if width and isinstance(name, str) and name != value:
+        wide = sum(unicodedata.east_asian_width(character) in "WF" for character in name)
+        spec = f"{width[1] or ''}{max(int(width[2]) - wide, 0)}"
+    return format(name, spec)
+
+
+def heading(word: str, spec: str = "") -> str:
+    """Return a word of a table in the reader's language, padded by a spec of an f-string such as "<14"."""
+    return shown(word, spec=spec)
+
+
+def printed(value: Any) -> str:
+    """Return a value as `print` prints it, a name in the reader's language."""
+    return str(_named(value))
+
+
+def _named(value: Any) -> Any:
+    """Return a name in the reader's language; in lists, tuples and dictionaries, too. Other values are unchanged."""
+    if type(value) is str:
+        # Shorter texts are rather tokens or units than names.
+        return _lookup(value) if len(value) >= SHORTEST else value
+    if type(value) in (list, tuple):
+        return type(value)(map(_named, value))
+    return {_named(key): _named(each) for key, each in value.items()} if type(value) is dict else value
+
+
+def _lookup(message: str) -> str:
+    # The translation of the empty message is the catalogue's header.
+    if not message:
+        return message
+    text = _catalogue(language(), _folder()).gettext(message)
+    # A translation that lacks a field, or has another one, is of no use.
+    return text if set(FIELD.findall(text)) == set(FIELD.findall(message)) else message
+
+
+def _folder() -> Path:
+    return Path(os.environ.get(FOLDER) or COMPILED)
+
+
+@cache
+def _catalogue(name: str, folder: Path) -> gettext.NullTranslations:
+    if name == SOURCE:
+        return gettext.NullTranslations()
+    found = sorted(path.parent.parent.name for path in folder.glob(f"*/LC_MESSAGES/{DOMAIN}.mo"))
+    if name not in found:
+        raise UsageError(f"{VARIABLE}: {name!r} has no catalogue; allowed: {', '.join([SOURCE, *found])}")
+    path = folder / name / "LC_MESSAGES" / f"{DOMAIN}.mo"
+    try:
+        with path.open("rb") as file:
+            return gettext.GNUTranslations(file)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise CourseError(f"{path}: not a compiled catalogue ({error}); run `course words {name}`") from error

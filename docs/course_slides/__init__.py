@@ -1,0 +1,1 @@
+"""Slides generated from the notebooks: `python -m course_slides`, or `make slides`."""

@@ -1,0 +1,24 @@
+"""Write the slides of all notebooks: `python -m course_slides [-o FOLDER]`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from course_lib import paths
+
+from course_slides import build
+
+
+def main(
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="default: slides/ in the workspace")
+    ] = None,
+) -> None:
+    """Write a deck of slides for each notebook, and an index of them. They need no network."""
+    folder = output or paths.root().parent / "slides"
+    for name, (sections, slides) in build.write(sorted(paths.NOTEBOOKS.glob("*.ipynb")), folder).items():
+        print(f"{name}: {sections} sections, {slides} slides")
+    print(f"open {folder / 'index.html'} in a browser; S shows the speaker notes, ? lists the keys")
+
+
+typer.run(main)

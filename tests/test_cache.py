@@ -1,0 +1,304 @@
+"""Archives of finished products: what is packed, what is unpacked, what is kept, and which archives are refused."""
+
+import json
+import lzma
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from course_lib import cache, chapters, cli, workspace
+from course_lib.corpus import products as corpus
+from course_lib.errors import CourseError
+from course_lib.workspace import Definition, Product
+
+WEIGHTS = bytes(range(256)) * 3000
+
+
+class Course:
+    """Three products: `a/first` from a file, `b/second` from it, `c/third` from `b/second`. Each has the file `weights`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source = folder / "source.txt"
+        self.source.write_text("one")
+        self.settings: dict[str, Any] = {"a/first": {"n": 1}, "b/second": {}, "c/third": {}}
+        self.built: list[str] = []
+        # what `a/first` depends on beside its inputs, as a training depends on its machine
+        self.machine = "m"
+
+    def product(self, name: str) -> Product:
+        names = list(self.settings)
+        source = self.product(names[names.index(name) - 1]) if name != "a/first" else self.source
+
+        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+            self.built.append(name)
+            text = inputs[0].read_text() if inputs[0].is_file() else (inputs[0] / "in" / "text").read_text()
+            (folder / "in").mkdir()
+            (folder / "in" / "text").write_text(f"{text} {self.machine if name == 'a/first' else name}")
+            (folder / "weights").write_bytes(WEIGHTS)
+            return {}
+
+        return Product(name, lambda: Definition(build, self.settings[name], (source,)))
+
+    def products(self, *names: str) -> list[Product]:
+        return workspace.with_inputs(self.product(name) for name in names or self.settings)
+
+    def build(self) -> None:
+        for product in self.products():
+            product.path()
+        self.built.clear()
+
+    def states(self) -> list[str]:
+        return [product.state().kind for product in self.products()]
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    return Course(tmp_path)
+
+
+@pytest.fixture
+def archive(course: Course, tmp_path: Path, elsewhere: Callable[[str], Path]) -> Path:
+    """The packed products of another workspace than the test's, which is empty."""
+    own = workspace.root().parent
+    elsewhere("teacher")
+    course.build()
+    cache.pack(course.products(), tmp_path / "cache.zip")
+    elsewhere(str(own))
+    return tmp_path / "cache.zip"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    def change(place: str) -> Path:
+        monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path / place))
+        return tmp_path / place
+
+    return change
+
+
+def everything() -> dict[str, bytes]:
+    """The files of the workspace, without locks."""
+    root = workspace.root()
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def rewritten(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """An archive with changed members."""
+    with ZipFile(archive) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    change(members)
+    with ZipFile(archive, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return archive
+
+
+def refused(course: Course, archive: Path, *names: str) -> str:
+    before = everything()
+    with pytest.raises(CourseError) as error:
+        cache.unpack(course.products(*names), archive)
+    assert everything() == before and not list(workspace.root().rglob("*.tmp"))
+    assert str(error.value).startswith(f"{archive}: ") and "\n" not in str(error.value)
+    return str(error.value).removeprefix(f"{archive}: ")
+
+
+def test_round_trip(course: Course, archive: Path, elsewhere: Callable[[str], Path]) -> None:
+    done = cache.unpack(course.products(), archive)
+    assert done.products == ["a/first", "b/second", "c/third"] and not done.kept and not done.absent
+    assert course.states() == ["fresh"] * 3
+    unpacked = everything()
+    elsewhere("teacher")
+    assert unpacked == everything() and len(unpacked) == 9
+    assert done.size == sum(map(len, unpacked.values())) - sum(
+        len(content) for name, content in unpacked.items() if name.endswith("manifest.json")
+    )
+    course.product("c/third").path()
+    assert course.built == []
+
+
+def test_equal_products_give_equal_bytes_and_equal_files_are_stored_once(course: Course, archive: Path) -> None:
+    assert cache.unpack(course.products(), archive).products
+    for path in workspace.root().rglob("*"):
+        path.touch()
+    done = cache.pack(course.products(), archive.with_name("again.zip"))
+    assert done.left_out == {} and done.size > 3 * len(WEIGHTS)
+    assert archive.with_name("again.zip").read_bytes() == archive.read_bytes()
+    with ZipFile(archive) as file:
+        names = file.namelist()
+        assert lzma.decompress(file.read(f"files/{sha256(WEIGHTS).hexdigest()}.xz")) == WEIGHTS
+    # the header, three manifests, three texts, one file of weights
+    assert len(names) == len(set(names)) == 8
+    assert archive.stat().st_size < len(WEIGHTS) / 50
+
+
+def test_only_what_is_finished_is_packed(course: Course, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="holds no finished product; run `course run all` first"):
+        cache.pack(course.products(), tmp_path / "cache.zip")
+    assert not (tmp_path / "cache.zip").exists()
+    course.build()
+    course.settings["b/second"] = {"n": 2}
+    done = cache.pack(course.products(), tmp_path / "cache.zip")
+    assert (done.products, done.left_out) == (["a/first"], {"b/second": "stale", "c/third": "stale"})
+
+
+def test_a_file_that_differs_from_its_manifest_is_not_packed(course: Course, archive: Path) -> None:
+    before = archive.read_bytes()
+    cache.unpack(course.products(), archive)
+    path = workspace.root() / "a/first/weights"
+    path.write_bytes(b"x" + WEIGHTS[1:])
+    # the same size, so that the product still counts as fresh
+    assert course.states() == ["fresh"] * 3
+    with pytest.raises(CourseError, match=f"^{path}: was changed after it was built; run `course clean a`"):
+        cache.pack(course.products(), archive)
+    assert archive.read_bytes() == before
+
+
+def test_only_what_is_needed_is_unpacked(course: Course, archive: Path) -> None:
+    assert cache.unpack(course.products("b/second"), archive).products == ["a/first", "b/second"]
+    assert course.states() == ["fresh", "fresh", "missing"]
+
+
+def test_the_learners_own_products_stay(course: Course, archive: Path) -> None:
+    course.product("a/first").path()
+    before = everything()
+    done = cache.unpack(course.products(), archive)
+    # it came out the same, so the products of the archive still follow from it
+    assert (done.products, done.kept) == (["b/second", "c/third"], {"a/first": "finished here"})
+    assert before.items() <= everything().items()
+    assert course.states() == ["fresh"] * 3
+
+
+def test_what_does_not_follow_from_the_learners_own_product_is_not_unpacked(course: Course, archive: Path) -> None:
+    course.machine = "another"
+    course.product("a/first").path()
+    before = everything()
+    done = cache.unpack(course.products(), archive)
+    assert done.products == [] and everything() == before
+    assert done.kept == {
+        "a/first": "finished here", "b/second": "a/first changed", "c/third": "b/second is not fresh",
+    }  # fmt: skip
+    course.product("c/third").path()
+    assert course.built == ["a/first", "b/second", "c/third"]
+
+
+@pytest.mark.parametrize(("year", "kept"), [("2999", {"a/first": "newer here"}), ("1999", {})])
+def test_a_stale_product_is_replaced_unless_it_is_newer(
+    course: Course, archive: Path, year: str, kept: dict[str, str]
+) -> None:
+    folder = course.product("a/first").path()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"built": year, "settings": {"n": 5}}))
+    before = everything()
+    done = cache.unpack(course.products("a/first"), archive)
+    assert done.kept == kept and (everything() == before) == bool(kept)
+    assert course.product("a/first").state().kind == ("stale" if kept else "fresh")
+
+
+def test_what_the_archive_lacks_is_named(course: Course, archive: Path) -> None:
+    course.settings["d/fourth"] = {}
+    done = cache.unpack(course.products(), archive)
+    assert (len(done.products), done.absent) == (3, ["d/fourth"])
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.9, 1])
+def test_a_truncated_archive_is_refused(course: Course, archive: Path, share: float) -> None:
+    content = archive.read_bytes()
+    archive.write_bytes(content[: max(4, int(share * len(content)) - 1)])
+    assert refused(course, archive).startswith("is not a complete archive of products: ")
+
+
+def test_a_foreign_file_is_refused(course: Course, archive: Path) -> None:
+    with ZipFile(archive, "w") as file:
+        file.writestr("slides.html", "<p>")
+    assert "There is no item named 'cache.json'" in refused(course, archive)
+    for header in ("[]", "{}", '{"format": 2}', "\xff", '{"format": 1, "profile": "tiny", "products": ["a/none"]}'):
+        with ZipFile(archive, "w") as file:
+            file.writestr("cache.json", header)
+        assert refused(course, archive).startswith("is not a complete archive of products: ")
+
+
+@pytest.mark.parametrize("name", ["../x", "in/../../../x", "/tmp/x", ""])
+def test_a_path_outside_the_product_is_refused(course: Course, archive: Path, name: str) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members["products/a/first/manifest.json"])
+        manifest["outputs"][name] = manifest["outputs"]["weights"]
+        members["products/a/first/manifest.json"] = json.dumps(manifest).encode()
+
+    assert f"a/first has a file outside its folder: {name!r}" in refused(course, rewritten(archive, change))
+
+
+def test_a_product_that_the_course_does_not_have_is_never_written(course: Course, archive: Path) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        header = json.loads(members["cache.json"])
+        header["products"].append("../../evil")
+        members["cache.json"] = json.dumps(header).encode()
+        members["products/../../evil/manifest.json"] = members["products/a/first/manifest.json"]
+
+    place = workspace.root().parent
+    done = cache.unpack(course.products(), rewritten(archive, change))
+    assert done.products == ["a/first", "b/second", "c/third"]
+    assert not list(place.parent.rglob("*evil*"))
+
+
+@pytest.mark.parametrize("content", [WEIGHTS[:-1], WEIGHTS[:-1] + b"x", WEIGHTS + WEIGHTS])
+def test_other_content_is_refused(course: Course, archive: Path, content: bytes) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        members[f"files/{sha256(WEIGHTS).hexdigest()}.xz"] = lzma.compress(content)
+
+    assert "a/first/weights is not the file of its manifest" in refused(course, rewritten(archive, change))
+
+
+def test_another_profile_is_refused(course: Course, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROFILE", "colab")
+    said = refused(course, archive)
+    assert said.startswith(
+        "holds products of the profile 'tiny', but the current profile is 'colab'; set COURSE_PROFILE"
+    )
+
+
+def test_another_version_is_refused_and_names_what_would_be_stale(course: Course, archive: Path) -> None:
+    course.settings["b/second"] = {"n": 2}
+    assert "stale with this version of the course: b/second (settings changed), c/third (b/second is not fresh);" in (
+        refused(course, archive)
+    )
+    course.source.write_text("two")
+    assert "course: a/first (source.txt changed);" in refused(course, archive, "a/first")
+
+
+def test_the_commands(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    elsewhere: Callable[[str], Path],
+) -> None:
+    """With chapter 1 from an archive, `course run 1` builds nothing. The notebooks, which take 10 s each, are left out."""
+    monkeypatch.setattr(chapters, "NOTEBOOKS", tmp_path)
+    elsewhere("teacher")
+    for product in corpus.products():
+        product.path()
+
+    def course(*arguments: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*arguments])
+        assert ended.value.code == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    archive = str(tmp_path / "cache.zip")
+    said = course("cache", "pack", "-o", archive)
+    assert re.search(r"^left out: .*japanese/wikipedia \(missing\)", said)
+    assert re.search(rf"\n{archive}: 2 products, [\d.]+ kB in [\d.]+ kB; \d+ s\n$", said)
+    elsewhere("learner")
+    said = course("run", "1", "--from-cache", archive)
+    assert re.match(rf"{archive}: 2 products unpacked, [\d.]+ kB in [\d.]+ s\n1 Corpus: up to date; ", said)
+    assert "building" not in said
+    said = course("run", "corpus", "--from-cache", archive)
+    assert re.match(rf"{archive}: 0 products unpacked, .*\nnot unpacked: corpus/wikipedia \(finished here\), ", said)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "1", "--from-cache", str(tmp_path / "none.zip")])
+    assert ended.value.code == 1 and capsys.readouterr().err == f"course: {tmp_path / 'none.zip'}: no such file\n"

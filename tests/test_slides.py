@@ -1,0 +1,244 @@
+"""Slides: generated from the notebooks' cells, without network, and no slide is taller or wider than the window."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from course_lib.paths import NOTEBOOKS
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from course_slides import build
+from course_slides.cells import Slide, slides
+from course_slides.prose import blocks, leading, sentences, short_list
+from tests.browser import chromium
+from tests.waiting import LIMIT
+
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+LONG = "The first sentence says why. " + "More of the same. " * 30
+
+
+def texts(slide: Slide) -> list[str]:
+    return [cell.source for cell in slide.cells]
+
+
+def printed(text: str) -> Any:
+    return new_output("stream", name="stdout", text=text)
+
+
+# prose
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["One.", "Two! `a. B` is code.", "*So* is three?"],
+        ["See [A. B. See](https://a.b/C. D) and (Lee et al. 2022. Then more).", "Next."],
+        ["**Predict. Then change.** One.", "Two."],
+        ["See e.g. Lee et al. Here 0.5 of 1,000 remain.", "雨が降る。", "次。"],
+    ],
+)
+def test_sentences(found: list[str]) -> None:
+    assert sentences(" ".join(found)) == found
+
+
+def test_of_a_long_paragraph_the_first_sentences_are_shown() -> None:
+    assert leading(LONG, 30) == ("The first sentence says why.", "")
+    assert leading(LONG, 60) == ("The first sentence says why. More of the same.", "")
+    assert leading(LONG, 10) == ("The first sentence says why.", "")
+    assert leading("Short. Whole.", 30) == ("Short. Whole.", "")
+    assert leading(LONG + "Now count:", 30) == ("The first sentence says why.", "Now count:")
+    assert leading("Now count:", 30) == ("", "Now count:")
+
+
+def test_blocks() -> None:
+    source = "## A title\nOne\n[line](../docs/glossary.md#line).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nItems:\n* one,\n  two\n* three"
+    assert [(block.kind, block.text) for block in blocks(source)] == [
+        ("heading", "## A title"),
+        ("paragraph", "One line."),
+        ("table", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("paragraph", "Items:"),
+        ("list", "* one,\n  two\n* three"),
+    ]
+
+
+def test_of_a_long_list_the_first_sentences_are_shown() -> None:
+    assert short_list("- One. More.\n- Two.") == "- One. More.\n- Two."
+    assert short_list(f"- {LONG}\n- {LONG}") == "- The first sentence says why.\n- The first sentence says why."
+
+
+# cells
+
+
+def test_a_section_begins_a_slide_and_its_cells_stand_below_it() -> None:
+    made = slides([
+        new_markdown_cell("# 1 · Corpus"),
+        new_markdown_cell("badge", metadata={"tags": ["badge"]}),
+        new_code_cell("import course_lib", metadata={"tags": ["setup"]}),
+        new_markdown_cell("## 1.1 Two sources (core)"),
+        new_markdown_cell(LONG + "Count them:"),
+        new_code_cell("print(2)", outputs=[printed("2\n")]),
+        new_markdown_cell("Two remain."),
+        new_markdown_cell("### A figure"),
+        new_code_cell("plot()", outputs=[new_output("execute_result", data={"image/png": "aGk=", "text/plain": "<F>"})]),
+        new_markdown_cell("## Exercises"),
+        new_markdown_cell("**1.** Write `f`."),
+        new_code_cell("exercises.check(1, ...)"),
+        new_markdown_cell("**Sources.** A book."),
+    ])  # fmt: skip
+    assert [slide.section for slide in made] == [True, True, False, False, True, False]
+    assert texts(made[0]) == ["# 1 · Corpus"]
+    assert texts(made[1])[0] == "## 1.1 Two sources"
+    assert texts(made[1])[1].startswith("The first sentence says why. More") and len(texts(made[1])[1]) <= 380
+    assert made[1].notes == [LONG.strip() + " Count them:"]
+    assert texts(made[2]) == ["#### 1.1 Two sources", "Count them:", "print(2)", "Two remain."]
+    assert texts(made[3]) == ["#### 1.1 Two sources · A figure", "plot()"]
+    # The code of a figure is in the notes.
+    assert made[3].cells[1].metadata["transient"]["remove_source"] and "plot()" in made[3].notes[0]
+    assert texts(made[5]) == ["#### Exercises", "**1.** Write `f`."]
+    assert made[5].notes == ["**Sources.** A book."]
+
+
+def test_output_that_does_not_fit_beside_its_code_has_a_slide_of_its_own() -> None:
+    many = new_code_cell("\n".join(["x = 1"] * 12), outputs=[printed("line\n" * 30), printed("last\n")])
+    made = slides([new_markdown_cell("## A"), many])
+    assert len(made) == 3
+    assert made[1].cells[1].outputs == [] and made[2].cells[1].outputs[0].text.count("line") == 22
+    assert made[2].cells[2].source == "*9 more lines in the notebook*"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_sentence_and_cell_is_on_a_slide_or_in_its_notes(path: Path) -> None:
+    """Nothing of the lesson is lost, and nothing is on the slides that is not in the notebook."""
+    cells = nbformat.read(path, as_version=4).cells
+    made = slides(cells)
+    shown = "\n".join(text for slide in made for text in [*texts(slide), *slide.notes])
+    plain, missing = re.sub(r"\s+", " ", shown), list[str]()
+    for cell in cells:
+        if {"badge", "setup"} & set(cell.metadata.get("tags", [])) or (
+            "exercises" in cell.source and cell.cell_type == "code"
+        ):
+            continue
+        if cell.cell_type == "code":
+            found = [cell.source]
+        else:
+            found = [each for block in blocks(cell.source) for each in sentences(block.text.replace(" (core)", ""))]
+        missing += [each for each in found if re.sub(r"^#+ |\s+", " ", each).strip() not in plain]
+    assert missing == []
+    headings = [re.findall("^##? ", cell.source, re.MULTILINE) for cell in cells if cell.cell_type == "markdown"]
+    assert sum(slide.section for slide in made) == sum(map(len, headings))
+    assert len(made) < 75
+
+
+# pages
+
+
+@pytest.fixture(scope="module")
+def decks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("decks") / "slides"
+    counts = build.write(PATHS, folder)
+    assert list(counts) == [f"{path.stem}.html" for path in PATHS]
+    return folder
+
+
+class _Loads(HTMLParser):
+    """The addresses that a page loads."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.alternatives: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.alternatives.append(dict(attrs).get("alt") or "")
+        for name, value in attrs:
+            if name == "src" or (tag == "link" and name == "href"):
+                self.loaded.append(value or "")
+            elif tag == "a" and name == "href":
+                self.links.append(value or "")
+
+
+def test_a_page_loads_only_files_beside_it(decks: Path) -> None:
+    for path in decks.glob("*.html"):
+        page = path.read_text(encoding="utf8")
+        found = _Loads(page)
+        files = [name for name in found.loaded if not name.startswith("data:")]
+        assert path.name == "index.html" or len(files) == 6
+        assert all((decks / name).is_file() for name in files)
+        assert not re.search(r"url\(['\"]?(http|//)|@import", page)
+        # every figure and drawing has an alternative text
+        assert all(len(text) > 12 and not text.startswith("No description") for text in found.alternatives)
+        # links to other chapters lead to their decks
+        own = [link for link in found.links if not link.startswith("http")]
+        assert [link for link in own if link.endswith(".ipynb")] == []
+        assert all((decks / link.partition("#")[0]).is_file() for link in own if link.partition("#")[0]), own
+    for path in [*decks.glob("*.css"), *decks.glob("reveal.js/*.css")]:
+        assert all(
+            (path.parent / name).is_file() for name in re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
+        )
+
+
+def test_no_formula_needs_a_renderer(decks: Path) -> None:
+    """The notebooks have no TeX. Once they do, the slides need MathJax or KaTeX beside them."""
+    cells = [cell for path in PATHS for cell in nbformat.read(path, as_version=4).cells]
+    prose = [re.sub(r"`[^`]*`", "", cell.source) for cell in cells if cell.cell_type == "markdown"]
+    assert not [text for text in prose if re.search(r"\$[^$\n]+\$|\\\(|\\\[", text)]
+
+
+@pytest.fixture(scope="module")
+def page(decks: Path) -> Iterator[Any]:
+    """A page of a real Chromium that has no network, and records what it asks for."""
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
+        context.set_default_timeout(LIMIT * 1000)
+        yield context.new_page()
+
+
+MEASURE = """() => {
+    const found = [];
+    Reveal.getSlides().forEach(slide => {
+        const at = Reveal.getIndices(slide);
+        Reveal.slide(at.h, at.v);
+        const box = document.querySelector('.reveal').getBoundingClientRect();
+        // the visible elements, and the letters in pixels
+        const inside = [...slide.querySelectorAll('*')].filter(each => each.getClientRects().length && !each.closest('aside'));
+        const bottom = Math.max(...inside.map(each => each.getBoundingClientRect().bottom));
+        const right = Math.max(...inside.map(each => each.getBoundingClientRect().right));
+        const letters = inside.filter(each => each.matches('p, pre, li, td'))
+            .map(each => parseFloat(getComputedStyle(each).fontSize));
+        const images = [...slide.querySelectorAll('img')];
+        found.push({
+            title: slide.textContent.trim().slice(0, 60), at: [at.h, at.v], bottom, right, width: box.width,
+            letters: Math.min(...letters, 99), size: parseFloat(getComputedStyle(slide).fontSize),
+            broken: images.filter(each => !each.naturalWidth).length,
+            drawn: Math.min(...images.map(each => each.getBoundingClientRect().height), 999),
+        });
+    });
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto((decks / f"{path.stem}.html").as_uri())
+    page.wait_for_function("document.body.dataset.fitted")
+    measured = page.evaluate(MEASURE)
+    assert len(measured) == len(slides(nbformat.read(path, as_version=4).cells))
+    assert [slide for slide in measured if slide["bottom"] > 721 or slide["right"] > 1281] == []
+    assert [slide for slide in measured if slide["letters"] < 11] == []
+    assert [slide for slide in measured if slide["broken"] or slide["drawn"] < 200] == []
+    assert problems == []
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    assert page.evaluate("Reveal.hasPlugin('notes')")
+    assert page.evaluate("document.fonts.check('20px \"Course Japanese Code\"', '予測')")
