@@ -9,7 +9,6 @@ from course_site import (
     api,
     commands,
     configurations,
-    contents,
     glossary,
     home,
     languages,
@@ -21,6 +20,6 @@ from course_site import (
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives, transforms and the search language."""
-    for module in (api, commands, configurations, contents, glossary, home, languages, links, notebook_pages, search):
+    for module in (api, commands, configurations, glossary, home, languages, links, notebook_pages, search):
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
