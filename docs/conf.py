@@ -67,6 +67,8 @@ html_context = {"default_mode": "auto"}
 # index.html of the site, which leads to the home page in docs/.
 html_extra_path = ["_root"]
 html_show_copyright = False
+# The pages of the library list its modules.
+html_domain_indices = False
 html_theme_options = {
     "repository_url": address(),
     "repository_branch": "main",

@@ -228,7 +228,8 @@ def test_a_hit_leads_to_its_words(window: Window, served: str) -> None:
         window.page.locator("ul.search > li > a").first.click()
         window.page.wait_for_url(f"**/{hits[0].partition('?')[0].partition('#')[0]}*")
         assert window.page.locator("article", has_text=query).count() == 1
-        assert window.page.locator("span.highlighted", has_text=query).count() > 0
+        # Sphinx marks the words shortly after the page has been loaded.
+        window.page.locator("span.highlighted", has_text=query).first.wait_for(state="attached")
     assert window.errors == []
 
 
