@@ -52,8 +52,14 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
         kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}},
     )
+    executed = []
     with progress(len(cells), "cell", source.stem) as bar:
-        client.on_cell_executed = lambda **_: bar.update()
+
+        def count(cell: nbformat.NotebookNode, **_: object) -> None:
+            executed.append(cell)
+            bar.update()
+
+        client.on_cell_executed = count
         try:
             client.execute(env=os.environ | ({words.VARIABLE: language} if language else {}))
         except CellExecutionError as error:
@@ -62,7 +68,7 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
             problem = "the kernel died (out of memory?) or hung"
-            raise CourseError(f"{source.name}: code cell {bar.n + 1}: {problem}") from error
+            raise CourseError(f"{source.name}: code cell {len(executed) + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)

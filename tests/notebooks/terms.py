@@ -81,7 +81,9 @@ def entries(text: str) -> list[Entry]:
     found = []
     for part in re.split(r"^### ", text, flags=re.M)[1:]:
         heading, _, body = re.split(r"^## ", part, flags=re.M)[0].partition("\n")
-        match = re.fullmatch(r"\n\*\*(.+?)\*\*(?:（(.+?)）)?(?: · .+)?\n\n(.+)\n\n(First used in [^\n]+)\s*", body, re.S)
+        match = re.fullmatch(
+            r"\n\*\*(.+?)\*\*(?:（(.+?)）)?(?: · .+)?\n\n(.+)\n\n(First used in [^\n]+)\s*", body, re.S
+        )
         if not match:
             raise ValueError(f"glossary entry {heading!r}: not Japanese (reading), definition and first use: {body!r}")
         japanese, reading, definition, first_used = match.groups()
@@ -93,7 +95,7 @@ def entries(text: str) -> list[Entry]:
 def forms() -> dict[str, list[tuple[str, frozenset[str]]]]:
     """Term → its forms, each with the notebooks in which it means this term."""
     listed = yaml.safe_load((Path(__file__).parent / "terms.yaml").read_text(encoding="utf8"))
-    result = {}
+    result: dict[str, list[tuple[str, frozenset[str]]]] = {}
     for term, written in listed.items():
         result[term] = []
         for form in written or [term]:
