@@ -60,6 +60,7 @@ html_theme = "sphinx_book_theme"
 html_title = "Japanese LM course"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_js_files = ["marked_words.js"]
 html_favicon = "_static/favicon.svg"
 html_search_scorer = str(HERE / "course_site/scorer.js")
 # The theme that the reader's system has.
