@@ -146,6 +146,8 @@ class Window:
 
     def __init__(self, browser: Any, size: dict[str, int]) -> None:
         self.context = browser.new_context(viewport=size)
+        # Milliseconds; a busy machine must not reach it.
+        self.context.set_default_timeout(600_000)
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
