@@ -18,6 +18,8 @@ from typing import Any
 
 import httpx
 
+from tests.waiting import LIMIT
+
 SETTINGS = {
     # All cells in the page, also those out of sight.
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -58,13 +60,13 @@ def running_lab(folder: Path, workspace: Path, dark: bool = False) -> Iterator[s
         )
     try:
         _wait_until(
-            lambda: process.poll() is not None or _answers(port, token), 60, lambda: "JupyterLab did not start in 60 s"
+            lambda: process.poll() is not None or _answers(port, token), lambda: "JupyterLab did not start"
         )
         assert process.poll() is None, (own / "log.txt").read_text(errors="replace")[-2000:]
         yield f"http://127.0.0.1:{port}/doc/tree/{{name}}?token={token}&reset"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(LIMIT)
 
 
 def _answers(port: int, token: str) -> bool:
@@ -74,7 +76,7 @@ def _answers(port: int, token: str) -> bool:
         return False
 
 
-def _wait_until(condition: Callable[[], Any], seconds: float, problem: Callable[[], str]) -> Any:
+def _wait_until(condition: Callable[[], Any], problem: Callable[[], str], seconds: float = LIMIT) -> Any:
     ends = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < ends, problem()
@@ -111,20 +113,19 @@ class Notebook:
 
     def __init__(self, page: Any, address: str, name: str) -> None:
         self.page, self.name = page, name
+        page.set_default_timeout(LIMIT * 1000)
         page.goto(address.format(name=f"{name}.ipynb"))
-        page.wait_for_function(
-            f"() => {{ {PANEL} return panel?.sessionContext?.isReady && model?.cells.length }}", timeout=40_000
-        )
+        page.wait_for_function(f"() => {{ {PANEL} return panel?.sessionContext?.isReady && model?.cells.length }}")
         _wait_until(
-            lambda: self.state()["kernel"] == "idle", 90, lambda: f"{name}: the kernel is {self.state()['kernel']}"
+            lambda: self.state()["kernel"] == "idle", lambda: f"{name}: the kernel is {self.state()['kernel']}"
         )
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = self.page.evaluate(STATE)
         return state
 
-    def run_all(self, seconds: float) -> None:
-        """Clears all outputs and runs all cells by JupyterLab's menu. Raises AssertionError at an error output or after `seconds`."""
+    def run_all(self) -> None:
+        """Clears all outputs and runs all cells by JupyterLab's menu. Raises AssertionError at an error output."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
         self.page.evaluate(RECORD)
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
@@ -135,7 +136,8 @@ class Notebook:
             assert state["errors"] == [], f"{self.name}: {state['errors']}"
             return state["kernel"] == "idle" and state["waiting"] == 0
 
-        _wait_until(ended, seconds, lambda: f"{self.name}: not done after {seconds} s: {self.state()}")
+        # A notebook may build its products first.
+        _wait_until(ended, lambda: f"{self.name}: not done: {self.state()}", 2 * LIMIT)
 
     def bar_texts(self) -> list[str]:
         """All texts of progress bars since `run_all` began."""
@@ -151,7 +153,7 @@ class Notebook:
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
         _wait_until(
-            lambda: self.state()["kernel"] == "idle" and not self.state()["waiting"], 60, lambda: str(self.state())
+            lambda: self.state()["kernel"] == "idle" and not self.state()["waiting"], lambda: str(self.state())
         )
         return cell.locator(".jp-OutputArea-output")
 

@@ -1,8 +1,8 @@
 """The notebooks in a real JupyterLab with headless Chromium: run by its menu, with progress bars, exercises and drawings.
 
 Screenshots of each notebook are written to output/jupyterlab/NOTEBOOK/, which git ignores. By default, the notebooks
-that run within a minute are opened: 01, 02 and 04_gpt2_by_hand. COURSE_JUPYTERLAB=all opens all eight, which takes
-about 15 minutes more. The session's workspace is shared with test_nbval.py, so that products are built once. Without a
+that run within seconds are opened: 01 and 02. COURSE_JUPYTERLAB=all opens all eight, which takes about 16 minutes
+more. The session's workspace is shared with test_nbval.py, so that products are built once. Without a
 Chromium on PATH, all tests here are skipped.
 """
 
@@ -22,9 +22,10 @@ from course_lib.pretrain.diagrams import zero2_step
 from tests.browser import chromium
 from tests.exercises.answers import japanese as answers
 from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, running_lab
+from tests.waiting import LIMIT
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
-QUICK = ("01_corpus_prep", "04_gpt2_by_hand")
+QUICK = ("01_corpus_prep",)
 # Runs in an empty workspace, so that its products are built while a test looks at the progress bars.
 EMPTY = "02_normalize_and_segment"
 OPENED = [name for name in NOTEBOOKS if name != EMPTY] if os.environ.get("COURSE_JUPYTERLAB") == "all" else list(QUICK)
@@ -61,10 +62,10 @@ def unfinished(bars: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OPENED)
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(2 * LIMIT)
 def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
     notebook = Notebook(page, lab, name)
-    notebook.run_all(1200)
+    notebook.run_all()
     notebook.screenshots(SCREENSHOTS / name)
     assert unfinished(notebook.state()["bars"]) == []
     assert notebook.too_wide() == []
@@ -82,14 +83,14 @@ def test_notebook_runs_to_its_end(name: str, lab: str, page: Any) -> None:
     notebook.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2 * LIMIT)
 def test_empty_workspace_shows_what_is_built_and_exercises_are_judged(browser: Any, page: Any, tmp_path: Path) -> None:
     folder = tmp_path / "notebooks"
     folder.mkdir()
     shutil.copy(NOTEBOOKS[EMPTY], folder)
     with running_lab(folder, tmp_path / "workspace") as address:
         notebook = Notebook(page, address, EMPTY)
-        notebook.run_all(300)
+        notebook.run_all()
         notebook.screenshots(SCREENSHOTS / EMPTY)
         assert unfinished(notebook.state()["bars"]) == []
         shares = [re.match(r"(\w+) .*?: +(\d+)%", text) for text in notebook.bar_texts()]

@@ -25,6 +25,7 @@ from course_lib.profiles import CONFIGS
 
 from tests.browser import chromium
 from tests.site.pages import Page, broken_links
+from tests.waiting import LIMIT
 
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 SCREENSHOTS = REPOSITORY / "output/site"
@@ -146,8 +147,7 @@ class Window:
 
     def __init__(self, browser: Any, size: dict[str, int]) -> None:
         self.context = browser.new_context(viewport=size)
-        # Milliseconds; a busy machine must not reach it.
-        self.context.set_default_timeout(600_000)
+        self.context.set_default_timeout(LIMIT * 1000)
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
