@@ -120,17 +120,18 @@ class ByteTokens:
         """Return `ids` without the byte tokens that form no whole character, such as half a character at the end."""
         kept: list[int] = []
         unfinished: list[int] = []
-        state = TEXT
+        # `last` is the state after the tokens that are kept.
+        state = last = TEXT
         for token in ids:
             if self.blocked[-1, state, token]:
-                state, unfinished = TEXT, []
-                if self.blocked[-1, TEXT, token]:
+                state, unfinished = last, []
+                if self.blocked[-1, last, token]:
                     continue
             state = int(self.after[state, token])
             unfinished.append(token)
             if not MISSING[state]:
                 kept += unfinished
-                unfinished = []
+                unfinished, last = [], state
         return kept
 
 

@@ -150,6 +150,9 @@ def test_nothing_repeats_the_last_byte_of_a_character() -> None:
     assert table.first_wrong([], [dog, bag, byte[65], bag, *(byte[value] for value in "あ".encode())], 9) is None
     assert table.first_wrong([], [*(byte[value] for value in "あ".encode()), bag], 9) == 3
     assert table.first_wrong([byte[0xE3]], [bag], 9) == 0
+    hiragana = [byte[value] for value in "あ".encode()]
+    assert table.whole([*hiragana, bag]) == table.whole([*hiragana, byte[0xE3], bag]) == hiragana
+    assert table.whole([dog, bag, byte[0xE3], bag]) == [dog, bag, bag]
 
 
 def test_a_prompt_that_ends_within_a_character() -> None:
