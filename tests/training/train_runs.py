@@ -28,3 +28,5 @@ def main(resume: bool, names: list[str], folders: list[Path]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1] == "RESUME", sys.argv[2::2], list(map(Path, sys.argv[3::2])))
+    sys.stdout.flush()
+    os._exit(0)  # as worker.py: threads of the backends may abort an ordinary end
