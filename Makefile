@@ -47,13 +47,15 @@ lint: $(INSTALLED)
 	$(SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
 	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	$(BIN)/course words ja --check
+	$(BIN)/python -m tests.words.textlint
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
-# Warnings are errors, so that a link to a page or a section that is not there fails.
+# English, and Japanese in ja/. Warnings are errors, so that a link to a page or a section that is not there fails.
 site: $(INSTALLED)
-	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs -d workspace/site/doctrees . workspace/site/html
+	@PYTHONPATH=docs $(BIN)/python -m course_site
 	@echo "workspace/site/html/index.html; to search it, serve it: $(BIN)/python -m http.server -d workspace/site/html"
 
 slides: $(INSTALLED)

@@ -18,6 +18,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from course_lib import __version__, files, profiles, workspace
 from course_lib.errors import CourseError
+from course_lib.remarks import told
+from course_lib.words import mark, phrase
 from course_lib.workspace import MANIFEST, Manifest, Product
 
 HEADER = "cache.json"
@@ -25,7 +27,7 @@ FORMAT = 1
 # Float weights, nine tenths of an archive, are smallest and quickest with level 0: 92.2 % of their size in 0.35 s/MB,
 # against 92.5 % in 0.47 s/MB with level 6.
 LEVEL = 0
-AGAIN = "write it again with `course cache pack`"
+AGAIN = phrase("write it again with `course cache pack`")
 
 
 @dataclass
@@ -102,7 +104,7 @@ def unpack(wanted: Sequence[Product], source: Path) -> Unpacked:
             with files.work_folder(workspace.root() / "cache") as folder:
                 return _place(wanted, manifests, archive, folder)
     except (BadZipFile, EOFError, lzma.LZMAError, zlib.error, KeyError, _Damaged) as error:
-        problem = (str(error.args[0]) if error.args else "") or "it is cut short"
+        problem = (str(error.args[0]) if error.args else "") or phrase("it is cut short")
         raise CourseError(f"{source}: is not a complete archive of products: {problem}; {AGAIN}") from error
 
 
@@ -140,9 +142,9 @@ def _place(wanted: Sequence[Product], manifests: dict[str, Manifest], archive: Z
 def _reason_to_keep(product: Product, archived: Manifest) -> str:
     """Return why the workspace's product is kept, or "" if it is missing, or stale and older than the archive's."""
     if product.state().kind == "fresh":
-        return "finished here"
+        return mark("finished here")
     own = product.manifest()
-    return "newer here" if own and own.get("built", "") > archived.get("built", "") else ""
+    return mark("newer here") if own and own.get("built", "") > archived.get("built", "") else ""
 
 
 def _require_fresh(wanted: Sequence[Product], manifests: dict[str, Manifest], source: Path) -> None:
@@ -151,7 +153,7 @@ def _require_fresh(wanted: Sequence[Product], manifests: dict[str, Manifest], so
     states = {p.name: snapshot.assume(p, manifests[p.name]) for p in wanted if p.name in manifests}
     stale = {name: state.reason for name, state in states.items() if state.kind != "fresh"}
     if stale:
-        named = ", ".join(f"{name} ({reason})" for name, reason in stale.items())
+        named = ", ".join(f"{name} ({told(reason)})" for name, reason in stale.items())
         raise CourseError(f"{source}: these products would be stale with this version of the course: {named}; {AGAIN}")
 
 

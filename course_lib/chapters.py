@@ -15,6 +15,7 @@ from course_lib.prefix import products as prefix
 from course_lib.pretrain import products as pretrain
 from course_lib.serving import products as serving
 from course_lib.subword import products as subword
+from course_lib.words import mark
 from course_lib.workspace import Definition, Product
 
 
@@ -36,26 +37,30 @@ class Chapter:
 
 
 CHAPTERS = (
-    Chapter(1, "corpus", corpus.products, {"01_corpus_prep": "corpus"}, "Corpus"),
+    Chapter(1, "corpus", corpus.products, {"01_corpus_prep": "corpus"}, mark("Corpus")),
     Chapter(
-        2, "japanese", japanese.products, {"02_normalize_and_segment": "japanese"}, "Normalization and segmentation"
+        2,
+        "japanese",
+        japanese.products,
+        {"02_normalize_and_segment": "japanese"},
+        mark("Normalization and segmentation"),
     ),
-    Chapter(3, "subword", subword.products, {"03_tokenizers": "subword"}, "Tokenizers"),
+    Chapter(3, "subword", subword.products, {"03_tokenizers": "subword"}, mark("Tokenizers")),
     Chapter(
         4,
         "pretrain",
         pretrain.products,
         {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"},
-        "GPT-2 pretraining with DeepSpeed ZeRO-2",
+        mark("GPT-2 pretraining with DeepSpeed ZeRO-2"),
     ),
-    Chapter(5, "gptsan", gptsan.products, {"05_gptsan_extra_stage": "gptsan"}, "GPTSAN: extra stage and spout"),
-    Chapter(6, "prefix", prefix.products, {"06_prefix_tuning": "prefix"}, "Prefix tuning"),
+    Chapter(5, "gptsan", gptsan.products, {"05_gptsan_extra_stage": "gptsan"}, mark("GPTSAN: extra stage and spout")),
+    Chapter(6, "prefix", prefix.products, {"06_prefix_tuning": "prefix"}, mark("Prefix tuning")),
     Chapter(
         7,
         "serving",
         serving.products,
         {"07_fastertransformer_conversion": "serving"},
-        "FasterTransformer conversion and serving",
+        mark("FasterTransformer conversion and serving"),
     ),
 )
 

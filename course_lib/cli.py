@@ -82,11 +82,11 @@ def _main(arguments: list[str] | None) -> int:
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
-        return _say(str(error), error.exit_code)
+        return _say(words.error_line(str(error)), error.exit_code)
     # A wrong option or argument, or no command. Without a command, the message is the help text.
     except usage_error as error:
-        text = error.format_message()
-        return _say(text if "\n" in text else f"{text} (see `course --help`)", 2)
+        text = words.error_line(error.format_message())
+        return _say(text if "\n" in text else words.tr("{problem} (see `course --help`)", problem=text), 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)
     except Terminated as error:
@@ -137,7 +137,13 @@ def _terminate(number: int, _frame: "FrameType | None") -> None:
 
 
 def _stopped(number: signal.Signals) -> int:
-    return _say(f"{SAYING[number]}; earlier products are unchanged", 128 + number)
+    text = f"{SAYING[number]}; earlier products are unchanged"
+    # Nothing is imported for English: a signal may come before the first command is known.
+    if os.environ.get("COURSE_LANG"):
+        from course_lib.words import error_line
+
+        text = error_line(text)
+    return _say(text, 128 + number)
 
 
 def _nameless(error: OSError) -> str:

@@ -1,42 +1,103 @@
-"""The notebooks in another language: the English ones with the Markdown cells of its catalogue.
+"""The course in another language: its notebooks and pages with the texts of the catalogues.
 
 The code cells are the same to the byte. When they run with COURSE_LANG, cell_words.py translates what they show.
 """
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import nbformat
 
-from course_lib import catalogs, words
+from course_lib import catalogs, pages, words
 from course_lib.files import atomic_write
 from course_lib.notebooks import BADGE_TAG, badge
-from course_lib.paths import NOTEBOOKS
+from course_lib.paths import NOTEBOOKS, REPOSITORY
 
-# The target of a Markdown link or of an HTML image, without its anchor.
-LINK = re.compile(r"""(\]\(|(?:src|href)=")([^)\s"#]+)""")
+# The target of a Markdown link or of an HTML image, and its anchor.
+LINK = re.compile(r"""(\]\(|(?:src|href)=")([^)\s"#]*)(#[^)\s"]*)?""")
 
 
 def build(language: str, folder: Path | None = None) -> list[Path]:
-    """Write the notebooks in a language and return their paths.
+    """Write the notebooks and pages in a language and return the paths of the notebooks.
 
-    A cell without a translation, or with a fuzzy one, stays English. A code cell keeps the outputs that an earlier
-    notebook at the same path has for the same code; otherwise, it has none.
+    A text without a translation, or with a fuzzy one, stays English. A code cell keeps the outputs that a notebook at
+    the same path, or else the course's own in this language, has for the same code; otherwise, it has none.
 
     Args:
         language: code of the language, such as "ja".
-        folder: where the notebooks go; None means notebooks/<language>.
+        folder: a folder that gets the same tree as the repository; None means README.ja.md, docs/ja and notebooks/ja.
 
     Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read or there is
     no checkout.
     """
+    for target, content in files(language, folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as file:
+            file.write(content)
+    links = Links(language, folder, {})
+    return [links.target(source) for source in sorted(NOTEBOOKS.glob("*.ipynb"))]
+
+
+def files(language: str, folder: Path | None = None) -> Iterator[tuple[Path, bytes]]:
+    """Yield the paths and contents of the pages and notebooks in a language. Arguments and errors as in `build`."""
     catalogs.require_checkout()
-    folder = folder or NOTEBOOKS / language
-    catalog = catalogs.read(language, catalogs.NOTEBOOKS, own_folder())
-    texts = {str(message.context): str(message.string) for message in catalog if message.string and not message.fuzzy}
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_write(source, folder / source.name, texts) for source in sorted(NOTEBOOKS.glob("*.ipynb"))]
+    cells, texts = (translations(language, domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES))
+    links = Links(language, folder, texts)
+    for page in pages.pages():
+        text = pages.translated(page.read_text(encoding="utf8"), texts)
+        yield links.target(page), links.moved(text, page).encode()
+    for source in sorted(NOTEBOOKS.glob("*.ipynb")):
+        notebook = translated(source, cells, links)
+        for before in (NOTEBOOKS / language / source.name, links.target(source)):
+            _keep_outputs(notebook, before)
+        yield links.target(source), nbformat.writes(notebook).encode() + b"\n"  # type: ignore[no-untyped-call]
+
+
+class Links:
+    """Where the files of an edition are, and the links between them.
+
+    Args:
+        language: code of the language.
+        folder: as in `build`.
+        texts: English messages of the pages → translations, for the anchors of headings.
+    """
+
+    def __init__(self, language: str, folder: Path | None, texts: Mapping[str, str]) -> None:
+        self.language = language
+        self._folder = folder
+        self._texts = texts
+        images = NOTEBOOKS / language / "images"
+        self._own = {*pages.pages(), *NOTEBOOKS.glob("*.ipynb")}
+        self._own |= {NOTEBOOKS / "images" / path.name for path in images.glob("*.png")}
+
+    def target(self, source: Path) -> Path:
+        """Return the path that a file of the repository has in the edition."""
+        if self._folder and source.suffix != ".png":
+            return self._folder / source.relative_to(REPOSITORY)
+        return pages.edition(source, self.language)
+
+    def moved(self, text: str, source: Path) -> str:
+        """Return a text of the file `source` with the relative links that it has in the edition."""
+        return LINK.sub(lambda link: link[1] + self._moved(link[2], link[3] or "", source), text)
+
+    def _moved(self, link: str, anchor: str, source: Path) -> str:
+        path = Path(os.path.normpath(source.parent / link)) if link else source
+        if re.match(r"[a-z]+:|/", link) or not path.exists():
+            return link + anchor
+        if path.suffix == ".md" and path in self._own and path != REPOSITORY / pages.GLOSSARY:
+            anchor = self._anchor(path, anchor)
+        # A link of a file to itself is the switch between the languages.
+        target = self.target(path) if path in self._own and (path != source or anchor) else path
+        moved = Path(os.path.relpath(target, self.target(source).parent)).as_posix()
+        return (moved + "/" * link.endswith("/") if link else "") + anchor
+
+    def _anchor(self, page: Path, anchor: str) -> str:
+        """Return the anchor of the heading whose English text has a given anchor."""
+        text = page.read_text(encoding="utf8")
+        english, own = pages.anchors(text), pages.anchors(pages.translated(text, self._texts))
+        return f"#{dict(zip(english, own, strict=True)).get(anchor[1:], anchor[1:])}" if anchor else ""
 
 
 def own_folder() -> Path | None:
@@ -44,41 +105,37 @@ def own_folder() -> Path | None:
     return Path(value) if (value := os.environ.get(words.FOLDER)) else None
 
 
-def translated(source: Path, target: Path, texts: dict[str, str]) -> nbformat.NotebookNode:
+def translated(source: Path, texts: Mapping[str, str], links: Links) -> nbformat.NotebookNode:
     """Return a notebook with translated Markdown cells, without outputs.
 
-    `texts` maps "<notebook> <cell id>" to a translation. Relative links lead to the same files from `target`, except
-    those to other notebooks, which each language has.
+    `texts` maps "<notebook> <cell id>" to a translation.
     """
     notebook: nbformat.NotebookNode = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         elif BADGE_TAG in cell.metadata.get("tags", []):
-            cell.source = badge(f"{target.parent.name}/{target.name}")
+            cell.source = badge(f"{links.language}/{source.name}")
         else:
-            text = texts.get(f"{source.stem} {cell.id}", cell.source)
-            cell.source = LINK.sub(lambda link: link[1] + _moved(link[2], source.parent, target.parent), text)
+            cell.source = links.moved(texts.get(f"{source.stem} {cell.id}", cell.source), source)
     return notebook
 
 
-def _write(source: Path, target: Path, texts: dict[str, str]) -> Path:
-    notebook = translated(source, target, texts)
-    if target.exists():
-        before = nbformat.read(target, as_version=4)  # type: ignore[no-untyped-call]
-        run = {cell.id: cell for cell in before.cells if cell.cell_type == "code"}
-        for cell in notebook.cells:
-            old = run.get(cell.id)
-            if old is not None and old.source == cell.source:
-                cell.outputs, cell.execution_count = old.outputs, old.execution_count
-    with atomic_write(target) as file:
-        file.write(nbformat.writes(notebook).encode() + b"\n")  # type: ignore[no-untyped-call]
-    return target
+def translations(language: str, domain: str) -> dict[str, str]:
+    """Return the valid translations of a catalogue, by their keys, or else by their English texts."""
+    catalog = catalogs.read(language, domain, own_folder())
+    # The message with an empty id is the catalogue's header.
+    valid = [each for each in catalog if each.id and each.string and not each.fuzzy]
+    return {str(each.context or each.id): str(each.string) for each in valid}
 
 
-def _moved(link: str, source: Path, target: Path) -> str:
-    """Return a relative link of a notebook in folder `source` for a notebook in folder `target`."""
-    path = source / link
-    if re.match(r"[a-z]+:|/", link) or (path.suffix == ".ipynb" and path.parent == source) or not path.exists():
-        return link
-    return Path(os.path.relpath(path, target)).as_posix()
+def _keep_outputs(notebook: nbformat.NotebookNode, before: Path) -> None:
+    """Give code cells the outputs that a former notebook, if it exists, has for the same code."""
+    if not before.exists():
+        return
+    former = nbformat.read(before, as_version=4)  # type: ignore[no-untyped-call]
+    run = {cell.id: cell for cell in former.cells if cell.cell_type == "code"}
+    for cell in notebook.cells:
+        old = run.get(cell.id)
+        if old is not None and old.source == cell.source:
+            cell.outputs, cell.execution_count = old.outputs, old.execution_count

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.words import phrase
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -343,7 +344,7 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
             if keep_partial and temporary.exists() and temporary.stat().st_size:
                 partial = resolved.with_name(resolved.name + ".partial")
                 os.replace(temporary, partial)
-                raise type(error)(f"{error}; the output before the error is kept in {partial}") from error
+                raise type(error)(phrase(f"{error}; the output before the error is kept in {partial}")) from error
             raise
 
 
@@ -414,8 +415,11 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
             false.
     """
     if target.exists() and not target.is_dir():
-        kind = "device or pipe" if is_stream(target) else "file"
-        raise CourseError(f"{target}: is a {kind}, expected a name for a folder")
+        raise CourseError(
+            f"{target}: is a device or pipe, expected a name for a folder"
+            if is_stream(target)
+            else f"{target}: is a file, expected a name for a folder"
+        )
     if (
         not ours
         and target.is_dir()

@@ -3,10 +3,12 @@
 Outputs are not compared here; tests/notebooks compares them with nbval.
 """
 
+import atexit
 import os
 import re
 import tomllib
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -61,7 +63,7 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
 
         client.on_cell_executed = count
         try:
-            client.execute(env=os.environ | ({words.VARIABLE: language} if language else {}))
+            _run(client, os.environ | ({words.VARIABLE: language} if language else {}))
         except CellExecutionError as error:
             failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
             number = failed.index(True) + 1 if True in failed else 0
@@ -72,6 +74,24 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return len(cells)
+
+
+def _run(client: NotebookClient, environment: dict[str, str]) -> None:
+    """Execute a notebook. After Ctrl-C or SIGTERM, end its kernel at once.
+
+    In the main thread, nbclient would replace the handlers of these signals and then fail with an AssertionError.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.execute, env=environment)
+        try:
+            running.result()
+        except (KeyboardInterrupt, SystemExit):
+            process = client.km and getattr(client.km.provisioner, "process", None)
+            if process:
+                process.kill()
+            # It fails if the kernel is gone.
+            atexit.unregister(client._cleanup_kernel)
+            raise
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:

@@ -11,6 +11,7 @@ import typer
 from course_lib import config, profiles
 from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
+from course_lib.words import tr
 
 Settings = TypeVar("Settings")
 
@@ -58,7 +59,7 @@ def settings(cls: type[Settings], section: str, file: Path | None, overrides: li
         chosen = given(cls, file, overrides)
     if changed := config.changed(chosen):
         values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
-        print(f"settings: {values}; all others are the defaults", file=sys.stderr)
+        print(tr("settings: {values}; all others are the defaults", values=values), file=sys.stderr)
     return chosen
 
 
@@ -88,7 +89,8 @@ def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path
     if file is not None and named is None:
         return file
     path = Path(of_profile(named))
-    print(f"settings: {path}, the run of profile {named or profiles.name()}", file=sys.stderr)
+    profile = named or profiles.name()
+    print(tr("settings: {path}, the run of profile {profile}", path=path, profile=profile), file=sys.stderr)
     return path
 
 

@@ -12,9 +12,17 @@ import typer
 
 from course_lib import profiles
 from course_lib.files import human_size
+from course_lib.remarks import padded, told
+from course_lib.words import mark, tr
 
-# Units of time: how many are in an hour, name, and from how many on the next unit is used.
-UNITS = ((3600, "s", 90), (60, "min", 90), (1, "h", 48), (1 / 24, "days", 700), (1 / 8766, "years", inf))
+# Units of time: how many are in an hour, how they are written, and from how many on the next unit is used.
+UNITS = (
+    (3600, mark("{number} s"), 90),
+    (60, mark("{number} min"), 90),
+    (1, mark("{number} h"), 48),
+    (1 / 24, mark("{number} days"), 700),
+    (1 / 8766, mark("{number} years"), inf),
+)
 
 
 def show(
@@ -39,21 +47,28 @@ def show(
         content |= {"downloads": [asdict(each) for each in loaded], "stages": [asdict(each) for each in stages]}
         print(json.dumps(content, ensure_ascii=False, indent=1))
         return
-    print(f"profile {profiles.name()}: {path}\nproducts: {root()}\n")
+    print(tr("profile {name}: {path}", name=profiles.name(), path=path))
+    print(tr("products: {folder}", folder=root()) + "\n")
     nested: dict[str, Any] = {}
     for name, values in sections.items():
         chapter, _, inner = name.partition(".")
         nested.setdefault(chapter, {})[inner] = values
-    print(yaml_values.dump(nested) + "# All other settings are the defaults that `course VERB --help` lists.\n")
-    print("downloads:" if loaded else "downloads: none")
+    print(
+        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n"
+    )
+    print(tr("downloads:") if loaded else tr("downloads: none"))
     for each in loaded:
-        size = "unknown" if each.size is None else human_size(each.size)
-        print(f"{size:>10}  {each.what} ({each.license})")
-    print(f"\nestimates for {costs.machine()}; the hours may be wrong by a factor of 3:")
+        size = tr("unknown") if each.size is None else human_size(each.size)
+        print(f"{padded(size, '>10')}  {told(each.what)} ({told(each.license)})")
+    print()
+    print(tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine()))
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
-    rows = [(f"chapter {stage.chapter}", stage.hours, stage.disk, stage.what) for stage in stages]
-    for name, took, space, what in [*rows, ("all", hours, disk, "not counted: the notebooks' own cells, minutes each")]:
-        print(f"{name:<9}{_duration(took):>10}{human_size(space):>10}  {what}")
+    rows = [
+        (tr("chapter {number}", number=stage.chapter), stage.hours, stage.disk, told(stage.what)) for stage in stages
+    ]
+    rows.append((tr("all"), hours, disk, tr("not counted: the notebooks' own cells, minutes each")))
+    for name, took, space, what in rows:
+        print(f"{padded(name, '<9')}{padded(_duration(took), '>10')}{human_size(space):>10}  {what}")
 
 
 def new(
@@ -74,17 +89,26 @@ def new(
 
     created = create(folder, texts or [], like)
     if texts:
-        print(f"{created.profile}: {created.documents:,} documents, {created.characters:,} characters", end="")
-        print(f"; {created.short:,} of them too short, see filters.min_chars there" if created.short else "")
+        message = (
+            mark(
+                "{profile}: {documents:,} documents, {characters:,} characters; {short:,} of them too short, see "
+                "filters.min_chars there"
+            )
+            if created.short
+            else mark("{profile}: {documents:,} documents, {characters:,} characters")
+        )
+        sizes = {"documents": created.documents, "characters": created.characters}
+        sizes |= {"short": created.short} if created.short else {}
+        print(tr(message, profile=created.profile, **sizes))
     else:
-        print(f"{created.profile}: put .txt or .jsonl files into {folder / 'texts'}")
+        print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=created.profile, folder=folder / "texts"))
     path = shlex.quote(str(created.profile.absolute()))
-    print(f"Next: export COURSE_PROFILE={path}; course profile show; course run all")
+    print(tr("Next: export COURSE_PROFILE={path}; course profile show; course run all", path=path))
 
 
 def _duration(hours: float) -> str:
     """Return hours as text with two significant digits, in the unit that suits them."""
-    factor, unit, _ = next(each for each in UNITS if hours * each[0] < each[2])
+    factor, message, _ = next(each for each in UNITS if hours * each[0] < each[2])
     value = hours * factor
     digits = max(0, 1 - floor(log10(max(value, 1))))
-    return f"{round(value, 1 - floor(log10(max(value, 1)))):,.{digits}f} {unit}"
+    return tr(message, number=f"{round(value, 1 - floor(log10(max(value, 1)))):,.{digits}f}")

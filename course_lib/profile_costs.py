@@ -25,7 +25,9 @@ from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 from course_lib.pretrain import products as pretrain
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.remarks import Remark
 from course_lib.training.memory import plan
+from course_lib.words import mark, tr
 
 # Sizes as published, November 2026 [bytes]: download, plain text in it.
 JAWIKI = (4_500_000_000, 4_000_000_000)
@@ -78,11 +80,16 @@ def downloads() -> Iterator[Download]:
     """Yield what the current profile downloads."""
     sources = config.section("corpus.sources", Sources)
     if sources.wikipedia == "download":
-        part = f", part {sources.part}" if sources.part else ""
+        what = (
+            Remark(mark("Japanese Wikipedia, {date}, part {part}"), date=sources.date, part=sources.part)
+            if sources.part
+            else Remark(mark("Japanese Wikipedia, {date}"), date=sources.date)
+        )
         size = (JAWIKI_PART if sources.part else JAWIKI)[0]
-        yield Download(f"Japanese Wikipedia, {sources.date}{part}", size, "CC BY-SA 4.0 and GFDL")
+        yield Download(what, size, mark("CC BY-SA 4.0 and GFDL"))
     if sources.webtext == "download":
-        yield Download("CC-100, Japanese", CC100[0], "terms of use of Common Crawl; rights of the pages' authors")
+        terms = mark("terms of use of Common Crawl; rights of the pages' authors")
+        yield Download(mark("CC-100, Japanese"), CC100[0], terms)
     recipes: tuple[Any, ...] = (
         config.section("gptsan.recipe", GptsanRecipe),
         config.section("prefix.recipe", PrefixRecipe),
@@ -90,7 +97,7 @@ def downloads() -> Iterator[Download]:
     for recipe in recipes:
         if recipe.checkpoint and not Path(recipe.checkpoint).is_dir():
             known = MODELS.get(recipe.checkpoint)
-            yield Download(recipe.checkpoint, *(known or (None, "see its page on the Hub")))
+            yield Download(recipe.checkpoint, *(known or (None, mark("see its page on the Hub"))))
 
 
 def stages() -> list[Stage]:
@@ -99,10 +106,15 @@ def stages() -> list[Stage]:
     text, loaded = wikipedia + webtext, sum(each.size or 0 for each in downloads())
     lines = min(text, LINE * (sampled() or text / LINE))
     found = [
-        Stage(1, wikipedia / EXTRACT / cores / 3600 + webtext / CLEAN / 3600, loaded + text, "extraction and cleaning"),
-        Stage(2, text / SEGMENT / cores / 3600, 1.2 * text, "segmentation"),
-        Stage(3, lines * TOKENIZERS / 3600, 1e7, "five tokenizers"),
-        Stage(4, text / TOKENIZE / cores / 3600, 2 * text / TOKEN, "token files"),
+        Stage(
+            1,
+            wikipedia / EXTRACT / cores / 3600 + webtext / CLEAN / 3600,
+            loaded + text,
+            mark("extraction and cleaning"),
+        ),
+        Stage(2, text / SEGMENT / cores / 3600, 1.2 * text, mark("segmentation")),
+        Stage(3, lines * TOKENIZERS / 3600, 1e7, mark("five tokenizers")),
+        Stage(4, text / TOKENIZE / cores / 3600, 2 * text / TOKEN, mark("token files")),
     ]
     return found + [_training(*run, tokens=text / TOKEN) for run in runs()]
 
@@ -130,14 +142,15 @@ def runs() -> Iterator[tuple[int, str, Any, int]]:
     if not config.section("gptsan.recipe", GptsanRecipe).checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     classes = config.section("gptsan.classes", EncodeConfig)
-    yield 5, f"extra stage, context of {classes.num_context} tokens", gptsan.planned(gptsan.tuned_settings()), 0
+    stage = Remark(mark("extra stage, context of {tokens} tokens"), tokens=classes.num_context)
+    yield 5, stage, gptsan.planned(gptsan.tuned_settings()), 0
     recipe = config.section("prefix.recipe", PrefixRecipe)
     if not recipe.checkpoint:
         yield 6, "GPT-NeoX", config.load(PretrainConfig, recipe.base), 0
     for name, settings in prefix.task_settings().items():
         assert settings.data.input
         with open(settings.data.input, "rb") as file:
-            yield 6, f"prefix `{name}`", settings, sum(1 for _ in file)
+            yield 6, Remark(mark("prefix `{name}`"), name=name), settings, sum(1 for _ in file)
 
 
 def _training(chapter: int, what: str, settings: Any, samples: int, tokens: float) -> Stage:
@@ -156,14 +169,18 @@ def _training(chapter: int, what: str, settings: Any, samples: int, tokens: floa
     elements = sum(number for number, _ in sizes.trained)
     keep = engine.keep_checkpoints or 1
     disk = 16 * elements * keep + 2 * sizes.parameters
-    size = f"{sizes.parameters / 1e6:,.0f} M parameters"
-    return Stage(
-        chapter, hours, disk, f"{what}: {size}, trains on {trained / 1e6:,.1f} M tokens{_lacking(settings, ranks)}"
+    run = Remark(
+        mark("{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens"),
+        run=what,
+        parameters=sizes.parameters / 1e6,
+        tokens=trained / 1e6,
     )
+    lacking = _lacking(settings, ranks)
+    return Stage(chapter, hours, disk, Remark(mark("{run}; {lacking}"), run=run, lacking=lacking) if lacking else run)
 
 
 def _lacking(settings: Any, ranks: int) -> str:
-    """Return what this machine lacks for a run, to be appended to its description; "" if it lacks nothing."""
+    """Return what this machine lacks for a run; "" if it lacks nothing."""
     import torch
 
     if settings.launch.device == "cpu":
@@ -172,17 +189,27 @@ def _lacking(settings: Any, ranks: int) -> str:
     room = torch.cuda.get_device_properties(0).total_memory if gpus else 0
     if gpus >= ranks and need <= room:
         return ""
-    here = f"{gpus} of {room / 1e9:.0f} GB" if gpus else "none"
-    return f"; planned for {ranks} GPU{'s' * (ranks > 1)} with {need / 1e9:.0f} GB, here {here}"
+    sizes = {"ranks": ranks, "need": need / 1e9}
+    if gpus:
+        sizes |= {"gpus": gpus, "room": room / 1e9}
+        many = mark("planned for {ranks} GPUs with {need:.0f} GB, here {gpus} of {room:.0f} GB")
+        one = mark("planned for {ranks} GPU with {need:.0f} GB, here {gpus} of {room:.0f} GB")
+    else:
+        many = mark("planned for {ranks} GPUs with {need:.0f} GB, here none")
+        one = mark("planned for {ranks} GPU with {need:.0f} GB, here none")
+    return Remark(many if ranks > 1 else one, **sizes)
 
 
 def machine() -> str:
-    """Return this machine's cores, memory and GPUs as text."""
+    """Return this machine's cores, memory and GPUs as text in the reader's language."""
     import torch
 
     gpus = torch.cuda.device_count()
-    cards = f"{gpus} × {torch.cuda.get_device_name()}" if gpus else "no GPU"
-    return f"{default_workers()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB of memory, {cards}"
+    parts = {"cores": default_workers(), "memory": psutil.virtual_memory().total / 1e9}
+    if not gpus:
+        return tr("{cores} cores, {memory:.0f} GB of memory, no GPU", **parts)
+    card = torch.cuda.get_device_name()
+    return tr("{cores} cores, {memory:.0f} GB of memory, {gpus} × {card}", **parts, gpus=gpus, card=card)
 
 
 @cache

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
+from course_lib.words import phrase
 
 CONFIGS = Path(__file__).parent / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
@@ -57,10 +58,13 @@ def file(profile: str | None = None) -> Path:
     if path is None:
         inside = Path(chosen) / f"{Path(chosen).name}.yaml"
         close = str(inside) if inside.is_file() else next(iter(get_close_matches(chosen, BUNDLED)), "")
-        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
-        hint = f"did you mean {close}? " if close else ""
-        problem = "no such file" if chosen.endswith(".yaml") else "is not a profile"
-        raise UsageError(f"{where}: {chosen!r}: {problem}; {hint}allowed: {allowed}")
+        allowed = phrase(f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one")
+        problem = phrase("no such file" if chosen.endswith(".yaml") else "is not a profile")
+        raise UsageError(
+            f"{where}: {chosen!r}: {problem}; did you mean {close}? allowed: {allowed}"
+            if close
+            else f"{where}: {chosen!r}: {problem}; allowed: {allowed}"
+        )
     if path.stem in BUNDLED:
         raise UsageError(f"{where}: {chosen}: give the file another name than that of a bundled profile")
     if not extends_profile(path):

@@ -58,7 +58,7 @@ def road(notebook: str | None = None) -> Drawing:
     answers = canvas.box(702, 344, WIDTH, 42, tr("answers over"), tr("HTTP and gRPC"), color=GREY, size=SMALL)
     canvas.arrow(serving.bottom, answers.top)
     titles = {name: tr(lines[0]) for name, (_, lines) in STOPS.items()}
-    description = tr("The notebooks in order: {titles}.", titles=", ".join(titles.values()))
+    description = tr("The notebooks in order: {titles}.", titles=tr(", ").join(titles.values()))
     if notebook is not None:
         description += tr(" You are at {here}.", here=titles[notebook])
     return canvas.finish(tr("The road of the course"), description)

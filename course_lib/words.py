@@ -23,8 +23,12 @@ DOMAIN = "course"
 COMPILED = Path(__file__).parent / "locale"
 # A field of a message, with its format: {number}, {share:.1%}.
 FIELD = re.compile(r"\{[^{}]*\}")
+# The context of errors' messages in the catalogues, and how deep such a message may hold others.
+ERROR, DEEPEST = "error", 4
 # The shortest name [characters].
 SHORTEST = 3
+# What may come before the message of an error: the file of a key, the address of a server, a node.
+_PLACE = r"(?:(?P<place>(?:\S+: )*?\S+): )?"
 # The width of a field, with what fills it and where the text stands: "<12" or "　<3".
 _WIDTH = re.compile(r"(?s)(.?[<>^])?(\d+)")
 
@@ -44,9 +48,24 @@ def keyed(key: str, text: str) -> str:
     return _catalogue(language(), _folder()).pgettext(key, text) if text else text
 
 
+def error_line(message: str) -> str:
+    """Return the finished message of an error in the reader's language.
+
+    The library raises errors with English messages, which programs may examine. Here, the template that a message was
+    made from, such as "{path}: no such file", is found in the catalogue, and the fields of its translation are filled
+    in; fields that are messages themselves are translated, too. A message without a template is unchanged.
+    """
+    return message if language() == SOURCE else _line(message, DEEPEST)
+
+
 def mark(message: str) -> str:
     """Return the message itself. It marks a literal as a message that `tr` gets later as the value of a variable."""
     return message
+
+
+def phrase(text: str) -> str:
+    """Return the text itself. It marks an f-string or a literal as a part of an error's message for `error_line`."""
+    return text
 
 
 def language() -> str:
@@ -61,7 +80,7 @@ def require_language() -> None:
 
 def fill(template: str, fields: Mapping[str, str]) -> str:
     """Return a template of a notebook's cell in the reader's language, with its fields, which are formatted texts."""
-    return FIELD.sub(lambda field: fields.get(field[0][1:-1], field[0]), _lookup(template))
+    return _filled(_lookup(template), fields)
 
 
 def shown(value: Any, conversion: str = "", spec: str = "") -> str:
@@ -87,12 +106,17 @@ def heading(word: str, spec: str = "") -> str:
 
 
 def printed(value: Any) -> str:
-    """Return a value as `print` prints it, a name in the reader's language."""
+    """Return a value as `print` prints it, a name or the message of an error in the reader's language."""
     return str(_named(value))
 
 
 def _named(value: Any) -> Any:
-    """Return a name in the reader's language; in lists, tuples and dictionaries, too. Other values are unchanged."""
+    """Return a name or an error in the reader's language; in lists, tuples and dictionaries, too.
+
+    Other values are unchanged.
+    """
+    if isinstance(value, CourseError):
+        return error_line(str(value))
     if type(value) is str:
         # Shorter texts are rather tokens or units than names.
         return _lookup(value) if len(value) >= SHORTEST else value
@@ -108,6 +132,37 @@ def _lookup(message: str) -> str:
     text = _catalogue(language(), _folder()).gettext(message)
     # A translation that lacks a field, or has another one, is of no use.
     return text if set(FIELD.findall(text)) == set(FIELD.findall(message)) else message
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    return FIELD.sub(lambda field: fields.get(field[0][1:-1], field[0]), text)
+
+
+def _line(message: str, depth: int) -> str:
+    for pattern, names, translation in _patterns(language(), _folder()) if depth else ():
+        if found := pattern.fullmatch(message):
+            values = [_line(value, depth - 1) for value in found.groups()[pattern.groups - len(names) :]]
+            text = _filled(translation, dict(zip(names, values, strict=True)))
+            place = found.groupdict().get("place")
+            return tr("{place}: {problem}", place=place, problem=text) if place else text
+    return message
+
+
+@cache
+def _patterns(name: str, folder: Path) -> list[tuple[re.Pattern[str], list[str], str]]:
+    """Return a pattern for each template of an error's message, its fields and its translation, the longest first."""
+    found, prefix = [], f"{ERROR}\4"
+    # gettext has no public list of a catalogue's messages.
+    entries: dict[Any, str] = getattr(_catalogue(name, folder), "_catalog", {})
+    for key, translation in entries.items():
+        message = str(key).removeprefix(prefix)
+        names = [field[1:-1] for field in FIELD.findall(message)]
+        if message != key:
+            parts = FIELD.split(message)
+            # A template that begins with a field takes the place into the field.
+            pattern = re.compile((_PLACE if parts[0] else "") + "(.*?)".join(map(re.escape, parts)), re.DOTALL)
+            found.append((len("".join(parts)), pattern, names, translation))
+    return [each[1:] for each in sorted(found, key=lambda each: -each[0])]
 
 
 def _folder() -> Path:

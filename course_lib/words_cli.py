@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from course_lib.errors import CourseError, UsageError
+
 
 def words(
     language: Annotated[str, typer.Argument(metavar="LANG", help="code of the language, such as ja")],
@@ -12,10 +14,20 @@ def words(
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="folder for the catalogues; default: the course's own"),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="change nothing; fail if a translation is missing or out of step")
+    ] = False,
 ) -> None:
     """For authors: bring a language's catalogues in step with the English texts, and compile them."""
     from course_lib import catalogs
 
+    if check:
+        if output:
+            raise UsageError("-o: not with --check, which writes nothing")
+        if found := catalogs.problems(language):
+            print("\n".join(found))
+            raise CourseError(f"{language}: {len(found)} texts to translate; CONTRIBUTING.md, Words, says how")
+        return
     for path, counts in catalogs.update(language, output).items():
         print(
             f"{path}: {counts.translated} translated, {counts.fuzzy} fuzzy, {counts.missing} missing, "
@@ -30,4 +42,7 @@ def edition(language: str, folder: Path | None, execute: bool) -> None:
     for path in editions.build(language, folder):
         if execute:
             notebooks.execute(path, path, language)
+        notebooks.export_images(path)
         print(f"{path}: written{', executed' if execute else ''}")
+    # The pages show the figures of the notebooks, which may be new.
+    editions.build(language, folder)

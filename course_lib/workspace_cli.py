@@ -11,7 +11,18 @@ import typer
 from course_lib import profiles
 from course_lib.errors import UsageError
 from course_lib.files import human_size
+from course_lib.remarks import padded, told
+from course_lib.words import heading, mark, tr
 
+# The states of products, and the names of the counts in their manifests, which `status` shows.
+STATES = (mark("fresh"), mark("stale"), mark("missing"))
+COUNTS = (
+    mark("documents in"), mark("out"), mark("characters"), mark("documents"), mark("lines"), mark("words"),
+    mark("unanalysed"), mark("cells"), mark("vocabulary"), mark("lines left out"), mark("entries"), mark("texts"),
+    mark("examples"), mark("tokens"), mark("layers"), mark("new parameters"), mark("kept parameters"),
+    mark("trained tensors"), mark("frozen tensors"), mark("distinct"), mark("steps"), mark("held-out loss"),
+    mark("files"), mark("bytes"), mark("tasks"),
+)  # fmt: skip
 ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
 
 
@@ -39,10 +50,15 @@ def run(
         for product in own:
             product.path()
         sizes = ", ".join(f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in own)
-        took = "up to date" if fresh else f"{time.perf_counter() - started:.0f} s"
-        print(f"{selected.number} {selected.title}: {took}; {sizes}", flush=True)
-    executed = os.path.relpath(workspace.root())
-    print(f"Next: `make lab` opens the notebooks; the executed copies and products are under {executed}")
+        seconds = time.perf_counter() - started
+        took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
+        print(f"{selected.number} {tr(selected.title)}: {took}; {sizes}", flush=True)
+    print(
+        tr(
+            "Next: `make lab` opens the notebooks; the executed copies and products are under {folder}",
+            folder=os.path.relpath(workspace.root()),
+        )
+    )
 
 
 def _unpack(source: Path, chapter: str) -> None:
@@ -53,12 +69,21 @@ def _unpack(source: Path, chapter: str) -> None:
     own = [product for product in chapters.products() if product.name.partition("/")[0] in packages]
     started = time.perf_counter()
     done = cache.unpack(workspace.with_inputs(own), source)
-    took = f"{human_size(done.size)} in {time.perf_counter() - started:.1f} s"
-    print(f"{source}: {len(done.products)} products unpacked, {took}", flush=True)
+    print(
+        tr(
+            "{source}: {number} products unpacked, {size} in {seconds:.1f} s",
+            source=source,
+            number=len(done.products),
+            size=human_size(done.size),
+            seconds=time.perf_counter() - started,
+        ),
+        flush=True,
+    )
     if done.kept:
-        print(f"not unpacked: {', '.join(f'{name} ({reason})' for name, reason in done.kept.items())}", flush=True)
+        kept = ", ".join(f"{name} ({told(reason)})" for name, reason in done.kept.items())
+        print(tr("not unpacked: {products}", products=kept), flush=True)
     if done.absent:
-        print(f"not in the archive: {', '.join(done.absent)}", flush=True)
+        print(tr("not in the archive: {products}", products=", ".join(done.absent)), flush=True)
 
 
 def cache_pack(
@@ -70,9 +95,18 @@ def cache_pack(
     started = time.perf_counter()
     done = cache.pack(chapters.products(), output)
     if done.left_out:
-        print(f"left out: {', '.join(f'{name} ({state})' for name, state in done.left_out.items())}")
-    packed = f"{human_size(done.size)} in {human_size(output.stat().st_size)}"
-    print(f"{output}: {len(done.products)} products, {packed}; {time.perf_counter() - started:.0f} s")
+        left_out = ", ".join(f"{name} ({tr(state)})" for name, state in done.left_out.items())
+        print(tr("left out: {products}", products=left_out))
+    print(
+        tr(
+            "{output}: {number} products, {size} in {packed}; {seconds:.0f} s",
+            output=output,
+            number=len(done.products),
+            size=human_size(done.size),
+            packed=human_size(output.stat().st_size),
+            seconds=time.perf_counter() - started,
+        )
+    )
 
 
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
@@ -88,13 +122,19 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
     if as_json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return
-    print(f"profile {profiles.name()}, products in {workspace.root()}")
-    print(f"{'product':<28}{'state':<9}{'size':>9}  {'built':<26}details")
+    print(tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root()))
+    head = heading("product", "<28") + heading("state", "<9") + heading("size", ">9") + "  " + heading("built", "<26")
+    print(head + tr("details"))
     for row in rows:
-        details = row["reason"] or ", ".join(f"{k} {v}" for k, v in row["counts"].items() if not isinstance(v, dict))
-        print(
-            f"{row['product']:<28}{row['state']:<9}{human_size(row['bytes']):>9}  {row['built']:<26}{details}".rstrip()
-        )
+        kind, size = padded(tr(row["state"]), "<9"), human_size(row["bytes"])
+        counts = {name: value for name, value in row["counts"].items() if not isinstance(value, dict)}
+        details = told(row["reason"]) or ", ".join(f"{_count(name)} {value}" for name, value in counts.items())
+        print(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{details}".rstrip())
+
+
+def _count(name: str) -> str:
+    """Return the name of a count in a manifest in the reader's language, except that of a source or setting."""
+    return tr(name) if name in COUNTS else name
 
 
 def clean(chapter: ChapterName = "all") -> None:
@@ -102,7 +142,8 @@ def clean(chapter: ChapterName = "all") -> None:
     from course_lib import chapters, workspace
 
     freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
-    print(f"removed {human_size(freed)} from {os.path.relpath(workspace.root())}")
+    folder = os.path.relpath(workspace.root())
+    print(tr("removed {size} from {folder}", size=human_size(freed), folder=folder))
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
@@ -141,4 +182,10 @@ def notebooks(
         if execute:
             tools.execute(path, path)
         tools.export_images(path)
-        print(f"{path.name}: {'rewritten' if changed else 'unchanged'}{', executed' if execute else ''}")
+        said = {
+            (True, True): mark("{name}: rewritten, executed"),
+            (True, False): mark("{name}: rewritten"),
+            (False, True): mark("{name}: unchanged, executed"),
+            (False, False): mark("{name}: unchanged"),
+        }
+        print(tr(said[changed, execute], name=path.name))

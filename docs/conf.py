@@ -1,7 +1,8 @@
-"""Configuration of the course's site: `make site`, or `sphinx-build -c docs . workspace/site/html`.
+"""Configuration of the course's site, built by `make site` (course_site/__main__.py). COURSE_LANG names the edition.
 
-The source folder is the repository's root, so that relative links between README.md, docs/ and notebooks/ work on
-GitHub, in JupyterLab and on the site alike.
+The English edition alone: `sphinx-build -c docs . workspace/site/html`. The source folder is the repository's root, or
+a tree like it with translated texts, so that relative links between README.md, docs/ and notebooks/ work on GitHub, in
+JupyterLab and on the site alike.
 """
 
 import sys
@@ -12,13 +13,29 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import course_lib  # noqa: E402
 from course_lib.notebooks import address  # noqa: E402
+from course_lib.words import language as edition  # noqa: E402
 
 from course_site.api import source_address as linkcode_resolve  # noqa: E402, F401
 
-project = "From raw Japanese text to a served language model"
-author = "the authors of the course"
+# The site's own words; those of Sphinx and of the theme are in their catalogues.
+WORDS = {
+    "en": (
+        "From raw Japanese text to a served language model",
+        "Japanese LM course",
+        "Search in English or Japanese …",
+        "the authors of the course",
+    ),
+    "ja": (
+        "日本語の生テキストから言語モデルのサービングまで",
+        "日本語言語モデルコース",
+        "日本語または英語で検索 …",
+        "本コースの著者",
+    ),
+}
+
+language = edition()
+project, html_title, search_words, author = WORDS[language]
 release = course_lib.__version__
-language = "en"
 
 extensions = [
     "course_site",
@@ -40,7 +57,8 @@ include_patterns = [
     "tests/bench/*.md",
     "tests/colab/record.md",
 ]
-exclude_patterns = [".*", "workspace", "output", "dist", "**/__pycache__", "course_lib/data"]
+# The pages of other languages are built from a tree of their own.
+exclude_patterns = [".*", "README.*.md", "workspace", "output", "dist", "**/__pycache__", "course_lib/data"]
 
 # The stored outputs are those that the tests compare.
 nb_execution_mode = "off"
@@ -57,16 +75,16 @@ add_module_names = False
 toc_object_entries = False
 
 html_theme = "sphinx_book_theme"
-html_title = "Japanese LM course"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["course.css"]
-html_js_files = ["marked_words.js"]
+html_js_files = ["marked_words.js", *(["japanese.js"] if language == "ja" else [])]
 html_favicon = "_static/favicon.svg"
 html_search_scorer = str(HERE / "course_site/scorer.js")
 # The theme that the reader's system has.
 html_context = {"default_mode": "auto"}
-# index.html of the site, which leads to the home page in docs/.
-html_extra_path = ["_root"]
+# index.html of the site and of ja/, which lead to the home pages in docs/.
+html_extra_path = ["_root"] if language == "en" else []
 html_show_copyright = False
 # The pages of the library list its modules.
 html_domain_indices = False
@@ -81,7 +99,8 @@ html_theme_options = {
     # The search is in the sidebar and in the header of the page.
     "navbar_persistent": [],
     "navigation_with_keys": False,
-    "search_bar_text": "Search in English or Japanese …",
+    "article_header_end": ["language-switch.html", "article-header-buttons.html"],
+    "search_bar_text": search_words,
 }
 copybutton_selector = "div:not(.output) > div.highlight pre"
 # GitHub and Colab make the places on their pages in the browser.

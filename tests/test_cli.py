@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import psutil
 import pytest
 from course_lib import chapters, cli, paths, workspace
@@ -450,4 +451,34 @@ def test_a_signal_during_a_run_leaves_no_half_product(begun: Any, number: signal
     assert process.returncode == code
     assert not (workspace.root() / "corpus" / "wikipedia").exists()
     assert list(workspace.root().rglob("*.tmp")) == []
+    until(lambda: not any(child.is_running() for child in children))
+
+
+# A command that executes a notebook.
+EXECUTING = """
+from pathlib import Path
+from course_lib import cli, notebooks, workspace_cli
+def status() -> None:
+    notebooks.execute(Path("in.ipynb"), Path("out.ipynb"))
+workspace_cli.status = status
+cli.main(["status"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_during_a_notebook_ends_its_kernel(
+    elsewhere: Path, number: signal.Signals, code: int, said: str
+) -> None:
+    source = "import pathlib, time; pathlib.Path('begun').touch(); time.sleep(10_000)"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), elsewhere / "in.ipynb")
+    command = [sys.executable, "-c", EXECUTING]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until((elsewhere / "begun").exists, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.send_signal(number)
+    assert process.communicate(timeout=LIMIT)[1].splitlines()[-1] == f"course: {said}; earlier products are unchanged"
+    assert process.returncode == code and not (elsewhere / "out.ipynb").exists()
     until(lambda: not any(child.is_running() for child in children))

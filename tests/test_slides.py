@@ -8,12 +8,13 @@ from typing import Any
 
 import nbformat
 import pytest
+from course_lib import editions
 from course_lib.paths import NOTEBOOKS
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_slides import build
-from course_slides.cells import Slide, slides
-from course_slides.prose import blocks, leading, sentences, short_list
+from course_slides.cells import CORE, Slide, slides
+from course_slides.prose import blocks, leading, sentences, short_list, translated_blocks
 from tests.browser import chromium
 from tests.waiting import LIMIT
 
@@ -45,13 +46,26 @@ def test_sentences(found: list[str]) -> None:
     assert sentences(" ".join(found)) == found
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["雨が降る。", "`a` は3。", "本当？", "GPT-2です。", "[次](b.md)へ。"],
+        ["「言った。」と彼は言う。", "値は0.5（前の例。後の例）です。", "**予想してから。変える**：次。"],
+    ],
+)
+def test_no_space_stands_between_japanese_sentences(found: list[str]) -> None:
+    assert sentences("".join(found)) == found
+    assert leading("".join(found), 1000) == ("".join(found), "")
+    assert leading("".join(found), 1000, introduces=True) == ("".join(found[:-1]), found[-1])
+
+
 def test_of_a_long_paragraph_the_first_sentences_are_shown() -> None:
     assert leading(LONG, 30) == ("The first sentence says why.", "")
     assert leading(LONG, 60) == ("The first sentence says why. More of the same.", "")
     assert leading(LONG, 10) == ("The first sentence says why.", "")
     assert leading("Short. Whole.", 30) == ("Short. Whole.", "")
-    assert leading(LONG + "Now count:", 30) == ("The first sentence says why.", "Now count:")
-    assert leading("Now count:", 30) == ("", "Now count:")
+    assert leading(LONG + "Now count:", 30, introduces=True) == ("The first sentence says why.", "Now count:")
+    assert leading("Now count:", 30, introduces=True) == ("", "Now count:")
 
 
 def test_blocks() -> None:
@@ -63,6 +77,12 @@ def test_blocks() -> None:
         ("paragraph", "Items:"),
         ("list", "* one,\n  two\n* three"),
     ]
+
+
+def test_a_translated_cell_introduces_what_the_english_one_does() -> None:
+    found = translated_blocks("数えます。\n\n次の段落です。\n\n* 項目", "Count:\n\nThe next paragraph.\n\n* an item")
+    assert [block.introduces for block in found] == [True, False, False]
+    assert not translated_blocks("数えます。\n\n次の段落です。", "Count:")[0].introduces
 
 
 def test_of_a_long_list_the_first_sentences_are_shown() -> None:
@@ -112,9 +132,12 @@ def test_output_that_does_not_fit_beside_its_code_has_a_slide_of_its_own() -> No
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_sentence_and_cell_is_on_a_slide_or_in_its_notes(path: Path) -> None:
-    """Nothing of the lesson is lost, and nothing is on the slides that is not in the notebook."""
     cells = nbformat.read(path, as_version=4).cells
-    made = slides(cells)
+    assert_nothing_is_lost(cells, slides(cells))
+
+
+def assert_nothing_is_lost(cells: list[Any], made: list[Slide]) -> None:
+    """Nothing of the lesson is lost, and nothing is on the slides that is not in the notebook."""
     shown = "\n".join(text for slide in made for text in [*texts(slide), *slide.notes])
     plain, missing = re.sub(r"\s+", " ", shown), list[str]()
     for cell in cells:
@@ -125,7 +148,7 @@ def test_every_sentence_and_cell_is_on_a_slide_or_in_its_notes(path: Path) -> No
         if cell.cell_type == "code":
             found = [cell.source]
         else:
-            found = [each for block in blocks(cell.source) for each in sentences(block.text.replace(" (core)", ""))]
+            found = [each for block in blocks(cell.source) for each in sentences(CORE.sub("", block.text))]
         missing += [each for each in found if re.sub(r"^#+ |\s+", " ", each).strip() not in plain]
     assert missing == []
     headings = [re.findall("^##? ", cell.source, re.MULTILINE) for cell in cells if cell.cell_type == "markdown"]
@@ -224,6 +247,13 @@ MEASURE = """() => {
 }"""
 
 
+def measure(page: Any, deck: Path) -> list[dict[str, Any]]:
+    page.goto(deck.as_uri())
+    page.wait_for_function("document.body.dataset.fitted")
+    measured: list[dict[str, Any]] = page.evaluate(MEASURE)
+    return measured
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
     asked: list[str] = []
@@ -231,9 +261,7 @@ def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto((decks / f"{path.stem}.html").as_uri())
-    page.wait_for_function("document.body.dataset.fitted")
-    measured = page.evaluate(MEASURE)
+    measured = measure(page, decks / f"{path.stem}.html")
     assert len(measured) == len(slides(nbformat.read(path, as_version=4).cells))
     assert [slide for slide in measured if slide["bottom"] > 721 or slide["right"] > 1281] == []
     assert [slide for slide in measured if slide["letters"] < 11] == []
@@ -242,3 +270,31 @@ def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
     assert all(url.startswith(("file:", "data:")) for url in asked)
     assert page.evaluate("Reveal.hasPlugin('notes')")
     assert page.evaluate("document.fonts.check('20px \"Course Japanese Code\"', '予測')")
+
+
+def test_a_japanese_deck(tmp_path: Path, page: Any) -> None:
+    """It has as many sections as the English one, says everything in Japanese, and fits."""
+    path = editions.build("ja", tmp_path / "ja")[1]
+    cells, english = nbformat.read(path, as_version=4).cells, build.english(path)
+    made = slides(cells, "ja", english)
+    assert_nothing_is_lost(cells, made)
+    original = slides(nbformat.read(PATHS[1], as_version=4).cells)
+    assert sum(slide.section for slide in made) == sum(slide.section for slide in original)
+    headings = [text for slide in made for text in texts(slide) if text.startswith("#")]
+    assert not [text for text in headings if "必修" in text] and any("任意" in text for text in headings)
+    # Goals, a prediction and exercises have slides of their own; the sources are in the notes.
+    shown = ["\n".join(texts(slide)[1:]) for slide in made]
+    assert [sum(text.startswith(start) for text in shown) for start in ("**この章の目標**", "**予想", "**1.**")] == [
+        1,
+        1,
+        1,
+    ]
+    assert not any("**出典**" in text for text in shown) and "**出典**" in "\n".join(made[-1].notes)
+
+    assert list(build.write([path], tmp_path / "slides", "ja")) == [f"{path.stem}.html"]
+    index = (tmp_path / "slides/index.html").read_text(encoding="utf8")
+    assert '<html lang="ja">' in index and f"（{len(made)}枚）" in index
+    measured = measure(page, tmp_path / f"slides/{path.stem}.html")
+    assert len(measured) == len(made) and page.evaluate("document.documentElement.lang") == "ja"
+    assert [slide for slide in measured if slide["bottom"] > 721 or slide["right"] > 1281] == []
+    assert [slide for slide in measured if slide["letters"] < 11 or slide["broken"]] == []

@@ -22,6 +22,8 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
 from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.remarks import Remark
+from course_lib.words import mark
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
@@ -74,11 +76,11 @@ def read_weights(checkpoint: Path) -> Weights:
     state = safe_load(states[0])
     trained_as = _format(state)
     if any(folder.glob("*_optim_states.pt")):
-        return Weights(_kept(_from_shards(folder)), "fp32 master weights", trained_as)
+        return Weights(_kept(_from_shards(folder)), mark("fp32 master weights"), trained_as)
     module = state.get("module")
     if not isinstance(module, dict):
         raise CourseError(f"{states[0]}: holds no weights (`module`)")
-    return Weights(_kept(module), f"{trained_as} weights", trained_as)
+    return Weights(_kept(module), Remark(mark("{dtype} weights"), dtype=trained_as), trained_as)
 
 
 def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -155,4 +157,4 @@ def _from_folder(folder: Path) -> Weights:
         )
     weights = weight_files.by_name(folder)
     stored = NAMES.get(next((weight.dtype for weight in weights.values()), torch.float32), "fp32")
-    return Weights(weights, f"{stored} weights", stored)
+    return Weights(weights, Remark(mark("{dtype} weights"), dtype=stored), stored)

@@ -53,14 +53,16 @@ def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
     try:
         found = HfApi().model_info(checkpoint)
     except Exception as error:
-        why = "neither a folder nor a model that the Hub provides"
-        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
+        raise CourseError(
+            f"{checkpoint}: neither a folder nor a model that the Hub provides: {one_line(error)}"
+        ) from error
     names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
     try:
         snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
     except Exception as error:
-        why = "the download stopped, and continues when it is asked for again"
-        raise CourseError(f"{checkpoint}: {why}: {one_line(error)}") from error
+        raise CourseError(
+            f"{checkpoint}: the download stopped, and continues when it is asked for again: {one_line(error)}"
+        ) from error
     return names, revision
 
 

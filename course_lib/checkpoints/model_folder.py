@@ -18,6 +18,7 @@ from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenize
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
+from course_lib.words import phrase
 
 CONFIG = "config.json"
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -54,8 +55,12 @@ def check_sizes(path: Path, content: dict[str, Any]) -> None:
         if size is None or isinstance(size, list):
             continue
         if not isinstance(size, int) or size < 1 or (key in LAYERS and size > MOST_LAYERS):
-            most = f"to {MOST_LAYERS:,}" if key in LAYERS else "on"
-            raise CourseError(f"{path}: {key} = {size!r}; allowed: a whole number from 1 {most}")
+            found = f"{path}: {key} = {size!r}"
+            raise CourseError(
+                f"{found}; allowed: a whole number from 1 to {MOST_LAYERS:,}"
+                if key in LAYERS
+                else f"{found}; allowed: a whole number from 1 on"
+            )
 
 
 def read_config(folder: Path) -> Any:
@@ -65,7 +70,8 @@ def read_config(folder: Path) -> Any:
     """
     path = folder / CONFIG
     if not folder.is_dir():
-        raise CourseError(f"{folder}: {'a file' if folder.exists() else 'no such folder'}; expected a model folder")
+        found = phrase("a file" if folder.exists() else "no such folder")
+        raise CourseError(f"{folder}: {found}; expected a model folder")
     if not path.is_file():
         raise CourseError(f"{folder}: not a model folder, it has no {CONFIG} (`course export` writes one)")
     check_settings(folder)
@@ -132,9 +138,8 @@ def reading_weights(folder: Path) -> Iterator[None]:
         for path in files:
             weight_files.weights(path)
         if files[0].suffix != ".safetensors":
-            raise CourseError(
-                f"{files[0]}: a pickle that transformers does not load; {weight_files.INSTEAD}"
-            ) from error
+            problem = phrase(f"{files[0]}: a pickle that transformers does not load")
+            raise CourseError(weight_files.unread(problem)) from error
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
 
 

@@ -22,6 +22,7 @@ from course_lib.checkpoints.safe_load import safe_load
 from course_lib.checkpoints.torch_dtypes import FLOATS, SAFETENSORS, torch_name
 from course_lib.errors import CourseError
 from course_lib.files import read_json, require_file, write_json
+from course_lib.words import phrase
 
 NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
@@ -30,10 +31,6 @@ CHUNK = 1 << 22  # elements
 # Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are held in memory.
 SHARD = 2_000_000_000
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
-INSTEAD = (
-    "get the model as model.safetensors, a format that holds tensors only "
-    "(the Hub's space safetensors/convert makes it)"
-)
 
 
 @dataclass(frozen=True)
@@ -110,6 +107,14 @@ def differing(first: Path, second: Path) -> set[str]:
     }
 
 
+def unread(problem: str) -> str:
+    """Return the message of an error about weights in a pickle, with what to do about it."""
+    return phrase(
+        f"{problem}; get the model as model.safetensors, a format that holds tensors only "
+        "(the Hub's space safetensors/convert makes it)"
+    )
+
+
 def require_float(path: Path, weight: Weight) -> None:
     """Raise CourseError if the dtype of a weight is not in FLOATS."""
     if weight.dtype not in FLOATS:
@@ -126,7 +131,7 @@ def weights(path: Path) -> list[Weight]:
         try:
             tensors = safe_load(path)
         except CourseError as error:
-            raise CourseError(f"{error}; {INSTEAD}") from error
+            raise CourseError(unread(str(error))) from error
         return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
     try:
         # safe_open checks the header: every offset must lie within the file, without gaps.

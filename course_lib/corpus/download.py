@@ -22,9 +22,16 @@ from course_lib.corpus.integrity import Checksum, Record, container_flaw, digest
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import behind_links, human_size, require_regular
+from course_lib.words import mark, phrase, tr
 
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()
+# What was verified.
+SUM = mark("{algorithm} verified")
+CONTAINER = mark("no checksum is published for it: only the {kind} container's own integrity check were verified")
+SIZE_AND_CONTAINER = mark(
+    "no checksum is published for it: only its size and the {kind} container's own integrity check were verified"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Source:
     sums: tuple[tuple[str, str], ...]  # (algorithm, URL of the checksum list), the preferred one first
     listed_as: str  # regular expression for the file's name in these lists
     moving: bool  # whether the content at the URL changes over time, as it does for `latest`
-    hint: str = ""  # advice at the end of the "not found" message
+    dumps: str = ""  # URL of the list of dumps, for the "not found" message
 
     @property
     def kind(self) -> str:
@@ -86,7 +93,7 @@ def _complete(source: Source, target_folder: Path, settings: DownloadConfig, par
     target = target_folder / source.name
     record = _record(target, source)
     if record and not source.moving:
-        return _done(target, f"already complete ({record.verified})")
+        return _done(target, source, record, earlier=True)
     with (
         disk_errors(target),
         _alone(target),
@@ -97,8 +104,8 @@ def _complete(source: Source, target_folder: Path, settings: DownloadConfig, par
             record = _record(target, source)
         published = _published(transfer, source)
         if record := _standing(transfer, target, source, published, record):
-            return _done(target, f"already complete ({record.verified})")
-        return _done(target, _fetch(transfer, target, source, published).verified)
+            return _done(target, source, record, earlier=True)
+        return _done(target, source, _fetch(transfer, target, source, published))
 
 
 def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None) -> Source:
@@ -126,7 +133,7 @@ def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None)
         sums=(("sha1", f"{base}sha1sums.txt"), ("md5", f"{base}md5sums.txt")),
         listed_as=rf"jawiki-{day}-{re.escape(name.removesuffix('.bz2'))}{pages}\.bz2",
         moving=date == "latest",
-        hint=f"; a date is a day such as 20261101, or `latest`; {folder}/ lists the dumps",
+        dumps=f"{folder}/",
     )
 
 
@@ -134,11 +141,18 @@ def _located(transfer: Transfer, source: Source, part: int) -> Source:
     """Return the source of a part with its URL, which is in the checksum lists. Raises CourseError if it is in none."""
     published = _published(transfer, source)
     if published is None:
-        raise CourseError(f"part: {part} is not in {source.sums[0][1]}{source.hint}")
+        raise CourseError(_with_dates(phrase(f"part: {part} is not in {source.sums[0][1]}"), source))
     # The lists under latest/ use the actual date, the files under latest/ do not.
     folder, _, name = source.url.rpartition("/")
     date = name.split("-")[1]
     return replace(source, url=f"{folder}/jawiki-{date}-{published.name.split('-', 2)[2]}")
+
+
+def _with_dates(problem: str, source: Source) -> str:
+    """Return the message of an error with advice about dates, if the file has one."""
+    if not source.dumps:
+        return problem
+    return phrase(f"{problem}; a date is a day such as 20261101, or `latest`; {source.dumps} lists the dumps")
 
 
 def _is_day(text: str) -> bool:
@@ -201,10 +215,10 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
     try:
         version = transfer.file(source.url, part)
     except Missing as error:
-        raise CourseError(f"{error}{source.hint}") from None
+        raise CourseError(_with_dates(str(error), source)) from None
     if flaw := _checksum_flaw(part, source, published) if published else container_flaw(part, source.kind):
         forget(part)
-        what = "wrong checksum" if published else f"not a sound {source.kind} container"
+        what = phrase("wrong checksum" if published else f"not a sound {source.kind} container")
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
     record = _remember(part, target, source, version, published)
     os.replace(part, destination)
@@ -216,8 +230,10 @@ def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
     computed = digest(part, published.algorithm)
     if computed == published.digest:
         return ""
-    moved = f" (published for {published.name}; `latest` may point to a newer dump by now)" if source.moving else ""
-    return f"expected {published.algorithm} {published.digest}{moved}, computed {computed}"
+    wanted = f"{published.algorithm} {published.digest}"
+    if source.moving:
+        wanted = phrase(f"{wanted} (published for {published.name}; `latest` may point to a newer dump by now)")
+    return phrase(f"expected {wanted}, computed {computed}")
 
 
 def _notes(target: Path) -> Path:
@@ -239,15 +255,27 @@ def _remember(path: Path, target: Path, source: Source, version: Record, publish
 
     `path` is `target` itself or the file that will replace it.
     """
-    size = "" if version.size is None else "its size and "
-    container = f"only {size}the {source.kind} container's own integrity check were verified"
-    how = f"{published.algorithm} verified" if published else f"no checksum is published for it: {container}"
+    how = SUM if published else CONTAINER if version.size is None else SIZE_AND_CONTAINER
+    said = how.format(algorithm=published and published.algorithm, kind=source.kind)
     stat, sums = path.stat(), {published.algorithm: published.digest} if published else {}
-    record = replace(version, size=stat.st_size, mtime_ns=stat.st_mtime_ns, sums=sums, verified=how)
+    record = replace(version, size=stat.st_size, mtime_ns=stat.st_mtime_ns, sums=sums, verified=said)
     record.save(_notes(target))
     return record
 
 
-def _done(target: Path, how: str) -> Path:
+def _done(target: Path, source: Source, record: Record, earlier: bool = False) -> Path:
+    """Print what was verified, and return the file. `earlier` says that it was complete before."""
+    how = _said(source, record)
+    if earlier:
+        how = tr("already complete ({verified})", verified=how)
     print(f"{target}: {human_size(target.stat().st_size)}, {how}", flush=True)
     return target
+
+
+def _said(source: Source, record: Record) -> str:
+    """Return what was verified in the reader's language; the record has it in English."""
+    facts = {"algorithm": next(iter(record.sums), ""), "kind": source.kind}
+    for message in (SUM, SIZE_AND_CONTAINER, CONTAINER):
+        if record.verified == message.format(**facts):
+            return tr(message, **facts)
+    return record.verified

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from course_lib.corpus.grams import Hashes
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-from course_lib.words import tr
+from course_lib.words import mark, tr
 
 # Numbers that a worker sorts at a time; sorting takes about 24 bytes of memory per number.
 SLICE = 1 << 24
@@ -42,7 +42,7 @@ class SignatureRows(Protocol):
         """Return the lowest bytes of the MinHash values, [positions, num_perm]."""
 
 
-def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = "repeats") -> Flags:
+def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = mark("repeats")) -> Flags:
     """Return which values of a column occur at an earlier position, [positions].
 
     Args:

@@ -11,10 +11,15 @@ from typing import Any
 import orjson
 
 from course_lib.files import atomic_write
+from course_lib.remarks import aligned
 from course_lib.words import tr
 
 # Number of characters of a removed text shown in an example.
 EXAMPLE = 80
+# Reasons for which lines are removed from documents, in the order in which the lines are examined.
+LINES = ("too_long", "invalid_utf8", "duplicate_line")
+# End of a threshold for what is left of a document.
+LEFT = " left"
 
 
 def characters(text: str) -> int:
@@ -139,19 +144,15 @@ class Report:
         rows += [self._row(tr("in"), "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
-            rows += [self._row(f"- {reason}", tr(self.limits.get(reason, "")), removed.count, removed.characters)]
+            rows += [self._row(f"- {reason}", self._limit(reason), removed.count, removed.characters)]
         rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            limit = tr(self.limits.get(reason, ""))
-            rows += [
-                (tr("lines: {reason}", reason=reason), limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)
-            ]
+            label, limit = tr("lines: {reason}", reason=reason), self._limit(reason)
+            rows += [(label, limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
-        widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        line = "  ".join(f"{{:{'<' if at < 2 else '>'}{width}}}" for at, width in enumerate(widths))
-        return "\n".join(line.format(*row).rstrip() for row in rows)
+        return "\n".join(aligned(rows, right=range(2, 6)))
 
     def _add(self, to: dict[str, Removed], reason: str, id: str, text: str, note: str) -> None:
         removed = to.setdefault(reason, Removed())
@@ -161,8 +162,16 @@ class Report:
             removed.examples.append({"id": id, "text": text[:EXAMPLE], "note": note})
 
     def _ordered(self, reasons: dict[str, Any]) -> list[str]:
-        known = [reason for reason in self.limits if reason in reasons]
-        return known + [reason for reason in reasons if reason not in self.limits]
+        # Not by their first occurrence, which is another one if shards of the input are merged.
+        known = [reason for reason in (*self.limits, *LINES) if reason in reasons]
+        return known + sorted(set(reasons) - set(known))
+
+    def _limit(self, reason: str) -> str:
+        """Return the threshold of a reason in the reader's language; the report has it in English."""
+        limit = self.limits.get(reason, "")
+        if limit.endswith(LEFT):
+            return tr("{limit} left", limit=limit.removesuffix(LEFT))
+        return tr(limit)
 
     def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
         shares = _share(documents, self.documents_in), _share(letters, self.characters_in)

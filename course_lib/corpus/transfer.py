@@ -24,6 +24,7 @@ from course_lib.corpus.integrity import Record, load_record
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import human_size
 from course_lib.progress import progress
+from course_lib.words import phrase
 
 Result = TypeVar("Result")
 # Maximum seconds between two attempts, even if the server asks for more.
@@ -32,7 +33,7 @@ LONGEST_WAIT = 60.0
 TEXT_LIMIT = 10_000_000
 # Status codes that lead to another attempt, like 5xx.
 BUSY = {408, 425, 429}
-AGAIN = "run the same command again to resume"
+AGAIN = phrase("run the same command again to resume")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -126,17 +127,23 @@ class Transfer(httpx.Client):
             raise UsageError(f"{url}: not a usable address ({error})") from None
         except RetryError as error:
             last = error.last_attempt
-            times = f" ({last.attempt_number} attempts in a row without progress)" if last.attempt_number > 1 else ""
-            kept = f"what arrived is kept in {part}; " if part else ""
-            raise CourseError(f"{url}: {self._reason(last.exception())}{times}; {kept}{AGAIN}") from None
+            reason = self._reason(last.exception())
+            if last.attempt_number > 1:
+                reason = phrase(f"{reason} ({last.attempt_number} attempts in a row without progress)")
+            raise CourseError(
+                f"{url}: {reason}; what arrived is kept in {part}; {AGAIN}"
+                if part
+                else f"{url}: {reason}; run the same command again to resume"
+            ) from None
 
     def _reason(self, error: BaseException | None) -> str:
         if isinstance(error, Again):
             return str(error)
         if isinstance(error, httpx.TimeoutException):
-            return f"no answer within {self.patience:g} s"
-        what = "the server cannot be reached" if isinstance(error, httpx.ConnectError) else "the connection broke"
-        return f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
+            return phrase(f"no answer within {self.patience:g} s")
+        said = " ".join(str(error).split()) or type(error).__name__
+        lost = isinstance(error, httpx.ConnectError)
+        return phrase(f"the server cannot be reached ({said})" if lost else f"the connection broke ({said})")
 
     def _continue(self, url: str, part: Path) -> Record:
         """Send one request: resume `part` if it holds the same version of the file, else start again."""
@@ -164,7 +171,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "the disk is full" if error.errno in FULL else f"cannot be written or read ({error.strerror or error})"
+        full, said = error.errno in FULL, error.strerror or error
+        what = phrase("the disk is full" if full else f"cannot be written or read ({said})")
         raise CourseError(f"{error.filename or path}: {what}; correct this, then {AGAIN}") from None
 
 
@@ -226,7 +234,8 @@ def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> No
     code = response.status_code
     if code in expected:
         return
-    answer = f"the server answered {code} {response.reason_phrase}".rstrip()
+    said = f"{code} {response.reason_phrase}".rstrip()
+    answer = phrase(f"the server answered {said}")
     if code in (404, 410):
         raise Missing(f"{url}: not found ({answer})")
     if code in BUSY or code >= 500:

@@ -28,7 +28,7 @@ from course_lib.corpus.dedup import band_hashes, signatures, text_hash
 from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
 from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import LEFT, Report
 from course_lib.corpus.webfile import Batch, Documents
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
@@ -164,7 +164,7 @@ def _write_without_repeats(
 ) -> None:
     """Search for repeats, write the documents without them, and count what is removed in the report."""
     dedup = settings.dedup
-    exact = repeats(columns.hashes, workers=workers, label="duplicates")
+    exact = repeats(columns.hashes, workers=workers, label=mark("duplicates"))
     (~exact).tofile(columns.kept)
     earliest = near_repeats(
         columns.bands, columns.signatures, dedup.num_perm, dedup.similarity * dedup.num_perm, columns.kept, workers
@@ -172,7 +172,7 @@ def _write_without_repeats(
     near = earliest >= 0
     counts, kept_lines = columns.read(columns.counts), columns.kept.with_name("kept-lines")
     np.repeat(~(exact | near), counts).tofile(kept_lines)
-    line_repeats = repeats(columns.lines, kept_lines, workers, "repeated lines")
+    line_repeats = repeats(columns.lines, kept_lines, workers, mark("repeated lines"))
     numbers, ends = columns.read(columns.numbers), np.cumsum(counts)
     reasons = np.full(len(numbers), KEPT)
     reasons[near] = numbers[earliest[near]]
@@ -267,4 +267,4 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
-    return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}
+    return found | {"repeated_lines": f"< {settings.filters.min_chars}{LEFT}"}

@@ -24,7 +24,7 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-from course_lib.words import mark, tr
+from course_lib.words import mark, phrase, tr
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
@@ -93,7 +93,7 @@ def _unended(source: Path, carry: bytes) -> str:
         return ""
     title = TITLE.search(carry)
     name = title[1].decode(errors="replace") if title else ""
-    return f"{source}: broken or truncated: the page {name!r} has no </page>"
+    return phrase(f"{source}: broken or truncated: the page {name!r} has no </page>")
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:

@@ -19,10 +19,11 @@ from course_lib.documents import read_batches
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
+from course_lib.words import heading, mark, tr
 
 # Resamples for an interval, and the share of them that it covers.
 RESAMPLES, COVERED = 10_000, 0.95
-ALL = "all"
+ALL = mark("all")
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,17 @@ def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
     phenomena = list(next(iter(results.values())))
     width = max(len("phenomenon"), *map(len, phenomena)) + 1
     columns = {name: max(len(name), 16) + 2 for name in results}
-    lines = [f"{'phenomenon':<{width}}{'pairs':>6}" + "".join(f"{name:>{size}}" for name, size in columns.items())]
+    lines = [
+        heading("phenomenon", f"<{width}") + heading("pairs", ">6")
+        + "".join(heading(name, f">{size}") for name, size in columns.items())
+    ]  # fmt: skip
     for phenomenon in phenomena:
         cells = [(_shown(results[name][phenomenon]), size) for name, size in columns.items()]
         count = next(iter(results.values()))[phenomenon].pairs
-        lines.append(f"{phenomenon:<{width}}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells))
-    return "\n".join([*lines, "accuracy [%], interval of 95 % by bootstrap; chance: 50 %"])
+        lines.append(
+            f"{heading(phenomenon, f'<{width}')}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells)
+        )
+    return "\n".join([*lines, tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %")])
 
 
 def _shown(value: Accuracy) -> str:

@@ -13,6 +13,7 @@ from course_lib.evaluation.pairs import Accuracy, Pair
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.progress import progress
+from course_lib.words import tr
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def table(results: Sequence[Result]) -> str:
     head = []
     if measured:
         first = measured[0][1]
-        head = [f"{first.documents:,} documents, {first.characters:,} raw characters, {first.bytes:,} bytes of UTF-8"]
+        sizes = {"documents": first.documents, "characters": first.characters, "bytes": first.bytes}
+        head = [tr("{documents:,} documents, {characters:,} raw characters, {bytes:,} bytes of UTF-8", **sizes)]
     parts = ["\n".join([*head, bits.table(measured)])] if measured else []
     return "\n\n".join([*parts, pairs.table(judged)] if judged else parts)
 

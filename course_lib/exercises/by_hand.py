@@ -152,7 +152,7 @@ CHAPTER = Chapter(
             "weight · (1 − rate · 0.1) − rate · first/(1 − 0.9ᵗ) / (√(second/(1 − 0.95ᵗ)) + 1e-8)",
         ),
         update,
-        "In step 1 every weight moves by the learning rate, however small its gradient.",
+        "In step 1 every weight whose gradient is not 0 moves by the learning rate, however small the gradient.",
     ),
     Exercise(
         f"find a learning rate with which {STEPS} steps end at least {GAIN} nats lower than with {USUAL:g}",

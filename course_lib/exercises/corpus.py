@@ -131,13 +131,16 @@ CHAPTER = Chapter(
             (
                 ("ひらがな",),
                 1.0,
-                "count characters, and divide by all of them",
-                ((4, "that is a count; a share divides it"), (100, "a share is between 0 and 1, not a percentage")),
+                "count hiragana, and divide by all characters that are not white space",
+                (
+                    (4, "that is a count; divide it by the number of characters that are not white space"),
+                    (100, "a share is between 0 and 1, not a percentage"),
+                ),
             ),
             (
                 ("漢字とかな",),
                 0.6,
-                "count characters, and divide by all of them",
+                "count hiragana, and divide by all characters that are not white space",
                 ((1, "kanji count in the denominator, too"),),
             ),
             (("カタカナ",), 0.0, "katakana are not hiragana: the range is ぁ to ゟ"),

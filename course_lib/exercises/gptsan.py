@@ -91,7 +91,7 @@ CHAPTER = Chapter(
             (
                 ([2, 2, 2, 2, 2, 0], 4, 1.0),
                 [True, True, True, True, False, True],
-                "an even share would be 1 here, but no capacity is below 4",
+                "an even share is 1.5 here, rounded down to 1, but no capacity is below 4",
             ),
         ),
         (

@@ -198,7 +198,7 @@ CHAPTER = Chapter(
         (
             "Measure the width, high - low, for the whole file and for half of it. How do they differ?",
             "The width shrinks with the square root of the number of sentences: half the width takes four times as "
-            "many. Compute the number, then check its neighbors with score(gold[:n], …).",
+            "many. Compute the number, then check its neighbors with gold.score(sentences_by_hand[:n], …).",
         ),
         30,
         "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",

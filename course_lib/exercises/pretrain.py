@@ -56,7 +56,7 @@ def _check_changes(answer: Any) -> str | None:
             "{figure}, more than {card:.0f}. The largest part is {most}: what makes it smaller?",
             figure=figure,
             card=CARD / 1e9,
-            most=most,
+            most=tr(most),
         )
     return None
 

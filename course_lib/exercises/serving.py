@@ -133,9 +133,9 @@ CHAPTER = Chapter(
             "Which of the two has more bits for the digits of a number?",
         ),
         ("fp16", {"fp32": (9_317_376, 0.0), "fp16": (4_658_688, 0.0042), "bf16": (4_658_688, 0.032)}),
-        "fp16 has 11 significant bits and reaches 65504; bf16 has 8 and the range of fp32. A model whose weights or "
-        "activations exceed 65504 needs bf16; the export refuses such weights in fp16. The original backend for "
-        "GPT-NeoX would run bf16 weights in fp32.",
+        "fp16 has 11 significant bits (10 of them stored) and reaches 65504; bf16 has 8 (7 stored) and the range of "
+        "fp32. A model whose weights or activations exceed 65504 needs bf16; the export refuses such weights in fp16. "
+        "The original backend for GPT-NeoX would run bf16 weights in fp32.",
     ),
     name="serving",
 )

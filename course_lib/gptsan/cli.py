@@ -12,6 +12,7 @@ from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfi
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 from course_lib.training.run_verb import RunKind
+from course_lib.words import tr
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[
@@ -35,8 +36,15 @@ def vocabulary(
     texts = (text for path in sources for text in read_texts(path))
     counts = build_vocabulary(texts, settings.size, output, settings.character_coverage)
     print(
-        f"{counts.entries:,} entries ({counts.substrings:,} substrings, {counts.single:,} characters) "
-        f"from {counts.texts:,} documents → {output}"
+        tr(
+            "{entries:,} entries ({substrings:,} substrings, {characters:,} characters) from {documents:,} documents "
+            "→ {output}",
+            entries=counts.entries,
+            substrings=counts.substrings,
+            characters=counts.single,
+            documents=counts.texts,
+            output=output,
+        )
     )
 
 
@@ -140,7 +148,7 @@ def _run(settings: GptsanConfig, resume: bool) -> str:
 
     run = launch.train(Gptsan(settings), resume)
     if run.followed:
-        return launch.FOLLOWED
+        return tr(launch.FOLLOWED)
     return export(run.folder, run.folder / run_dir.MODEL).summary()
 
 

@@ -31,6 +31,7 @@ from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.gptsan.tfrecord import write_examples
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
+from course_lib.words import tr
 
 
 @dataclass
@@ -50,14 +51,26 @@ class EncodeReport:
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        classes = "" if self.classes is None else f" in {len(self.classes)} classes"
-        counts = f"{self.examples} examples{classes} from {self.documents} documents, {self.tokens} tokens"
-        if self.left_out_tokens:
-            documents = self.left_out_documents
-            short = f"{documents} documents too short for the encoder part, " if documents else ""
-            counts += f"; left out: {short}{self.left_out_tokens} tokens in all"
+        sizes = {"examples": self.examples, "documents": self.documents, "tokens": self.tokens}
+        if self.classes is None:
+            parts = [tr("{examples} examples from {documents} documents, {tokens} tokens", **sizes)]
+        else:
+            sizes |= {"classes": len(self.classes)}
+            parts = [
+                tr("{examples} examples in {classes} classes from {documents} documents, {tokens} tokens", **sizes)
+            ]
+        if self.left_out_tokens and self.left_out_documents:
+            parts.append(
+                tr(
+                    "left out: {documents} documents too short for the encoder part, {tokens} tokens in all",
+                    documents=self.left_out_documents,
+                    tokens=self.left_out_tokens,
+                )
+            )
+        elif self.left_out_tokens:
+            parts.append(tr("left out: {tokens} tokens in all", tokens=self.left_out_tokens))
         rate = self.bytes_read / max(self.seconds, 1e-9) / 1e6
-        return f"{counts}; {self.seconds:.1f} s ({rate:.2f} MB/s)"
+        return "; ".join([*parts, f"{self.seconds:.1f} s ({rate:.2f} MB/s)"])
 
 
 def encode(

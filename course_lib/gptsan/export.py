@@ -11,6 +11,7 @@ from course_lib.gptsan.task import Gptsan
 from course_lib.training import checkpoint
 from course_lib.training.run_dir import export_folder
 from course_lib.training.task import CONFIG
+from course_lib.words import tr
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,12 @@ class Trained:
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        return (
-            f"step {self.step:,}, {self.trained} tensors trained, "
-            f"{self.frozen} frozen (bit for bit as they were) → {self.folder}"
+        return tr(
+            "step {step:,}, {trained} tensors trained, {frozen} frozen (bit for bit as they were) → {folder}",
+            step=self.step,
+            trained=self.trained,
+            frozen=self.frozen,
+            folder=self.folder,
         )
 
 

@@ -40,6 +40,7 @@ from course_lib.gptsan.shape import SPOUT_OUT, read_shape
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
+from course_lib.words import mark, tr
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
 # Tied to the embedding, so it is written only once, under the name of the embedding.
@@ -70,9 +71,27 @@ class StageReport:
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        layers = f"{self.layers} extra layer{'s' * (self.layers > 1)} → {self.total_layers} layers"
-        frozen = f"{self.frozen:,} tensors frozen by {IGNORE}"
-        return f"{layers}: {self.kept:,} parameters kept, {self.new:,} new, {frozen} → {self.folder}"
+        message = (
+            mark(
+                "{layers} extra layers → {total} layers: {kept:,} parameters kept, {new:,} new, "
+                "{frozen:,} tensors frozen by {file} → {folder}"
+            )
+            if self.layers > 1
+            else mark(
+                "{layers} extra layer → {total} layers: {kept:,} parameters kept, {new:,} new, "
+                "{frozen:,} tensors frozen by {file} → {folder}"
+            )
+        )
+        return tr(
+            message,
+            layers=self.layers,
+            total=self.total_layers,
+            kept=self.kept,
+            new=self.new,
+            frozen=self.frozen,
+            file=IGNORE,
+            folder=self.folder,
+        )
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:

@@ -21,6 +21,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
 from course_lib.progress import progress
+from course_lib.words import tr
 
 PARAMETERS = "parameters.json"
 # Name in the new folder → possible names in the checkpoint folder.
@@ -51,11 +52,19 @@ class ImportReport:
     def summary(self) -> str:
         """Return a one-line summary."""
         d = self.dims
-        return (
-            f"{d.switch_layers} switch + {d.ext_layers} extra layers × {d.hidden}, "
-            f"{d.experts} experts, spout {d.spout}: "
-            f"{self.parameters:,} parameters in {self.dtype} from {self.variables} variables, "
-            f"{self.left_out} left out → {self.folder}"
+        return tr(
+            "{switch} switch + {extra} extra layers × {hidden}, {experts} experts, spout {spout}: {parameters:,} "
+            "parameters in {dtype} from {variables} variables, {left_out} left out → {folder}",
+            switch=d.switch_layers,
+            extra=d.ext_layers,
+            hidden=d.hidden,
+            experts=d.experts,
+            spout=d.spout,
+            parameters=self.parameters,
+            dtype=self.dtype,
+            variables=self.variables,
+            left_out=self.left_out,
+            folder=self.folder,
         )
 
 

@@ -98,19 +98,20 @@ def _read_list(path: Path, d_spout: int) -> list[Document]:
 
 
 def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Document:
-    where = f"{path}, line {line}"
     if len(row) != len(HEADER):
-        raise CourseError(f"{where}: expected a file name and a class, found {len(row)} fields")
+        raise CourseError(f"{path}, line {line}: expected a file name and a class, found {len(row)} fields")
     try:
         document = Document(require_file(path.parent / row[0]), int(row[1]))
     # OSError means that the operating system does not allow this file name.
     except (CourseError, OSError) as error:
-        raise CourseError(f"{where}: {error}") from None
+        raise CourseError(f"{path}, line {line}: {error}") from None
     except ValueError:
-        raise CourseError(f"{where}: fileid {row[1]!r} is not an integer") from None
+        raise CourseError(f"{path}, line {line}: fileid {row[1]!r} is not an integer") from None
     if not 0 <= int(row[1]) < d_spout:
-        allowed = f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
-        raise CourseError(f"{where}: class {row[1]} is outside the spout: {allowed}")
+        raise CourseError(
+            f"{path}, line {line}: class {row[1]} is outside the spout: "
+            f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
+        )
     return document
 
 

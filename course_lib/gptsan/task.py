@@ -17,6 +17,7 @@ from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
+from course_lib.words import tr
 
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM
@@ -40,8 +41,10 @@ class Gptsan(Task):
     @override
     def title(self) -> str:
         shape = self.shape()
-        extra = f" + {shape.num_ext_layers} extra" if shape.num_ext_layers else ""
-        return f"GPTSAN, {shape.num_switch_layers}{extra} layers"
+        layers, extra = shape.num_switch_layers, shape.num_ext_layers
+        if extra:
+            return tr("GPTSAN, {layers} + {extra} extra layers", layers=layers, extra=extra)
+        return tr("{name}, {layers} layers", name="GPTSAN", layers=layers)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
@@ -64,11 +67,15 @@ class Gptsan(Task):
         classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
         examples.check(shape.vocab_size, classes.get(mode))
         length, positions = examples.report["num_context"], shape.max_position_embeddings
-        found = f"data.input: {examples.folder} has examples of {length} tokens"
         if mode == "none" and length > positions:
-            raise UsageError(f"{found}; the model has {positions} positions")
+            raise UsageError(
+                f"data.input: {examples.folder} has examples of {length} tokens; the model has {positions} positions"
+            )
         if mode != "none" and length + 1 > positions:
-            raise UsageError(f"{found}, which with the spout need {length + 1} positions; the model has {positions}")
+            raise UsageError(
+                f"data.input: {examples.folder} has examples of {length} tokens, which with the spout need "
+                f"{length + 1} positions; the model has {positions}"
+            )
         self._frozen(shape)
 
     def _encoding(self) -> swe.SubwordEncoding:

@@ -11,6 +11,7 @@ import torch
 from einops import rearrange
 
 from course_lib.gptsan.shape import SPOUT_LAYERS, SPOUT_OUT
+from course_lib.words import phrase
 
 # A buffer, not a parameter; it is saved with the model.
 BIAS = "final_logits_bias"
@@ -204,13 +205,21 @@ def infer_dims(shapes: Mapping[str, tuple[int, ...]]) -> Dims:
 def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
     """Describe in one line how two sets of names and shapes differ. Return an empty string if they are equal."""
 
-    def listed(kind: str, names: list[str], show: Callable[[str], str]) -> str:
-        return f"{kind} {', '.join(map(show, names[:5]))}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+    def listed(names: list[str], show: Callable[[str], str] = str) -> str:
+        text = ", ".join(map(show, names[:5]))
+        return phrase(f"{text} and {len(names) - 5} more") if len(names) > 5 else text
 
     missing = sorted(wanted.keys() - found.keys())
     unknown = sorted(found.keys() - wanted.keys())
     wrong = sorted(name for name in wanted.keys() & found.keys() if wanted[name] != found[name])
-    parts = [listed("missing", missing, str)] if missing else []
-    parts += [listed("unknown", unknown, str)] if unknown else []
-    parts += [listed("wrong shape", wrong, lambda n: f"{n} {found[n]}, expected {wanted[n]}")] if wrong else []
-    return "; ".join(parts)
+    text = ""
+    if wrong:
+        shown = listed(wrong, lambda name: f"{name} {found[name]}, expected {wanted[name]}")
+        text = phrase(f"wrong shape {shown}")
+    if unknown:
+        shown = listed(unknown)
+        text = phrase(f"unknown {shown}; {text}" if text else f"unknown {shown}")
+    if missing:
+        shown = listed(missing)
+        text = phrase(f"missing {shown}; {text}" if text else f"missing {shown}")
+    return text

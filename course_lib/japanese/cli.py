@@ -8,6 +8,7 @@ import typer
 from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
+from course_lib.words import tr
 
 
 def segment(
@@ -54,5 +55,12 @@ def segment_eval(
         # Report a missing executable with the way to get it.
         JumanppSegmenter.from_path()
     found = segmenters()
-    print(f"{len(gold)} sentences, {sum(map(len, gold))} words in {source}")
+    print(
+        tr(
+            "{sentences} sentences, {words} words in {file}",
+            sentences=len(gold),
+            words=sum(map(len, gold)),
+            file=source,
+        )
+    )
     print(table({name: score(gold, found[name]) for name in chosen or found}))

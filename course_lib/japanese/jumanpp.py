@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.words import phrase
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
@@ -54,11 +55,11 @@ RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in C
 GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
-NOT_FOUND = (
+NOT_FOUND = phrase(
     "jumanpp: not found on PATH nor in $JUMANPP; build the official release with its model "
     "(github.com/ku-nlp/jumanpp, Releases), or use the segmenter mecab"
 )
-NO_MODEL = (
+NO_MODEL = phrase(
     "Juman++ has no model (a git checkout comes without one): build the official release, "
     "or write --model=FILE into ~/.config/jumanpp/jumandic.config"
 )
@@ -166,12 +167,12 @@ class JumanppSegmenter:
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
-            return [], f"no answer within {error.timeout:g} s"
+            return [], phrase(f"no answer within {error.timeout:g} s")
         answer = done.stdout.decode("utf-8", "replace")
         if answer.count("\n") != len(batch):
-            return [], f"{answer.count(chr(10))} lines came back for {len(batch)}{_last_words(done)}"
+            return [], phrase(f"{answer.count(chr(10))} lines came back for {len(batch)} ({_last_words(done)})")
         if answer.replace(SEPARATOR, "") != "".join(f"{piece}\n" for piece in batch):
-            return [], f"another text came back{_last_words(done)}"
+            return [], phrase(f"another text came back ({_last_words(done)})")
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
@@ -197,13 +198,14 @@ class JumanppSegmenter:
         if "Model file was not specified" in trouble:
             raise CourseError(f"{self.binary}: {NO_MODEL}")
         if trouble or len(words[0]) == 1:
-            raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble or 'no words were found'}")
+            trouble = trouble or phrase("no words were found")
+            raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble}")
 
     def _analyze_piece(self, piece: str, parser: Any) -> list[Morpheme]:
         try:
             done = self._run([piece], "--juman")
         except subprocess.TimeoutExpired as error:
-            self._give_up(piece, f"no answer within {error.timeout:g} s")
+            self._give_up(piece, phrase(f"no answer within {error.timeout:g} s"))
             return [_unknown(piece)]
         lines = done.stdout.decode("utf-8", "replace").split("\n")
         body = lines[: lines.index("EOS")] if "EOS" in lines else []
@@ -277,7 +279,7 @@ def _words(line: str) -> list[str]:
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
     """Return a process's exit code and the first line of its standard error, for an error message."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
-    return f" (exit code {done.returncode}{': ' if first_line else ''}{first_line})"
+    return phrase(f"exit code {done.returncode}: {first_line}" if first_line else f"exit code {done.returncode}")
 
 
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:

@@ -44,11 +44,17 @@ class SegmentReport:
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
-        failed = f"; {self.unanalysed} pieces not analysed" if self.unanalysed else ""
-        return (
-            f"{self.documents} documents, {self.lines} lines, {self.words} words in {self.seconds:.1f} s "
-            f"({self.lines / seconds:.0f} lines/s, {self.bytes_read / seconds / 1e6:.2f} MB/s){failed}"
+        line = tr(
+            "{documents} documents, {lines} lines, {words} words in {seconds:.1f} s ({rate:.0f} lines/s, "
+            "{speed:.2f} MB/s)",
+            documents=self.documents,
+            lines=self.lines,
+            words=self.words,
+            seconds=self.seconds,
+            rate=self.lines / seconds,
+            speed=self.bytes_read / seconds / 1e6,
         )
+        return f"{line}; {tr('{number} pieces not analysed', number=self.unanalysed)}" if self.unanalysed else line
 
 
 def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:

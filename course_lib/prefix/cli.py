@@ -12,6 +12,7 @@ from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
 from course_lib.training.run_verb import RunKind
+from course_lib.words import tr
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
 AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]
@@ -34,7 +35,7 @@ def _run(settings: PrefixConfig, resume: bool) -> str:
 
     run = launch.train(PrefixTask(settings), resume)
     if run.followed:
-        return launch.FOLLOWED
+        return tr(launch.FOLLOWED)
     return export(run.folder).summary()
 
 
@@ -86,7 +87,7 @@ def generate(
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
     for task, texts in rows:
         for generated in texts:
-            print(f"[{task or 'no prefix'}] {generated.text}" if prefixes else generated.text)
+            print(f"[{task or tr('no prefix')}] {generated.text}" if prefixes else generated.text)
 
 
 def convert(
@@ -111,7 +112,16 @@ def convert(
     prefix = read(source)
     write(replace(prefix, task=task or prefix.task), output, form, base)
     length, width = prefix.values.shape
-    print(f"{task or prefix.task}: {length} positions of {width} numbers, {form} form → {output}")
+    print(
+        tr(
+            "{task}: {length} positions of {width} numbers, {form} form → {output}",
+            task=task or prefix.task,
+            length=length,
+            width=width,
+            form=form,
+            output=output,
+        )
+    )
 
 
 def report(

@@ -9,8 +9,10 @@ import orjson
 from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.prefix.config import FILE, Form, PrefixConfig
+from course_lib.remarks import Remark, told
 from course_lib.training import checkpoint, log, run_dir
 from course_lib.training.task import CONFIG
+from course_lib.words import mark, tr
 
 if TYPE_CHECKING:
     from course_lib.prefix.files import Prefix
@@ -27,8 +29,10 @@ class Trained:
 
     def summary(self) -> str:
         """Return a one-line description."""
-        loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
-        return f"step {self.step:,}, {self.what}{loss} → {self.target}"
+        facts = {"step": self.step, "what": told(self.what), "target": self.target}
+        if self.loss is None:
+            return tr("step {step:,}, {what} → {target}", **facts)
+        return tr("step {step:,}, {what}, held-out loss {loss:.4f} → {target}", loss=self.loss, **facts)
 
 
 def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
@@ -59,11 +63,12 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
             raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
         target = target or run / run_dir.MODEL
         _write_model(settings, run, tensors, target)
-        return Trained(target, step, "the whole base", held_out)
+        return Trained(target, step, mark("the whole base"), held_out)
     target = target or run / FILE
     prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
     write(prefix, target, form, settings.model.base if form == "peft" else None)
-    return Trained(target, step, f"task {settings.task_name}, {len(prefix)} positions", held_out)
+    what = Remark(mark("task {name}, {positions} positions"), name=settings.task_name, positions=len(prefix))
+    return Trained(target, step, what, held_out)
 
 
 def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":

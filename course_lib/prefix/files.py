@@ -28,6 +28,7 @@ from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
+from course_lib.words import phrase
 
 # Tensor name and metadata key for the JSON in a course safetensors file.
 TENSOR, ABOUT = "prefix", "course_prefix"
@@ -54,7 +55,11 @@ class Prefix:
         """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
-            own = f"{width} numbers per position" + (f" ({self.shape})" if self.shape else "")
+            own = phrase(
+                f"{width} numbers per position"
+                if self.shape is None
+                else f"{width} numbers per position ({self.shape})"
+            )
             raise CourseError(f"prefix {self.task}: {own}, the model takes {shape.width} ({shape})")
         if self.base and base and self.base != base:
             raise CourseError(
@@ -128,8 +133,11 @@ def _read_course(path: Path) -> Prefix:
         with safe_open(path, "pt") as file:
             about, names = (file.metadata() or {}).get(ABOUT), list(file.keys())
             if about is None or names != [TENSOR]:
-                hint = "; give the folder" if EMBEDDINGS in names else ""
-                raise CourseError(f"{path}: a safetensors file without a prefix of the course{hint}")
+                raise CourseError(
+                    f"{path}: a safetensors file without a prefix of the course; give the folder"
+                    if EMBEDDINGS in names
+                    else f"{path}: a safetensors file without a prefix of the course"
+                )
             values, known = file.get_tensor(TENSOR), json.loads(about)
         shape = Shape(**known["shape"]) if known["shape"] else None
         return _whole(path, Prefix(values, known["task"], known["base"], shape, known["settings"]))
@@ -145,8 +153,11 @@ def _read_rinna(path: Path) -> Prefix:
             values = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         asks = FORBIDDEN.search(str(error))
-        why = f"not loaded, it asks for {asks[1]}, which could run code" if asks else "not a prefix file, or cut short"
-        raise CourseError(f"{path}: {why}") from error
+        raise CourseError(
+            f"{path}: not loaded, it asks for {asks[1]}, which could run code"
+            if asks
+            else f"{path}: not a prefix file, or cut short"
+        ) from error
     # A damaged file can cause any exception in the zip reader or the unpickler.
     except Exception as error:
         raise CourseError(f"{path}: not a prefix file, or cut short ({type(error).__name__})") from error
@@ -169,8 +180,9 @@ def _read_peft(folder: Path) -> Prefix:
     except (ValueError, KeyError, AttributeError, TypeError, ZeroDivisionError) as error:
         raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix in peft form") from error
     if kind != ("PREFIX_TUNING", "CAUSAL_LM", 1):
-        wanted = "expected PREFIX_TUNING for CAUSAL_LM"
-        raise CourseError(f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; {wanted}")
+        raise CourseError(
+            f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
+        )
     file, old = folder / WEIGHTS, folder / "adapter_model.bin"
     try:
         if file.is_file() or not old.is_file():
@@ -191,14 +203,17 @@ def _whole(path: Path, prefix: Prefix) -> Prefix:
     """
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
-        stored = f"a tensor {list(values.shape)} of {values.dtype}"
-        raise CourseError(f"{path}: {stored}, expected [length, 2·layers·hidden] of floats")
+        raise CourseError(
+            f"{path}: a tensor {list(values.shape)} of {values.dtype}, expected [length, 2·layers·hidden] of floats"
+        )
     values = values.float().contiguous()
     if broken := int((~values.isfinite()).sum()):
         raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
     if prefix.shape and prefix.shape.width != values.shape[1]:
-        needed = f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
-        raise CourseError(f"{path}: {values.shape[1]} numbers per position, {needed}")
+        raise CourseError(
+            f"{path}: {values.shape[1]} numbers per position, "
+            f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
+        )
     return replace(prefix, values=values)
 
 

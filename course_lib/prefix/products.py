@@ -25,6 +25,7 @@ from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConf
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.products import ENCODING, TEXTS, trained
 from course_lib.subword.config import BpeConfig
+from course_lib.words import heading, mark, tr
 from course_lib.workspace import Definition, Product, product
 
 # Contains one folder per run.
@@ -136,8 +137,10 @@ def origin() -> str:
     if not counts:
         return line
     total = sum(counts.values())
-    rows = [f"{name:10} {count:>9,} tokens, {count / total:4.0%}" for name, count in counts.items()]
-    return "\n".join([line, *rows, f"{'together':10} {total:>9,} tokens"])
+    message = mark("{source} {tokens:>9,} tokens, {share:4.0%}")
+    rows = [tr(message, source=f"{name:10}", tokens=count, share=count / total) for name, count in counts.items()]
+    together = tr("{together} {tokens:>9,} tokens", together=heading("together", "<10"), tokens=total)
+    return "\n".join([line, *rows, together])
 
 
 def _settings_of(task: str) -> PrefixConfig:

@@ -25,6 +25,7 @@ from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
+from course_lib.words import tr
 
 Build = Callable[[PrefixConfig], PrefixModel]
 
@@ -63,8 +64,9 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Result:
         UsageError: if the dtype is fp16, as well as the same errors as a DeepSpeed run.
     """
     if settings.precision.dtype == "fp16":
-        need = "it needs DeepSpeed's loss scale"
-        raise UsageError(f"precision.dtype: fp16 is not allowed here: {need}; allowed: bf16, fp32")
+        raise UsageError(
+            "precision.dtype: fp16 is not allowed here: it needs DeepSpeed's loss scale; allowed: bf16, fp32"
+        )
     task = PrefixTask(settings)
     task.check()
     model = build_model(settings).to(device(settings.launch.device))
@@ -131,7 +133,7 @@ def sweep(
     with progress(len(cases), "run", "training") as bar:
         found = ordered_map(_case, chosen, min(workers, len(cases)))
         for name, case in zip(cases, found, strict=True):
-            bar.set_postfix_str(name)
+            bar.set_postfix_str(tr(name))
             results[name] = case
             bar.update()
     return results

@@ -18,6 +18,7 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
+from course_lib.words import mark, tr
 
 if TYPE_CHECKING:
     from course_lib.prefix.samples import Row
@@ -61,18 +62,22 @@ class PrefixTask(Task):
         begin, end = self.codec.begin, self.codec.tokenizer.eos_token_id
         chosen = self.settings.data.begin
         if end is None:
-            wrong = f"the tokenizer of {self.base} has no end-of-text token (eos_token)"
-            raise UsageError(f"model.base: {wrong}; give a base whose tokenizer has one")
+            raise UsageError(
+                f"model.base: the tokenizer of {self.base} has no end-of-text token (eos_token); "
+                "give a base whose tokenizer has one"
+            )
         if begin is None and chosen != "without":
-            why = "the base's tokenizer has no begin-of-text token"
-            raise UsageError(f"data.begin: {chosen} is not allowed: {why}; allowed: without")
+            raise UsageError(
+                f"data.begin: {chosen} is not allowed: the base's tokenizer has no begin-of-text token; "
+                "allowed: without"
+            )
         kind = (None if chosen == "without" else begin, chosen != "with", end)
         return rows(self.data.train, *kind), rows(self.data.held_out, *kind)
 
     @override
     def title(self) -> str:
-        method = "the whole base" if self.settings.model.method == "full" else "prefix"
-        return f"{method} {self.settings.task_name!r}"
+        whole = self.settings.model.method == "full"
+        return tr(mark("the whole base {name!r}") if whole else mark("prefix {name!r}"), name=self.settings.task_name)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
@@ -92,12 +97,16 @@ class PrefixTask(Task):
         for sample in (*self.data.train, *self.data.held_out):
             ids = [*sample.prompt, *sample.target]
             positions = prefix + (begin and not sample.prompt) + len(ids)
-            where = f"{self.data.path}, line {sample.line}"
+            path, line = self.data.path, sample.line
             if limit and positions > limit:
-                raise CourseError(f"{where}: needs {positions} positions with the prefix, the base has {limit}")
+                raise CourseError(
+                    f"{path}, line {line}: needs {positions} positions with the prefix, the base has {limit}"
+                )
             if max(ids) >= shape.vocab_size:
-                wrong = "the tokenizer gives ids that the base does not have"
-                raise CourseError(f"{where}: {wrong}; allowed: below {shape.vocab_size}")
+                raise CourseError(
+                    f"{path}, line {line}: the tokenizer gives ids that the base does not have; "
+                    f"allowed: below {shape.vocab_size}"
+                )
 
     @override
     def steps(self, batch: ResolvedBatch) -> int:
@@ -105,8 +114,10 @@ class PrefixTask(Task):
         rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
         steps = engine.max_steps or rows // batch.total
         if not steps:
-            wrong = f"{rows} rows of training are less than one step of {batch.total}"
-            raise CourseError(f"{wrong}; give more samples or epochs, or a smaller batch")
+            raise CourseError(
+                f"{rows} rows of training are less than one step of {batch.total}; "
+                "give more samples or epochs, or a smaller batch"
+            )
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 

@@ -75,8 +75,9 @@ class PrefixTrainer(RunTrainer):
         """
         after = digests(self.model)
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            wrong = "a frozen parameter that has changed since training began"
-            raise CourseError(f"{changed[0]}: {wrong}; no checkpoint is saved")
+            raise CourseError(
+                f"{changed[0]}: a frozen parameter that has changed since training began; no checkpoint is saved"
+            )
         super()._save_checkpoint(model, trial)
 
     @override

@@ -15,6 +15,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.training.run_verb import RunKind
+from course_lib.words import error_line, tr
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
@@ -65,18 +66,26 @@ def tokens(
         return
     for row in rows:
         print(
-            f"{row['prefix']}: {row['sequences']:,} sequences, {row['documents']:,} documents, "
-            f"{row['tokens']:,} tokens, {row['dtype']}"
+            tr(
+                "{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens, {dtype}",
+                prefix=row["prefix"],
+                sequences=row["sequences"],
+                documents=row["documents"],
+                tokens=row["tokens"],
+                dtype=row["dtype"],
+            )
         )
         if row["problem"]:
-            print(f"  {row['problem']}")
+            print(f"  {error_line(str(row['problem']))}")
     if len(rows) > 1:
-        totals = (
-            sum(s.sequences for s in summaries.values()),
-            sum(s.documents for s in summaries.values()),
-            sum(s.tokens for s in summaries.values()),
+        print(
+            tr(
+                "all: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens",
+                sequences=sum(s.sequences for s in summaries.values()),
+                documents=sum(s.documents for s in summaries.values()),
+                tokens=sum(s.tokens for s in summaries.values()),
+            )
         )
-        print("all: {:,} sequences, {:,} documents, {:,} tokens".format(*totals))
 
 
 def _complete(settings: PretrainConfig, _file: Path) -> PretrainConfig:
@@ -96,8 +105,9 @@ def _run(settings: PretrainConfig, resume: bool) -> str:
 
     run = launch.train(Gpt2(settings), resume)
     if run.followed:
-        return launch.FOLLOWED
-    return f"{run.steps} steps → {export(run.folder, run.folder / run_dir.MODEL).folder}"
+        return tr(launch.FOLLOWED)
+    folder = export(run.folder, run.folder / run_dir.MODEL).folder
+    return tr("{steps} steps → {folder}", steps=run.steps, folder=folder)
 
 
 RUN = RunKind(

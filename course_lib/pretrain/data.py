@@ -85,7 +85,11 @@ def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     except Exception as error:
         raise CourseError(f"{folder}: not a tokenizer folder: {error}") from error
     if missing:
-        raise CourseError(f"{folder}: its tokenizer_config.json names no {' and no '.join(missing)} of its vocabulary")
+        raise CourseError(
+            f"{folder}: its tokenizer_config.json names no {missing[0]} of its vocabulary"
+            if len(missing) == 1
+            else f"{folder}: its tokenizer_config.json names no {missing[0]} and no {missing[1]} of its vocabulary"
+        )
     return vocabulary, names
 
 

@@ -24,6 +24,7 @@ from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
 from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
+from course_lib.words import tr
 
 # Maximum number of cached words (about 50 MB). The first words seen are kept, because frequent words occur early.
 REMEMBERED = 1 << 18
@@ -44,9 +45,16 @@ class TokenizeReport:
     def summary(self) -> str:
         """Return a one-line summary."""
         seconds = max(self.seconds, 1e-9)
-        speed = f"{self.tokens / seconds / 1e6:.2f} million tokens/s, {self.bytes_read / seconds / 1e6:.1f} MB/s"
-        counts = f"{self.documents} documents, {self.tokens} tokens ({self.unknown / max(self.tokens, 1):.2%} unknown)"
-        return f"{counts} in {self.seconds:.1f} s ({speed})"
+        return tr(
+            "{documents} documents, {tokens} tokens ({unknown:.2%} unknown) in {seconds:.1f} s ({rate:.2f} million "
+            "tokens/s, {speed:.1f} MB/s)",
+            documents=self.documents,
+            tokens=self.tokens,
+            unknown=self.unknown / max(self.tokens, 1),
+            seconds=self.seconds,
+            rate=self.tokens / seconds / 1e6,
+            speed=self.bytes_read / seconds / 1e6,
+        )
 
 
 def tokenize(

@@ -25,10 +25,12 @@ from course_lib.models.causal import CausalModel, Shape, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.remarks import told
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
 from course_lib.training.task import CONFIG
+from course_lib.words import mark, tr
 
 # Names of the output head in memory and in GPT-NeoX files.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
@@ -49,9 +51,18 @@ class ExportReport:
 
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
-        step = "" if self.step is None else f"step {self.step:,}, "
-        loss = "" if self.loss is None else f", held-out loss {self.loss:.4f}"
-        return f"{step}{self.parameters:,} parameters ({self.weights}) in {self.dtype}{loss} → {self.folder}"
+        known = (self.step is not None, self.loss is not None)
+        message = {
+            (True, True): mark(
+                "step {step:,}, {parameters:,} parameters ({weights}) in {dtype}, held-out loss {loss:.4f} → {folder}"
+            ),
+            (True, False): mark("step {step:,}, {parameters:,} parameters ({weights}) in {dtype} → {folder}"),
+            (False, True): mark(
+                "{parameters:,} parameters ({weights}) in {dtype}, held-out loss {loss:.4f} → {folder}"
+            ),
+            (False, False): mark("{parameters:,} parameters ({weights}) in {dtype} → {folder}"),
+        }[known]
+        return tr(message, **self.__dict__ | {"weights": told(self.weights)})
 
 
 @dataclass(frozen=True)
@@ -179,8 +190,11 @@ def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, reques
     for folder in candidates:
         if folder and any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
             return folder
-    problem = f"{requested} is no tokenizer folder" if requested else f"none found beside {resolved.checkpoint}"
-    raise UsageError(f"--tokenizer: {problem}; allowed: a folder with tokenizer.json")
+    raise UsageError(
+        f"--tokenizer: {requested} is no tokenizer folder; allowed: a folder with tokenizer.json"
+        if requested
+        else f"--tokenizer: none found beside {resolved.checkpoint}; allowed: a folder with tokenizer.json"
+    )
 
 
 def _read_tokenizer(folder: Path) -> Any:

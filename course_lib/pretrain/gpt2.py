@@ -15,6 +15,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
+from course_lib.words import tr
 
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer
@@ -30,7 +31,7 @@ class Gpt2(Task):
     def title(self) -> str:
         model = self.settings.model
         name = {"gpt2": "GPT-2", "gpt-neox": "GPT-NeoX"}[model.architecture]
-        return f"{name}, {model.num_layers} layers"
+        return tr("{name}, {layers} layers", name=name, layers=model.num_layers)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:

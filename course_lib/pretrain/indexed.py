@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
-from course_lib.words import tr
+from course_lib.words import phrase
 
 Array = npt.NDArray[Any]
 
@@ -277,7 +277,7 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     stored, rest = divmod(data_path.stat().st_size, dtype.itemsize)
     uncounted = stored > tokens and stored - tokens == np.count_nonzero(np.diff(documents))
     if rest or (stored != tokens and not uncounted):
-        wrong = "truncated" if stored < tokens else "not of the same run"
+        wrong = phrase("truncated" if stored < tokens else "not of the same run")
         raise CourseError(
             f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, "
             f"but {path.name} describes {tokens * dtype.itemsize}"
@@ -318,7 +318,7 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
         )
     expected = HEADER.size + 12 * sequences + 8 * entries
     if size != expected or not entries:
-        wrong = "truncated" if size < expected else "broken"
+        wrong = phrase("truncated" if size < expected else "broken")
         raise CourseError(
             f"{path}: {wrong}: {size} bytes, but {sequences} sequences and {entries} document entries make {expected}"
         )
@@ -332,9 +332,8 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
 
 def _uncounted(prefix: Path) -> str:
     """Return the error message for an index that omits the end-of-document tokens."""
-    explanation = tr(
-        "written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, "
-        "so that every document after the first would be read from the wrong place; `course tokens --repair` corrects "
-        "the index"
+    return phrase(
+        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
+        "counting it, so that every document after the first would be read from the wrong place; `course tokens "
+        "--repair` corrects the index"
     )
-    return f"{prefix}: {explanation}"

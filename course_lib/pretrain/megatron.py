@@ -24,6 +24,8 @@ from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
+from course_lib.remarks import Remark, told
+from course_lib.words import mark, tr
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 
@@ -45,14 +47,23 @@ class ConvertReport:
     def summary(self) -> str:
         """Return the report for the terminal: one line, then one line per note."""
         s = self.shape
-        cut = f"{s.padded} → {s.vocabulary}" if s.padded != s.vocabulary else f"{s.padded} (as padded)"
-        first = (
-            f"{s.layers} layers × {s.hidden}, {s.heads} heads, vocabulary {cut}, {self.activation}, "
-            f"{self.parameters:,} parameters in {self.dtype}; from step {self.iteration}, "
-            f"{self.tensor_parallel} tensor rank{'s' * (self.tensor_parallel > 1)}, "
-            f"checkpoint version {self.checkpoint_version:g} → {self.target}"
+        cut, ranks = f"{s.padded} → {s.vocabulary}", self.tensor_parallel
+        first = tr(
+            "{layers} layers × {hidden}, {heads} heads, vocabulary {vocabulary}, {activation}, {parameters:,} "
+            "parameters in {dtype}; from step {step}, {ranks}, checkpoint version {version:g} → {target}",
+            layers=s.layers,
+            hidden=s.hidden,
+            heads=s.heads,
+            vocabulary=cut if s.padded != s.vocabulary else tr("{number} (as padded)", number=s.padded),
+            activation=self.activation,
+            parameters=self.parameters,
+            dtype=self.dtype,
+            step=self.iteration,
+            ranks=tr("{number} tensor ranks", number=ranks) if ranks > 1 else tr("1 tensor rank"),
+            version=self.checkpoint_version,
+            target=self.target,
         )
-        return "\n".join([first, *(f"note: {line}" for line in self.notes)])
+        return "\n".join([first, *(tr("note: {note}", note=told(line)) for line in self.notes)])
 
 
 def convert(
@@ -111,12 +122,14 @@ def convert(
 def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
     """Return notes on what is missing from the folder, and which commands need it."""
     if tokenizer is None:
-        return [
+        message = mark(
             "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
             "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
-        ]
+        )
+        return [message]
     if specials["eos_token_id"] is None:
-        return [f"{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one"]
+        message = mark("{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one")
+        return [Remark(message, tokenizer=tokenizer)]
     return []
 
 

@@ -14,6 +14,7 @@ import torch
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
+from course_lib.words import phrase
 
 # Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
 PADDED_FOR = 8
@@ -180,11 +181,16 @@ def _require_exactly(part: Part, names: Iterable[str]) -> None:
     """
     for file, state in zip(part.files, part.states, strict=True):
         if extra := sorted(state.keys() - set(names)):
-            experts = "a mixture of experts: " if any("moe" in name or "expert" in name for name in extra) else ""
-            raise CourseError(f"{file}: {experts}GPT-2 has no place for {', '.join(extra)}")
+            experts = any("moe" in name or "expert" in name for name in extra)
+            raise CourseError(
+                f"{file}: a mixture of experts: GPT-2 has no place for {', '.join(extra)}"
+                if experts
+                else f"{file}: GPT-2 has no place for {', '.join(extra)}"
+            )
         if missing := sorted(set(names) - state.keys()):
-            norm = " (RMSNorm)" if missing[0].endswith("norm.bias") or missing == ["bias"] else ""
-            raise CourseError(f"{file}: {', '.join(missing)} missing{norm}")
+            rms = missing[0].endswith("norm.bias") or missing == ["bias"]
+            absent = ", ".join(missing)
+            raise CourseError(f"{file}: {absent} missing (RMSNorm)" if rms else f"{file}: {absent} missing")
 
 
 def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | None) -> int:
@@ -211,17 +217,17 @@ def _refuse_unsupported(folder: Path, args: Namespace) -> None:
     experts = getattr(args, "num_experts", None) or 1
     heads = getattr(args, "num_attention_heads", None)
     features = {
-        "an untied output head": getattr(args, "untie_embeddings_and_output_weights", False),
-        "rotary positions": getattr(args, "use_rotary_position_embeddings", False),
+        phrase("an untied output head"): getattr(args, "untie_embeddings_and_output_weights", False),
+        phrase("rotary positions"): getattr(args, "use_rotary_position_embeddings", False),
         "RMSNorm": str(getattr(args, "normalization", "layernorm")).lower() != "layernorm",
         "SwiGLU": getattr(args, "swiglu", False),
-        "squared ReLU": getattr(args, "squared_relu", False),
-        "grouped-query attention": (getattr(args, "num_key_value_heads", None) or heads) != heads
+        phrase("squared ReLU"): getattr(args, "squared_relu", False),
+        phrase("grouped-query attention"): (getattr(args, "num_key_value_heads", None) or heads) != heads
         or getattr(args, "group_query_attention", False),
-        "a mixture of experts": max(experts if isinstance(experts, list) else [experts]) > 1,
+        phrase("a mixture of experts"): max(experts if isinstance(experts, list) else [experts]) > 1,
         "layernorm-1p": getattr(args, "apply_layernorm_1p", False),
-        "residuals after the norm": getattr(args, "apply_residual_connection_post_layernorm", False),
-        "linear layers without bias": not getattr(args, "add_bias_linear", True),
+        phrase("residuals after the norm"): getattr(args, "apply_residual_connection_post_layernorm", False),
+        phrase("linear layers without bias"): not getattr(args, "add_bias_linear", True),
     }
     names = [name for name, present in features.items() if present]
     if names:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from course_lib import profiles
 from course_lib.files import human_size
+from course_lib.remarks import aligned
 from course_lib.scale.config import ScaleConfig
+from course_lib.words import tr
 
 RATES = Path(__file__).with_name("rates.yaml")
 CORES = (1, 8, 64, 512)
@@ -57,13 +59,17 @@ def estimate(settings: ScaleConfig, kind: str, size: int, cores: int, rates: dic
 
 def table(settings: ScaleConfig) -> str:
     """Return the estimates for Japanese Wikipedia and CC-100 as text in aligned columns."""
-    rows = [("corpus", "cores", "hours", "from-to", "of them on one core", "memory a task", "disk")]
+    rows = [
+        (
+            tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
+            tr("disk"),
+        )
+    ]  # fmt: skip
     for name, (kind, size) in SIZES.items():
         for cores in CORES:
             one = estimate(settings, kind, size, cores)
             spread = f"{one.lowest:.1f}-{one.highest:.1f}"
             memory, disk = human_size(one.memory), human_size(one.disk)
             rows.append((name, str(cores), f"{one.hours:.1f}", spread, f"{one.serial:.1f}", memory, disk))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage"])
+    note = tr("with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage")
+    return "\n".join([*aligned(rows), note])

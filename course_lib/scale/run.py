@@ -17,6 +17,7 @@ from datatrove.executor.slurm import SlurmPipelineExecutor
 from loguru import logger
 
 from course_lib import config
+from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.progress import progress
@@ -26,6 +27,7 @@ from course_lib.scale.stages import Stage
 from course_lib.scale.status import failures
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Merge
+from course_lib.words import mark, phrase, tr
 
 
 class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]
@@ -73,14 +75,14 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
         executor = _local(settings, stage) if engine == "local" else _ray(settings, stage)
         if not executor.get_incomplete_ranks():
             continue
-        print(f"{number + 1}/{len(stages)} {stage.name}: {len(stage.units())} × {stage.kind}", file=sys.stderr)
+        print(f"{number + 1}/{len(stages)} {stage.name}: {len(stage.units())} × {tr(stage.kind)}", file=sys.stderr)
         try:
             executor.run()
         except CourseError as error:
             raise CourseError(f"{stage.name}: {error}; run the same command again to resume") from None
         if left := executor.get_incomplete_ranks():
             found = failures(store, stage.name)
-            why = found.get(left[0], "killed, or its node went away")
+            why = found.get(left[0], phrase("killed, or its node went away"))
             raise CourseError(
                 f"{stage.name}: {len(left)} of {executor.world_size} tasks failed; task {left[0]}: {why}; "
                 "finished tasks are kept, run the same command again to resume"
@@ -92,7 +94,8 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
         # No sbatch, or one that refuses the job and has printed why.
         except (FileNotFoundError, subprocess.CalledProcessError) as error:
             raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
-        return f"jobs submitted, the last is {previous.job_id}; course scale status {settings.output}"
+        message = mark("jobs submitted, the last is {job}; course scale status {folder}")
+        return tr(message, job=previous.job_id, folder=settings.output)
     return summary(store)
 
 
@@ -129,7 +132,8 @@ def mend(stage: Stage) -> None:
     """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
     store, tasks = stage.store, stage.tasks()
     for unit in store.broken(stage.name):
-        print(f"{stage.name}: unit {unit} has missing or truncated files and is made again", file=sys.stderr)
+        message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
+        print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
     completions = f"logs/{stage.name}/completions"
     completed = store.sizes(completions)
@@ -149,10 +153,17 @@ def mend(stage: Stage) -> None:
 
 
 def summary(store: Store) -> str:
-    """Return what a finished run wrote, as one line."""
+    """Return what a finished run wrote, as one line in the reader's language."""
     note = store.marker(Merge.name, "all")
-    counts = f"{note['documents']:,} documents, {note['tokens']:,} tokens → {store.url('merged/tokens')}.bin, .idx"
-    return "; ".join([*note["summary"], counts])
+    counts = tr(
+        "{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx",
+        documents=note["documents"],
+        tokens=note["tokens"],
+        prefix=store.url("merged/tokens"),
+    )
+    names = [f"{Merge.name}/{kind}.report.json" for kind in ("wikipedia", "webtext")]
+    found = [from_dict(orjson.loads(store.read(name))) for name in names if name in store.sizes(Merge.name)]
+    return "; ".join([*(report.summary() for report in found), counts])
 
 
 def _local(settings: ScaleConfig, stage: Stage) -> LocalExecutor:

@@ -30,6 +30,7 @@ from course_lib.files import naming
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Output, Store
+from course_lib.words import mark, phrase
 
 # datatrove reads hashes of up to 61 bits.
 BAND_BITS = 61
@@ -59,7 +60,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
 
     type = "course"
     # What a unit is called in `course scale status`.
-    kind = "shard"
+    kind = mark("shard")
     # The class of the stage that has to be done before this one.
     before: Any = None
 
@@ -120,7 +121,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
                     state["done"] += 1
                     self.store.write(record, orjson.dumps(state | {"updated": time.time()}))
         except Exception as error:
-            reason = f"unit {unit}: {one_line(error)}"
+            reason = phrase(f"unit {unit}: {one_line(error)}")
             # On a full disk, only the engine's log has the reason.
             with suppress(OSError):
                 self.store.write(record, orjson.dumps(state | {"updated": time.time(), "error": reason}))
@@ -130,7 +131,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
 class Split(Stage):
     """Gets the inputs and cuts each into shards."""
 
-    name, kind = "split", "input"
+    name, kind = "split", mark("input")
 
     def tasks(self) -> int:
         """Return the number of inputs."""
@@ -237,7 +238,7 @@ class _WebShards(Stage):
 class _Search(Stage):
     """A stage whose units are ranges of a column; it finds the keys of values that occur earlier."""
 
-    kind, source = "range", ""
+    kind, source = mark("range"), ""
 
     def units(self) -> list[str]:
         return search.ranges(self.store, self.source)

@@ -11,9 +11,11 @@ import orjson
 
 from course_lib import config
 from course_lib.errors import CourseError
+from course_lib.remarks import aligned
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
+from course_lib.words import error_line, phrase, tr
 
 # A task without a finished unit for this many times the longest unit, or seconds, may have died with its node.
 SILENT, SILENT_SECONDS = 3, 900
@@ -73,7 +75,7 @@ def _fill(one: StageStatus, store: Store) -> None:
 
 
 def failures(store: Store, stage: str) -> dict[int, str]:
-    """Return for each task that failed or was killed the reason, as one line."""
+    """Return for each task that failed or was killed the reason in English, as one line."""
     completed = {int(name.rpartition("/")[2]) for name in store.sizes(f"logs/{stage}/completions")}
     longest = max((store.marker(stage, unit)["seconds"] for unit in store.done(stage)), default=0.0)
     found = {}
@@ -84,9 +86,9 @@ def failures(store: Store, stage: str) -> dict[int, str]:
         if "error" in record:
             found[rank] = record["error"]
         elif record["host"] == socket.gethostname() and not _exists(record["pid"]):
-            found[rank] = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
+            found[rank] = phrase(f"its process {record['pid']} on {record['host']} was killed (out of memory?)")
         elif silent > max(SILENT * longest, SILENT_SECONDS):
-            found[rank] = f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away"
+            found[rank] = phrase(f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away")
     return found
 
 
@@ -113,24 +115,33 @@ def _exists(pid: int) -> bool:
 
 def table(stages: list[StageStatus]) -> str:
     """Return the states as text in aligned columns, then a line for each failure, then the time left."""
-    rows = [("stage", "tasks", "units", "running", "MB/s a task", "left")]
+    rows = [(tr("stage"), tr("tasks"), tr("units"), tr("running"), tr("MB/s a task"), tr("left"))]
     for one in stages:
-        units = f"{one.units_done}/{'?' if one.units is None else one.units} {one.kind}"
-        left = "?" if one.seconds_left is None else "done" if not one.seconds_left else _duration(one.seconds_left)
+        units = f"{one.units_done}/{'?' if one.units is None else one.units} {tr(one.kind)}"
+        left = "?" if one.seconds_left is None else tr("done") if not one.seconds_left else _duration(one.seconds_left)
         rate = f"{one.rate / 1e6:.2f}" if one.rate else ""
         tasks = f"{one.tasks_done}/{one.tasks}" if one.tasks else ""
         rows.append((one.name, tasks, units, str(one.running or ""), rate, left))
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += [f"{one.name}: task {rank}: {why}" for one in stages for rank, why in one.failures.items()]
+    lines = aligned(rows)
+    for one in stages:
+        for rank, why in one.failures.items():
+            lines.append(tr("{stage}: task {task}: {reason}", stage=one.name, task=rank, reason=error_line(why)))
     current = next((one for one in stages if one.seconds_left != 0), None)
     if current is None:
-        return "\n".join([*lines, "all stages are done"])
-    left = "unknown" if current.seconds_left is None else f"about {_duration(current.seconds_left)}"
-    after = len(stages) - stages.index(current) - 1
-    return "\n".join([*lines, f"time left: {left} for {current.name}, then {after} stages (`course scale plan`)"])
+        return "\n".join([*lines, tr("all stages are done")])
+    facts = {"stage": current.name, "after": len(stages) - stages.index(current) - 1}
+    if current.seconds_left is None:
+        left = tr("time left: unknown for {stage}, then {after} stages (`course scale plan`)", **facts)
+    else:
+        facts |= {"time": _duration(current.seconds_left)}
+        left = tr("time left: about {time} for {stage}, then {after} stages (`course scale plan`)", **facts)
+    return "\n".join([*lines, left])
 
 
 def _duration(seconds: float) -> str:
     minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    if minutes < 2:
+        return tr("{number} s", number=f"{seconds:.0f}")
+    if minutes < 120:
+        return tr("{number} min", number=f"{minutes:.0f}")
+    return tr("{number} h", number=f"{minutes / 60:.1f}")

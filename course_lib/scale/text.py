@@ -12,6 +12,7 @@ from course_lib.pretrain.indexed import files_of, merge
 from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
 from course_lib.scale.store import Output, Store
 from course_lib.subword.bpe import train_bpe
+from course_lib.words import mark
 
 
 class Segment(Stage):
@@ -38,7 +39,7 @@ class Segment(Stage):
 class _Whole(Stage):
     """A stage of one task that reads all shards."""
 
-    kind = "whole"
+    kind = mark("whole")
 
     def tasks(self) -> int:
         """Return 1."""
@@ -103,8 +104,7 @@ class Merge(_Whole):
                 raise CourseError(f"{self.store.url('tokens')}: no tokens: no document of the corpus was kept")
             summary = merge([path for path in files if path.suffix == ".idx"], output.path("tokens"))
         size = sum(path.stat().st_size for path in files_of(output.path("tokens")))
-        counts = {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
-        return counts | {"summary": [found.summary() for found in merged.values()]}
+        return {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
 
     def report(self, kind: str) -> Report:
         """Return the corpus report of all shards of a kind, with the numbers of the run of one machine."""

@@ -18,6 +18,7 @@ from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
+from course_lib.words import phrase
 
 Wire = Literal["http", "grpc"]
 PORTS: dict[Wire, int] = {"http": 8000, "grpc": 8001}
@@ -105,8 +106,8 @@ class Client:
     def _errors(self) -> Iterator[None]:
         from tritonclient.utils import InferenceServerException
 
-        nobody = f"no server answers over {self.protocol}; `course serve DIR` starts one"
-        late = f"no answer within {self.timeout:g} s"
+        nobody = phrase(f"no server answers over {self.protocol}; `course serve DIR` starts one")
+        late = phrase(f"no answer within {self.timeout:g} s")
         try:
             yield
         except InferenceServerException as error:
@@ -117,7 +118,7 @@ class Client:
                 message = late
             # What Triton says depends on whether it has already unloaded the model
             elif "Server is stopping" in message or "no available versions" in message:
-                message = f"the server is stopping and takes no new requests ({message})"
+                message = phrase(f"the server is stopping and takes no new requests ({message})")
             raise CourseError(f"{self.url}: {message}") from error
         except TimeoutError as error:
             raise CourseError(f"{self.url}: {late}") from error

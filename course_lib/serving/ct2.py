@@ -30,6 +30,7 @@ from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
+from course_lib.words import phrase, tr
 
 MARK = "conversion.json"
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value
@@ -49,9 +50,16 @@ class Ct2Report:
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        unused = f"; {self.unused} embedding rows without a token are never chosen" if self.unused else ""
-        model = f"{self.family}, {self.parameters:,} parameters in {self.quantization}"
-        return f"{model}, {human_size(self.size)}{unused} → {self.folder}"
+        facts = {"family": self.family, "parameters": self.parameters, "quantization": self.quantization}
+        facts |= {"size": human_size(self.size), "folder": self.folder}
+        if not self.unused:
+            return tr("{family}, {parameters:,} parameters in {quantization}, {size} → {folder}", **facts)
+        return tr(
+            "{family}, {parameters:,} parameters in {quantization}, {size}; {unused} embedding rows without a token "
+            "are never chosen → {folder}",
+            unused=self.unused,
+            **facts,
+        )
 
 
 def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Report:
@@ -113,12 +121,12 @@ def _impossible(config: Any) -> str | None:
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
         unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
-                 f"{rotated} rotated dimensions": rotated == 0 or rotated % 2}  # fmt: skip
+                 phrase(f"{rotated} rotated dimensions"): rotated == 0 or rotated % 2}  # fmt: skip
     else:
         activation = config.activation_function
         unsupported = {"scale_attn_weights: false": not config.scale_attn_weights,
                  "scale_attn_by_inverse_layer_idx: true": config.scale_attn_by_inverse_layer_idx}  # fmt: skip
-    unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
+    unsupported[phrase(f"activation {activation!r}")] = activation not in _SUPPORTED_ACTIVATIONS
     return next((what for what, wrong in unsupported.items() if wrong), None)
 
 

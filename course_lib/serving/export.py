@@ -31,11 +31,13 @@ from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.progress import progress
+from course_lib.remarks import Remark, told
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
 from course_lib.serving.tasks import NamedPrefix
 from course_lib.serving.weight_map import Piece
+from course_lib.words import mark, tr
 
 CHUNK = 1 << 19  # values per chunk when a weight is copied unchanged
 # Bytes per write. For larger writes, Linux searches for large blocks of free memory, which is often far slower
@@ -56,12 +58,15 @@ class Report:
 
     def summary(self) -> str:
         """Return a one-line summary, followed by one line for each correction and note."""
-        ranks = f"{self.config.ranks} rank" + "s" * (self.config.ranks > 1)
-        names = f", tasks {', '.join(task.name for task in self.config.tasks)}" if self.config.tasks else ""
-        first = f"{self.files} files, {human_size(self.size)} in {self.config.dtype} for {ranks}{names} → {self.folder}"
-        return "\n".join(
-            [first, *(f"corrected: {line}" for line in self.corrected), *(f"note: {line}" for line in self.notes)]
-        )
+        facts = {"files": self.files, "size": human_size(self.size), "dtype": self.config.dtype, "folder": self.folder}
+        facts |= {"ranks": tr("{number} ranks", number=self.config.ranks) if self.config.ranks > 1 else tr("1 rank")}
+        if self.config.tasks:
+            facts |= {"tasks": ", ".join(task.name for task in self.config.tasks)}
+            lines = [tr("{files} files, {size} in {dtype} for {ranks}, tasks {tasks} → {folder}", **facts)]
+        else:
+            lines = [tr("{files} files, {size} in {dtype} for {ranks} → {folder}", **facts)]
+        lines += [tr("corrected: {what}", what=told(line)) for line in self.corrected]
+        return "\n".join([*lines, *(tr("note: {note}", note=told(line)) for line in self.notes)])
 
 
 def export(
@@ -103,7 +108,8 @@ def export(
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
-            origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
+            message = mark("{model} has no tokenizer: {folder}/ is not written")
+            origin.notes.append(Remark(message, model=model.resolve().name, folder=TOKENIZER))
         content = {
             # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,

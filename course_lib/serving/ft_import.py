@@ -32,10 +32,12 @@ from course_lib.models import frozen_base
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
 from course_lib.progress import progress
+from course_lib.remarks import Remark, told
 from course_lib.serving import check, ini, layout, reader, weight_map
 from course_lib.serving.check import Finding
 from course_lib.serving.ft_settings import KEYS, Given, Setting, divisor_of, settings_of
 from course_lib.serving.layout import CONVERSION, SUMMED, TOKENIZER, FtConfig, TensorSpec
+from course_lib.words import mark, phrase, tr
 
 PREFIXES = "prefixes"
 # Left to transformers, or to the defaults of a new configuration
@@ -56,14 +58,20 @@ class Report:
 
     def summary(self) -> str:
         """Return a one-line summary, followed by one line for the assumed settings and one for each note."""
-        ranks = f"{self.config.ranks} rank" + "s" * (self.config.ranks > 1)
-        names = f", tasks {', '.join(task.name for task in self.config.tasks)}" if self.config.tasks else ""
-        first = f"{self.files} files, {human_size(self.size)} in {self.config.dtype} of {ranks}"
-        lines = [f"{first}{names}: {self.parameters:,} parameters → {self.folder}"]
+        facts = {"files": self.files, "size": human_size(self.size), "dtype": self.config.dtype, "folder": self.folder}
+        facts |= {"ranks": tr("{number} ranks", number=self.config.ranks) if self.config.ranks > 1 else tr("1 rank")}
+        facts |= {"parameters": self.parameters}
+        message = mark("{files} files, {size} in {dtype} of {ranks}: {parameters:,} parameters → {folder}")
+        if self.config.tasks:
+            facts |= {"tasks": ", ".join(task.name for task in self.config.tasks)}
+            message = mark(
+                "{files} files, {size} in {dtype} of {ranks}, tasks {tasks}: {parameters:,} parameters → {folder}"
+            )
+        lines = [tr(message, **facts)]
         assumed = [f"{key} = {found.value}" for key, found in self.settings.items() if found.source == "default"]
         if assumed:
-            lines.append(f"assumed, as the folder does not say: {', '.join(assumed)}")
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+            lines.append(tr("assumed, as the folder does not say: {settings}", settings=", ".join(assumed)))
+        return "\n".join([*lines, *(tr("note: {note}", note=told(note)) for note in self.notes)])
 
 
 def import_folder(
@@ -100,11 +108,13 @@ def import_folder(
     tokenizer = tokenizer or (parent / TOKENIZER if (parent / TOKENIZER).is_dir() else None)
     if tokenizer:
         if padding := config.vocab_size - _entries(tokenizer, config):
-            notes.append(f"{padding} of {config.vocab_size} rows of the vocabulary are no tokens; they are kept")
+            message = mark("{padding} of {rows} rows of the vocabulary are no tokens; they are kept")
+            notes.append(Remark(message, padding=padding, rows=config.vocab_size))
     else:
-        notes.append(f"no {TOKENIZER}/ and no --tokenizer: the model cannot encode text")
+        notes.append(Remark(mark("no {folder}/ and no --tokenizer: the model cannot encode text"), folder=TOKENIZER))
     if divisor & (divisor - 1):
-        notes.append(f"biases are multiplied by {divisor}, no power of two: up to one rounding from the source's")
+        message = mark("biases are multiplied by {divisor}, no power of two: up to one rounding from the source's")
+        notes.append(Remark(message, divisor=divisor))
     specs = layout.tensors(config)
     size = sum(len(spec.files(ranks)) * spec.size(config) for spec in specs)
     with atomic_folder(target) as folder:
@@ -117,7 +127,8 @@ def import_folder(
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
         digest = frozen_base.digest(folder)
         if digest == conversion.get("sha256_of_weights"):
-            notes.append(f"the same weights, bit for bit, as {conversion.get('source')} before its export")
+            message = mark("the same weights, bit for bit, as {source} before its export")
+            notes.append(Remark(message, source=conversion.get("source")))
         record = {
             "source": f"{parent.name}/{weights_folder.resolve().name}",
             "format": f"FasterTransformer [{config.family}]",
@@ -142,28 +153,30 @@ def _require_whole(folder: Path, config: FtConfig) -> None:
     found = [_problem(finding, folder, config) for finding in check.inspect(folder).findings]
     problems = [problem for problem in found if problem]
     if problems:
-        more = f" ({len(problems) - 1} more: course ft inspect {folder})" if len(problems) > 1 else ""
-        raise CourseError(f"{folder}/{problems[0]}{more}")
+        problem = f"{folder}/{problems[0]}"
+        more = len(problems) - 1
+        raise CourseError(f"{problem} ({more} more: course ft inspect {folder})" if more else problem)
 
 
 def _problem(finding: Finding, folder: Path, config: FtConfig) -> str | None:
     """Return why a finding prevents the import, or None if it does not."""
     if finding.kind == "missing":
-        return f"{finding.name}: no such file, {finding.message}"
+        return phrase(f"{finding.name}: no such file, {told(finding.message)}")
     if finding.kind != "unexpected":
-        return None if finding.kind == "config" else f"{finding.name}: {finding.message}"
+        return None if finding.kind == "config" else f"{finding.name}: {told(finding.message)}"
     if not finding.name.endswith(".bin"):
         return None
-    size = f"{(folder / finding.name).stat().st_size:,} bytes"
+    size = (folder / finding.name).stat().st_size
     # A copy for one rank of a tensor that the format stores once
     name, _, rank = finding.name.removesuffix(".bin").rpartition(".")
     shared = {spec.name: spec for spec in layout.tensors(config) if spec.axis is None}
     if name not in shared or not rank.isdigit():
-        ranks = f"{config.ranks} rank" + "s" * (config.ranks > 1)
-        return f"{finding.name}: {size}, but a [{config.family}] folder for {ranks} has no such file"
+        ranks = phrase(f"{config.ranks} ranks" if config.ranks > 1 else "1 rank")
+        return phrase(f"{finding.name}: {size:,} bytes, but a [{config.family}] folder for {ranks} has no such file")
     if filecmp.cmp(folder / finding.name, folder / f"{name}.bin", shallow=False):
         return None
-    return f"{finding.name}: rank {rank} differs from {name}.bin ({size}, {shared[name].size(config):,} bytes)"
+    usual = shared[name].size(config)
+    return phrase(f"{finding.name}: rank {rank} differs from {name}.bin ({size:,} bytes, {usual:,} bytes)")
 
 
 def _require_sums(folder: Path, config: FtConfig) -> None:
@@ -174,9 +187,11 @@ def _require_sums(folder: Path, config: FtConfig) -> None:
         ]
         total, attention, mlp = (reader.read_parts(folder, spec, config)[0] for spec in specs)
         if not torch.equal(total, attention + mlp):
-            names = " and ".join(f"{spec.name}.bin" for spec in specs[1:])
+            first, second = (f"{spec.name}.bin" for spec in specs[1:])
             size = specs[0].size(config)
-            raise CourseError(f"{folder / specs[0].files(1)[0]}: its {size:,} bytes are not the sum of {names}")
+            raise CourseError(
+                f"{folder / specs[0].files(1)[0]}: its {size:,} bytes are not the sum of {first} and {second}"
+            )
 
 
 def _tied(folder: Path, config: FtConfig) -> bool:

@@ -11,6 +11,7 @@ from transformers.activations import ACT2FN
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.layout import CONVERSION, SUMMED, Family, FtConfig
+from course_lib.words import phrase
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,16 @@ def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], gi
     value, recorded = given.biases_divided_by, conversion.get("biases_divided_by")
     allowed = sorted({1, config.ranks if config.family == "gptneox" else 1})
     if value is not None and value not in allowed:
-        raise UsageError(f"--biases-divided-by {value}: allowed: {' or '.join(map(str, allowed))}")
+        choices = phrase(f"1 or {allowed[1]}") if len(allowed) > 1 else "1"
+        raise UsageError(f"--biases-divided-by {value}: allowed: {choices}")
     if recorded is not None and recorded not in allowed:
         raise CourseError(f"{folder.parent / CONVERSION}: biases_divided_by = {recorded}: {config.ranks} ranks")
     value = recorded if value is None else value
     if value is None and len(allowed) > 1 and not config.parallel_residual:
+        first, second = SUMMED
         raise UsageError(
             f"--biases-divided-by: not given, and {folder.parent} has no {CONVERSION} that records it; allowed: "
-            f"{config.ranks} (huggingface_gptneox_convert.py divides {' and '.join(SUMMED)} by it), 1 (undivided)"
+            f"{config.ranks} (huggingface_gptneox_convert.py divides {first} and {second} by it), 1 (undivided)"
         )
     # With parallel residual, every rank adds the biases, so converters divide them
     return int(value or (config.ranks if config.parallel_residual else 1))

@@ -12,8 +12,10 @@ from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import read_config
+from course_lib.remarks import Remark
 from course_lib.serving import layout
 from course_lib.serving.layout import FtConfig
+from course_lib.words import mark
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
@@ -126,26 +128,26 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     divided = ranks if parallel or not corrections.bias_scaling else 1
     origin = Origin(config, lacks, divided, not hf.attention_bias, bool(hf.tie_word_embeddings))
     if not parallel and ranks > 1:
-        both = "attention.dense.bias and mlp.dense_4h_to_h.bias"
         if corrections.bias_scaling:
-            origin.corrected.append(
-                f"{both} are not divided by {ranks}: the engine adds them once "
+            message = mark(
+                "attention.dense.bias and mlp.dense_4h_to_h.bias are not divided by {ranks}: the engine adds them once "
                 "(--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
             )
+            origin.corrected.append(Remark(message, ranks=ranks))
         else:
-            origin.notes.append(
-                f"{both} are divided by {ranks}, as FasterTransformer's converter does: "
-                "the engine's output will be wrong"
+            message = mark(
+                "attention.dense.bias and mlp.dense_4h_to_h.bias are divided by {ranks}, as FasterTransformer's "
+                "converter does: the engine's output will be wrong"
             )
+            origin.notes.append(Remark(message, ranks=ranks))
     if hf.hidden_act not in TANH_GELU:
-        small = "small differences" if hf.hidden_act == "gelu" else "different output"
-        origin.notes.append(f"hidden_act is {hf.hidden_act}; the engine computes GELU by tanh: {small}")
+        origin.notes.append(_tanh("hidden_act", hf.hidden_act))
     if hf.layer_norm_eps != ENGINE_EPS:
-        origin.notes.append(
-            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine uses {ENGINE_EPS:g}: small differences"
-        )
+        message = mark("layer_norm_eps is {value:g}; the engine uses {engine:g}: small differences")
+        origin.notes.append(Remark(message, value=hf.layer_norm_eps, engine=ENGINE_EPS))
     if rope["rope_theta"] != ENGINE_THETA:
-        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine uses {ENGINE_THETA:g}: different output")
+        message = mark("rope_theta is {value:g}; the engine uses {engine:g}: different output")
+        origin.notes.append(Remark(message, value=rope["rope_theta"], engine=ENGINE_THETA))
     return origin
 
 
@@ -173,20 +175,25 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     if corrections.ini:
         more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
         more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
-        origin.corrected.append(
-            f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
-        )
+        message = mark("config.ini says {keys}; FasterTransformer's converter omits this (--upstream-ini)")
+        origin.corrected.append(Remark(message, keys=", ".join(more)))
     if not hf.tie_word_embeddings:
         if corrections.head:
-            origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
+            message = mark("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
+            origin.corrected.append(message)
         else:
-            origin.notes.append(
+            message = mark(
                 "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
                 "its output will be wrong"
             )
+            origin.notes.append(message)
     if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
-        small = "small differences" if hf.activation_function == "gelu" else "different output"
-        origin.notes.append(
-            f"activation_function is {hf.activation_function}; the engine computes GELU by tanh: {small}"
-        )
+        origin.notes.append(_tanh("activation_function", hf.activation_function))
     return origin
+
+
+def _tanh(key: str, function: str) -> str:
+    """Return the note on an activation function that the engine does not have."""
+    small = mark("{key} is {function}; the engine computes GELU by tanh: small differences")
+    large = mark("{key} is {function}; the engine computes GELU by tanh: different output")
+    return Remark(small if function == "gelu" else large, key=key, function=function)

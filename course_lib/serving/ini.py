@@ -12,7 +12,9 @@ from pathlib import Path
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 from course_lib.files import require_file
+from course_lib.remarks import Remark
 from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task
+from course_lib.words import mark
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
 PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text
@@ -65,9 +67,10 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
     if gpt:
         ini.require_plain()
         if ini.number("tensor_para_size", default=ranks) != ranks:
-            warnings.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
+            message = mark("tensor_para_size = {value}, but the folder holds {ranks} ranks")
+            warnings.append(Remark(message, value=ini.get("tensor_para_size"), ranks=ranks))
     elif ini.get("use_gptj_residual") is None:
-        warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
+        warnings.append(mark("use_gptj_residual is missing: the engine uses 1, parallel residual"))
     config = FtConfig(
         family=family,
         model_name=ini.text("model_name"),
@@ -93,7 +96,8 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
-            warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
+            message = mark("{key} = {number} is no token, vocab_size = {size}")
+            warnings.append(Remark(message, key=key, number=number, size=config.vocab_size))
     return config, warnings
 
 
@@ -137,8 +141,11 @@ class _Ini:
             number = -1
         if not least <= number <= most:
             wrong = f"{self.path}: [{section or self.family}] {key} = {value}"
-            limit = "on" if most == MOST else f"to {most:,}"
-            raise CourseError(f"{wrong}: allowed: a whole number from {least} {limit}")
+            raise CourseError(
+                f"{wrong}: allowed: a whole number from {least} on"
+                if most == MOST
+                else f"{wrong}: allowed: a whole number from {least} to {most:,}"
+            )
         return number
 
     def dtype(self) -> NumberFormat:
@@ -146,13 +153,15 @@ class _Ini:
         for dtype in BYTES:
             if dtype in value:
                 return dtype
-        self.warnings.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine uses fp32")
+        message = mark("weight_data_type = {value} is unknown ({known}): the engine uses fp32")
+        self.warnings.append(Remark(message, value=value, known=", ".join(BYTES)))
         return "fp32"
 
     def eps(self) -> float | None:
         value = self.get("layernorm_eps")
         if value is None:
-            self.warnings.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
+            message = mark("layernorm_eps is missing: the engine uses {eps:g}, GPT-2 has 1e-05")
+            self.warnings.append(Remark(message, eps=ENGINE_EPS))
             return None
         try:
             eps = float(value)
@@ -174,7 +183,8 @@ class _Ini:
         if kind not in (0, PREFIX):
             raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
         if (count > 0) != (kind == PREFIX):
-            self.warnings.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
+            message = mark("num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
+            self.warnings.append(Remark(message, count=count, kind=kind))
             return ()
         tasks = []
         first_index: dict[str, int] = {}
@@ -184,5 +194,6 @@ class _Ini:
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
             if (first := first_index.setdefault(name, index)) < index:
-                self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
+                message = mark("task_{first} and task_{second} are both named {name}: the engine drops one")
+                self.warnings.append(Remark(message, first=first, second=index, name=name))
         return tuple(tasks)

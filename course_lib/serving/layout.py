@@ -14,6 +14,7 @@ from typing import Literal
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
+from course_lib.words import phrase
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
@@ -129,10 +130,11 @@ def prefix(config: FtConfig, task: Task) -> TensorSpec:
 def uneven(config: FtConfig) -> str | None:
     """Return why the weights cannot be split between N ranks, or None if they can."""
     if config.ranks > MOST_RANKS:
-        return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
-    for what, size in (("heads", config.heads), ("inner width", config.inter_size)):
-        if size % config.ranks:
-            return f"{size} ({what}) is not divisible by {config.ranks} ranks"
+        return phrase(f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}")
+    if config.heads % config.ranks:
+        return phrase(f"{config.heads} (heads) is not divisible by {config.ranks} ranks")
+    if config.inter_size % config.ranks:
+        return phrase(f"{config.inter_size} (inner width) is not divisible by {config.ranks} ranks")
     return None
 
 

@@ -118,8 +118,8 @@ class Scheduler:
         for request in [one for one in self.requests if now > one.until or one.cancelled()]:
             self._remove(request)
             batch.drop(request.generations)
-            late = f"no answer within the time limit of {self.seconds:g} s" if now > request.until else "cancelled"
-            request.fail(CourseError(late))
+            late = now > request.until
+            request.fail(CourseError(f"no answer within the time limit of {self.seconds:g} s" if late else "cancelled"))
 
     def _remove(self, request: Request) -> None:
         with self.changed:

@@ -8,6 +8,7 @@ import typer
 from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.serving.ask_config import AskConfig
+from course_lib.words import mark, phrase, tr
 
 
 def serve(
@@ -91,7 +92,8 @@ def serve(
         print(container.commands(next(iter(models.values())), output or Path("REPO"), options))
     elif output:
         for model in repository.write(models, output, backend, weights, limits):
-            print(f"Triton model {model.name!r} for backend {backend} → {model}")
+            message = mark("Triton model {name!r} for backend {backend} → {folder}")
+            print(tr(message, name=model.name, backend=backend, folder=model))
     else:
         server.serve(
             server.running(models, http_port, grpc_port, metrics_port, address, timeout, log, threads, limits, drain)
@@ -166,5 +168,5 @@ def _task(task: str | None, folder: Path | None) -> int | None:
         return names.index(task)
     if task.isdecimal() and int(task) < len(names):
         return int(task)
-    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or "none, DIR has no tasks"
+    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or phrase("none, DIR has no tasks")
     raise UsageError(f"--task {task}: no such task in {folder}; allowed: {allowed}")

@@ -30,6 +30,7 @@ from course_lib.progress import progress
 from course_lib.serving import lifeline, repository
 from course_lib.serving.container import IMAGE
 from course_lib.serving.repository import LOOPBACK, Limits
+from course_lib.words import mark, phrase, tr
 
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
@@ -37,10 +38,12 @@ MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: 
 # Start of an error line in the log: date, time and process
 LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
 COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
-NEEDS = (
+NEEDS = phrase(
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
     f"or the container {IMAGE}: `course serve DIR --print`"
 )
+# The beginning of the error without them, which `course doctor` shows.
+NOT_INSTALLED = mark("Triton is not installed")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,9 @@ def find() -> Installation:
     stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
     for part in (binary, backend / "libtriton_python.so", stub):
         if not part.is_file():
-            lacks = f"no {part.name} for Python {version} on {sys.platform}"
-            raise CourseError(f"the nvidia-pytriton wheel has {lacks}: {NEEDS}")
+            raise CourseError(
+                f"the nvidia-pytriton wheel has no {part.name} for Python {version} on {sys.platform}: {NEEDS}"
+            )
     return Installation(binary, backend, stub, package.parent / "nvidia_pytriton.libs")
 
 
@@ -177,17 +181,24 @@ def serve(starting: contextlib.AbstractContextManager[Server], say: Callable[[st
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with starting as server:
-            urls = f"http://{server.http}, grpc://{server.grpc}, metrics {server.metrics}"
-            say(f"serving {', '.join(server.models)}: {urls}; Ctrl-C stops it")
+            say(
+                tr(
+                    "serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it",
+                    models=", ".join(server.models),
+                    http=server.http,
+                    grpc=server.grpc,
+                    metrics=server.metrics,
+                )
+            )
             try:
                 while True:
                     server.require_alive()
                     time.sleep(0.2)
             except KeyboardInterrupt:
-                say("refusing new requests, answering those in progress; Ctrl-C again stops at once")
+                say(tr("refusing new requests, answering those in progress; Ctrl-C again stops at once"))
                 raise
     except KeyboardInterrupt:
-        say("stopped")
+        say(tr("stopped"))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -198,7 +209,7 @@ def tail(log: Path) -> str:
     if failure := MODEL_FAILED.search(content):
         return failure[1]
     lines = [LINE_START.sub("", line).strip() for line in content.splitlines() if COMPLAINT.match(line)]
-    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
+    return " | ".join((lines or content.split("\n"))[-3:]).strip() or phrase("the log is empty")
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -246,8 +257,9 @@ def _place(host: str, port: int | None) -> tuple[str, int]:
         try:
             probe.bind((host, port or 0))
         except OSError as error:
-            hint = "choose another with --http-port, --grpc-port and --metrics-port"
-            raise CourseError(f"{host}:{port}: {error.strerror}; {hint}") from error
+            raise CourseError(
+                f"{host}:{port}: {error.strerror}; choose another with --http-port, --grpc-port and --metrics-port"
+            ) from error
         return host, int(probe.getsockname()[1])
 
 

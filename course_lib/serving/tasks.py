@@ -13,6 +13,7 @@ from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
 from course_lib.serving.ini import NAME, NAME_BYTES
 from course_lib.serving.layout import FtConfig
+from course_lib.words import phrase
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
         values = torch.empty(0, width) if prefix.values is None else prefix.values
         fits = values.numel() % width == 0 and (values.dim() != 2 or values.shape[1] == width)
         if not fits or prefix.shape not in (None, shape):
-            theirs = f"{list(values.shape)} numbers" + (f" for {prefix.shape}" if prefix.shape else "")
+            theirs = phrase(f"{list(values.shape)} numbers")
+            if prefix.shape:
+                theirs = phrase(f"{theirs} for {prefix.shape}")
             raise CourseError(f"prefix {name}: {theirs}; this model takes {width:,} per position, for {shape}")
         values_by_name[name] = values.reshape(-1, width)
         length = len(values_by_name[name])

@@ -9,6 +9,7 @@ import typer
 from course_lib import options
 from course_lib.errors import UsageError
 from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.words import tr
 
 Inputs = Annotated[
     list[Path] | None,
@@ -28,7 +29,7 @@ def bpe(
 
     settings = options.settings(BpeConfig, "subword.bpe", config, overrides)
     counts = train_bpe(sources, output, settings, show_progress=sys.stderr.isatty())
-    print(f"{counts['vocabulary']} entries → {output}")
+    print(tr("{entries} entries → {output}", entries=counts["vocabulary"], output=output))
 
 
 def unigram(
@@ -46,6 +47,8 @@ def unigram(
     if not inputs or target is None:
         raise UsageError("input, output_dir: not set; give IN... and -o OUT, or both keys in the YAML of -c")
     counts = train_unigram(inputs, target, settings)
-    longer = counts["lines left out"]
-    left_out = f", {longer} lines over max_sentence_length left out" if longer else ""
-    print(f"{counts['vocabulary']} entries{left_out} → {target}")
+    sizes = {"entries": counts["vocabulary"], "lines": counts["lines left out"], "output": target}
+    if sizes["lines"]:
+        print(tr("{entries} entries, {lines} lines over max_sentence_length left out → {output}", **sizes))
+    else:
+        print(tr("{entries} entries → {output}", entries=counts["vocabulary"], output=target))

@@ -25,6 +25,7 @@ from course_lib.subword.config import END
 from course_lib.subword.folder import Codec
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
+from course_lib.words import tr
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -117,7 +118,7 @@ def judge(
     found: dict[str, list[Bits]] = {}
     with progress(len(codecs) * len(seeds), "model", "training small models") as bar:
         for name, codec in codecs.items():
-            bar.set_postfix_str(name)
+            bar.set_postfix_str(tr(name))
             # Segmenting and encoding take about a quarter of the time of a short training.
             stream = _stream(codec, texts)
             found[name] = [bits(_trained(codec, stream, seed, settings, bar), unseen, windows) for seed in seeds]

@@ -15,7 +15,7 @@ from course_lib.subword.bpe import train_bpe
 from course_lib.subword.compare import compare
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
-from course_lib.words import mark
+from course_lib.words import mark, tr
 
 
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
@@ -57,7 +57,7 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
         sources = {segmented: _written(texts[:at], Path(name), segmented) for segmented in (True, False)}
         for label, segmented in algorithms.items():
             for size in sizes:
-                bar.set_postfix_str(f"{label}, {size} entries")
+                bar.set_postfix_str(tr("{tokenizer}, {size} entries", tokenizer=tr(label), size=size))
                 bar.update()
                 try:
                     codec = _trained(sources[segmented], _settings(label.startswith("Unigram"), size))

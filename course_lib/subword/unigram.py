@@ -20,6 +20,7 @@ from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
+from course_lib.words import phrase
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
@@ -99,15 +100,15 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
     message = " ".join(str(error).split())
     names = ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
-        return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
+        return phrase(f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}")
     if low := re.search(r"Vocabulary size is smaller than required_chars\. (\d+) vs (\d+)", message):
-        return (
+        return phrase(
             f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
             f"allowed: {int(low[2]) + 1} or more"
         )
     if "sentences_.empty()" in message or "Input corpus is empty" in message or "!sentences" in message:
-        return f"{names}: no text to train on"
-    return f"{names}: sentencepiece: {message}"
+        return phrase(f"{names}: no text to train on")
+    return phrase(f"{names}: sentencepiece: {message}")
 
 
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from course_lib.training.stale_locks import build_root, no_stale_locks
+from course_lib.words import tr
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")
@@ -27,9 +28,9 @@ def compile_ahead() -> None:
     if sys.platform != "linux" or is_compiled():
         return
     if not any(map(shutil.which, COMPILERS)):
-        print("no C++ compiler: DeepSpeed cannot train on CPU ranks; apt-get install g++")
+        print(tr("no C++ compiler: DeepSpeed cannot train on CPU ranks; apt-get install g++"))
         return
-    print("compiling DeepSpeed's extension for CPU ranks (once; about a minute)", flush=True)
+    print(tr("compiling DeepSpeed's extension for CPU ranks (once; about a minute)"), flush=True)
     # These variables match those of a rank (launch.py). Otherwise, DeepSpeed would compile the extension again.
     os.environ |= {
         "DS_ACCELERATOR": "cpu",
@@ -43,7 +44,7 @@ def compile_ahead() -> None:
             ShareMemCommBuilder().load(verbose=False)
     # A failed compilation must not stop the installation; a run will try again and report the error.
     except Exception as error:
-        print(f"not compiled; the first run tries again: {error}")
+        print(tr("not compiled; the first run tries again: {error}", error=error))
 
 
 if __name__ == "__main__":

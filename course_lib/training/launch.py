@@ -25,9 +25,10 @@ from course_lib.training.nodes import HERE, Nodes, find, gpus
 from course_lib.training.relay import relay
 from course_lib.training.settings import ResolvedBatch, RunConfig
 from course_lib.training.task import Task
+from course_lib.words import mark
 
 # what a node prints at the end of a run that another node leads
-FOLLOWED = "done; the first node exports the model"
+FOLLOWED = mark("done; the first node exports the model")
 
 
 @dataclass(frozen=True)

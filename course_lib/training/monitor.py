@@ -22,7 +22,7 @@ from course_lib.training import checkpoint, events, launcher_process, log, node_
 from course_lib.training.node_link import Leader
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
-from course_lib.words import tr
+from course_lib.words import phrase, tr
 
 Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)
@@ -110,7 +110,7 @@ class Monitor:
                         raise
                     raise self._stopped(*cause, output) from error
         if any(event.get("stopped") for event in self.ended.values()):
-            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL, None)
+            raise self._stopped(phrase("stopped by SIGUSR1"), 128 + stop_request.SIGNAL, None)
         self._judge(process.returncode)
 
     def _stop_others_after(self, process: launcher_process.Launcher) -> None:
@@ -119,8 +119,12 @@ class Monitor:
             self.leader.tell(stop=True)
 
     def _stopped(self, cause: str, code: int, output: IO[bytes] | None) -> Stopped:
-        at = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
-        farewell = f"{cause} {at}; {self._how_on()}"
+        on = self._how_on()
+        farewell = phrase(
+            f"{cause} at step {self.reached} of {self.steps}; {on}"
+            if self.reached
+            else f"{cause} before the first step; {on}"
+        )
         # If the terminal is gone, this is the only place for the message.
         with contextlib.suppress(OSError):
             if output:
@@ -247,38 +251,39 @@ class Monitor:
             silent = [rank for rank in silent if self.nodes.of(rank) == self.failed]
         crashed = [event for event in errors if event["why"] == "crash"]
         if self.lost:
-            what = (
+            what = phrase(
                 f"{', '.join(self.lost)} was lost (the machine, its network, or course on it); the others were stopped"
             )
         elif crashed:
-            what = f"{self._name(crashed[0]['rank'])} failed: {crashed[0]['message']}"
+            what = phrase(f"{self._name(crashed[0]['rank'])} failed: {crashed[0]['message']}")
         elif silent and self.ended:
-            reason = (
+            reason = phrase(
                 "killed, lost, or out of memory" if self.nodes.several else "killed, or the machine ran out of memory"
             )
-            what = f"{self._name(*silent)} ended without an error message ({reason}); the others were stopped"
+            what = phrase(f"{self._name(*silent)} ended without an error message ({reason}); the others were stopped")
         elif errors:
-            what = f"{self._name(errors[0]['rank'])} failed: {errors[0]['message']}"
+            what = phrase(f"{self._name(errors[0]['rank'])} failed: {errors[0]['message']}")
         else:
-            what = f"the launcher ended with code {code} before training began: {self._last_output()}"
+            what = phrase(f"the launcher ended with code {code} before training began: {self._last_output()}")
         raise CourseError(f"{what}; at step {self.reached} of {self.steps}, {self._how_on()}")
 
     def _name(self, *ranks: int) -> str:
         """Return the numbers of ranks, and their nodes if there are several."""
         nodes = ", ".join(dict.fromkeys(map(self.nodes.of, ranks)))
-        return f"rank {', '.join(map(str, ranks))}{f' on {nodes}' * self.nodes.several}"
+        numbers = ", ".join(map(str, ranks))
+        return phrase(f"rank {numbers} on {nodes}" if self.nodes.several else f"rank {numbers}")
 
     def _how_on(self) -> str:
         whole = checkpoint.whole_checkpoints(self.folder)
-        back = f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet"
-        return f"{back}; all output is in {self.folder / 'output.txt'}"
+        back = phrase(f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet")
+        return phrase(f"{back}; all output is in {self.folder / 'output.txt'}")
 
     def _last_output(self) -> str:
         lines = (self.folder / "output.txt").read_text(encoding="utf8", errors="replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), phrase("no output"))
 
     def _memory_line(self, event: dict[str, Any]) -> str:
-        return (
+        return phrase(
             f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
             f"(another number of GPUs may continue this run; for another stage, start a new run in another "
             f"engine.output_dir); {self._how_on()}"

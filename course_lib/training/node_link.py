@@ -20,6 +20,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.training import events
 from course_lib.training.launcher_process import interruption
 from course_lib.training.nodes import Nodes
+from course_lib.words import mark, phrase, tr
 
 # option → seconds, or number of unanswered probes: the connection closes 15 + 3 · 15 s after the other machine is gone
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
@@ -99,12 +100,12 @@ class Leader:
             other.close()
             return
         if list(slots.items()) != list(own.items()):
-            problem = f"node {number} has the nodes {_shown(slots)}, but {self.nodes.name} has {_shown(own)}"
+            problem = phrase(f"node {number} has the nodes {_shown(slots)}, but {self.nodes.name} has {_shown(own)}")
             other.tell(end=problem, code=UsageError.exit_code)
             other.close()
             raise UsageError(f"{problem}; use the same launch settings and the same number of GPUs on all nodes")
         if number in self.others or not 0 < number < len(own):
-            other.tell(end=f"launch.node_rank: {number} has joined already", code=UsageError.exit_code)
+            other.tell(end=phrase(f"launch.node_rank: {number} has joined already"), code=UsageError.exit_code)
             other.close()
             return
         self.others[number] = other
@@ -154,7 +155,9 @@ def lead(nodes: Nodes, seconds: float, say: Callable[[str], None]) -> Iterator[L
             f"launch.master_addr, launch.master_port: {host}:{port} cannot be opened on {nodes.name}, the first node: "
             f"{getattr(error, 'strerror', None) or error}"
         ) from None
-    say(f"{nodes.name} at {host}:{port} waits for {len(nodes.slots) - 1} more of {len(nodes.slots)} nodes")
+    message = mark("{name} at {address} waits for {missing} more of {all} nodes")
+    number = len(nodes.slots)
+    say(tr(message, name=nodes.name, address=f"{host}:{port}", missing=number - 1, all=number))
     try:
         with listener:
             leader.accept(listener, seconds)
@@ -204,7 +207,7 @@ class Follower:
         if said is not None and "end" not in said:
             return said
         self.verdict = said
-        self.conclude("before training began")
+        self.conclude(phrase("before training began"))
         return None
 
     def watch(self, end: Callable[[], None]) -> threading.Thread:
@@ -253,7 +256,8 @@ def join(nodes: Nodes, seconds: float, say: Callable[[str], None], check: Callab
                     f"{error.strerror or error}; run the same command there"
                 ) from None
         if not told:
-            say(f"{nodes.name} waits for {nodes.names[0]} at {host}:{port}")
+            message = mark("{name} waits for {first} at {address}")
+            say(tr(message, name=nodes.name, first=nodes.names[0], address=f"{host}:{port}"))
             told = True
         time.sleep(PAUSE)
     connection = _Connection(connected)

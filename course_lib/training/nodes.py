@@ -13,6 +13,7 @@ from pathlib import Path
 
 from course_lib.errors import UsageError
 from course_lib.training.settings import RunConfig
+from course_lib.words import phrase
 
 HERE = "localhost"
 # the port of DeepSpeed and PyTorch (TORCH_DISTRIBUTED_DEFAULT_PORT)
@@ -79,7 +80,7 @@ def find(settings: RunConfig, environment: Mapping[str, str] = os.environ) -> No
             raise UsageError("launch.hostfile: not allowed under srun, which names and starts the nodes; unset it")
         if not launch.no_ssh:
             return Nodes(slots)
-        allowed = f"0 … {len(slots) - 1}, the number of this node's line in {launch.hostfile}"
+        allowed = phrase(f"0 … {len(slots) - 1}, the number of this node's line in {launch.hostfile}")
         if launch.node_rank is None:
             raise UsageError(f"launch.node_rank: not set; pass --node-rank with one of {allowed}")
         if launch.node_rank >= len(slots):
@@ -103,8 +104,10 @@ def _ranks_here(settings: RunConfig) -> int:
     wanted, present = settings.launch.ranks, gpus(settings)
     if wanted and present and wanted > present:
         raise UsageError(
-            f"launch.ranks: {wanted} is not allowed: this machine has {present} GPU{'s' * (present > 1)}; "
+            f"launch.ranks: {wanted} is not allowed: this machine has {present} GPUs; "
             "set launch.device=cpu for CPU ranks"
+            if present > 1
+            else f"launch.ranks: {wanted} is not allowed: this machine has 1 GPU; set launch.device=cpu for CPU ranks"
         )
     return wanted or max(present, 1)
 

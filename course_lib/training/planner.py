@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, get_args
 
 from course_lib.errors import UsageError
+from course_lib.remarks import Remark, told
 from course_lib.training.memory import GB, Plan, plan
-from course_lib.words import tr
+from course_lib.words import heading, mark, tr
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
@@ -36,7 +37,7 @@ class Fit:
     def __str__(self) -> str:
         if self.fits:
             return tr("{card:>4} GB: fits", card=self.card)
-        steps = tr(", then ").join(f"{change} → {total / GB:.1f} GB" for change, total in self.changes)
+        steps = tr(", then ").join(f"{told(change)} → {total / GB:.1f} GB" for change, total in self.changes)
         if self.changes and self.changes[-1][1] <= self.card * GB:
             return tr("{card:>4} GB: does not fit; {steps}", card=self.card, steps=steps)
         return tr("{card:>4} GB: does not fit, even with {steps}", card=self.card, steps=steps)
@@ -117,21 +118,31 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
 
 def table(settings: Any, ranks: int | None = None) -> str:
     """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one per GPU memory size."""
-    chosen, model, frozen = plan(settings, ranks), settings.sizes(), ""
+    chosen, model = plan(settings, ranks), settings.sizes()
     if model.frozen:
-        frozen = f" ({model.parameters - sum(model.frozen):,} trained, {sum(model.frozen):,} frozen)"
+        trained, frozen = model.parameters - sum(model.frozen), sum(model.frozen)
+        sizes = {"number": model.parameters, "trained": trained, "frozen": frozen}
+        parameters = tr("{number:,} parameters ({trained:,} trained, {frozen:,} frozen)", **sizes)
+    else:
+        parameters = tr("{number:,} parameters", number=model.parameters)
     lines = [
-        f"{model.parameters:,} parameters{frozen}, {chosen.ranks} GPU{'s' * (chosen.ranks > 1)}, "
-        f"{settings.precision.dtype}, micro batch {settings.batch.micro_size} × {model.length} tokens, "
-        f"{settings.model.attention} attention",
-        "GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings",
-        "  ZeRO recompute" + "".join(f"{name:>12}" for name in (*chosen.parts, "total", "host")),
+        tr(
+            "{parameters}, {gpus}, {dtype}, micro batch {micro} × {length} tokens, {attention} attention",
+            parameters=parameters,
+            gpus=tr("{number} GPUs", number=chosen.ranks) if chosen.ranks > 1 else tr("1 GPU"),
+            dtype=settings.precision.dtype,
+            micro=settings.batch.micro_size,
+            length=model.length,
+            attention=settings.model.attention,
+        ),
+        tr("GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings"),
+        "  ZeRO recompute" + "".join(heading(name, ">12") for name in (*chosen.parts, mark("total"), mark("host"))),
     ]
     for each in grid(settings, ranks):
         columns = (*each.parts.values(), each.total, each.host)
-        mark = ">" if each.settings == settings else " "
+        own = ">" if each.settings == settings else " "
         lines.append(
-            f"{mark} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}"
+            f"{own} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}"
             + "".join(f"{size / GB:12.2f}" for size in columns)
         )
     return "\n".join([*lines, *map(str, what_fits(settings, ranks))])
@@ -163,7 +174,7 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
 def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
     """Return a change as text in the format that `--set` accepts, and the resulting plan."""
     change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks else change
+    name = Remark(mark("{change} on {ranks} GPUs"), change=change, ranks=ranks) if ranks else change
     return name, plan(_with(current.settings, changes), ranks or current.ranks)
 
 

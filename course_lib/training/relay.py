@@ -6,6 +6,7 @@ from pathlib import Path
 
 from course_lib.training import checkpoint, events, launcher_process
 from course_lib.training.node_link import Follower
+from course_lib.words import phrase
 
 
 def relay(follower: Follower, command: list[str], environment: dict[str, str], folder: Path) -> None:
@@ -42,8 +43,8 @@ def relay(follower: Follower, command: list[str], environment: dict[str, str], f
         finally:
             launcher_process.end(process)
     whole = checkpoint.whole_checkpoints(folder)
-    back = f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet"
-    follower.conclude(f"during the run; {back}")
+    back = phrase(f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet")
+    follower.conclude(phrase(f"during the run; {back}"))
 
 
 def _send(follower: Follower, process: launcher_process.Launcher) -> None:

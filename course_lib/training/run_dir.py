@@ -18,6 +18,7 @@ from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import CONFIG, Task
+from course_lib.words import mark, phrase, tr
 
 RESOLVED, DEEPSPEED, DATA = "resolved.json", "deepspeed.json", "data.json"
 # the exported model in the run folder
@@ -78,17 +79,21 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         _require_same(task, earlier, resolved.batch, facts)
         ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            say(
-                f"{whole[0].name} was saved by {saved_by} ranks and continues on {ranks}, with the same batches; "
-                "dropout masks and the order of sums differ"
+            message = mark(
+                "{checkpoint} was saved by {before} ranks and continues on {ranks}, with the same batches; dropout "
+                "masks and the order of sums differ"
             )
+            say(tr(message, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if task.train_length(earlier) != task.train_length(settings):
-            say("the training length was changed: from here on, learning rate and sample order follow the new length")
+            message = mark(
+                "the training length was changed: from here on, learning rate and sample order follow the new length"
+            )
+            say(tr(message))
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
         if resume:
-            say(f"nothing to resume in {folder}: training from the start")
+            say(tr("nothing to resume in {folder}: training from the start", folder=folder))
     # Write config.yaml first, because it marks the folder as a run.
     _write(folder / CONFIG, config.to_yaml(settings).encode())
     # The token distinguishes this folder from one on another node that the same command has filled.
@@ -138,10 +143,12 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
     before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
     wanted = task.settings.batch
     if batch.total != before and wanted.global_size is None:
-        local = " and batch.local_size=null" if wanted.local_size else ""
+        same = f"batch.global_size={before}"
+        if wanted.local_size:
+            same = phrase(f"{same} and batch.local_size=null")
         raise UsageError(
             f"batch.global_size: unset, which gives {batch.total} with this number of ranks, but the run in {folder} "
-            f"has {before}; resume it with batch.global_size={before}{local}"
+            f"has {before}; resume it with {same}"
         )
     old |= {"batch.global_size": before}
     new |= {"batch.global_size": batch.total}

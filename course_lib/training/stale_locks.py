@@ -8,11 +8,15 @@ import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+
+# Time between two looks at a lock file [seconds]
+PAUSE = 0.5
 
 
 def build_root() -> Path:
@@ -36,13 +40,11 @@ def remove_stale_locks() -> None:
     torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
     /proc, nothing is removed.
     """
-    root = build_root()
-    locks = list(root.glob("*/lock"))
-    if locks and Path("/proc/self/fd").is_dir():
-        held = _open_files()
-        for lock in locks:
-            if lock.resolve() not in held:
-                lock.unlink(missing_ok=True)
+    # A process that releases its lock closes the file before it removes the file: look twice.
+    if unheld := _unheld_locks():
+        time.sleep(PAUSE)
+        for lock, _ in unheld & _unheld_locks():
+            lock.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -66,6 +68,19 @@ def no_stale_locks(every: float = 2.0) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _unheld_locks() -> set[tuple[Path, int]]:
+    """Return the lock files that no process has open, with their inodes."""
+    locks = {}
+    for lock in build_root().glob("*/lock"):
+        # It may be released meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            locks[lock] = lock.stat().st_ino
+    if not locks or not Path("/proc/self/fd").is_dir():
+        return set()
+    held = _open_files()
+    return {(lock, inode) for lock, inode in locks.items() if lock.resolve() not in held}
 
 
 def _open_files() -> set[Path]:

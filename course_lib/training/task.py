@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib import config
+from course_lib.remarks import told
 from course_lib.training.settings import ResolvedBatch, absolute
+from course_lib.words import phrase
 
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer
@@ -90,5 +92,6 @@ class Task(ABC):
 
         plan = planner.plan(self.settings, ranks)
         changes = planner.smaller(self.settings, ranks)
-        options = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
-        return f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options or 'a smaller model'}"
+        options = "; ".join(f"{told(change)} → {total / 1e9:.1f} GB" for change, total in changes)
+        options = options or phrase("a smaller model")
+        return phrase(f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options}")

@@ -28,6 +28,7 @@ from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import ResolvedBatch, RunConfig
+from course_lib.words import phrase
 
 
 @dataclass(frozen=True)
@@ -238,9 +239,11 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
-            back = f"; the last complete checkpoint is {whole[0].name}" if whole else ""
+            problem = phrase(f"the loss is {loss} at step {self.state.global_step}")
+            if whole:
+                problem = phrase(f"{problem}; the last complete checkpoint is {whole[0].name}")
             raise CourseError(
-                f"the loss is {loss} at step {self.state.global_step}{back}: lower optimizer.lr.max, "
+                f"{problem}: lower optimizer.lr.max, "
                 "lengthen its warm-up, clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
             )
 

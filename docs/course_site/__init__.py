@@ -9,6 +9,7 @@ from course_site import (
     api,
     commands,
     configurations,
+    editions,
     glossary,
     home,
     languages,
@@ -20,6 +21,6 @@ from course_site import (
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives, transforms and the search language."""
-    for module in (api, commands, configurations, glossary, home, languages, links, notebook_pages, search):
+    for module in (api, commands, configurations, editions, glossary, home, languages, links, notebook_pages, search):
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,6 +20,8 @@ class JapaneseWords(SphinxPostTransform):
 
     def run(self, **_: Any) -> None:
         """Mark the runs of one page."""
+        if self.config.language == "ja":
+            return
         for node in list(self.document.findall(nodes.Text)):
             if JAPANESE.search(node) and not isinstance(node.parent, CODE):
                 parts = [part for part in RUNS.split(node) if part]

@@ -1,17 +1,20 @@
-"""Links to files of the repository that are no pages of the site lead to the repository on GitHub."""
+"""Links to files that are no pages of the edition lead to the English edition or to the repository on GitHub."""
 
 from pathlib import Path
 from typing import Any
 
 from course_lib.notebooks import address
+from course_lib.paths import REPOSITORY
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
+from course_site.editions import ENGLISH_ONLY, english_address
+
 
 class RepositoryLinks(SphinxTransform):
-    """Turns relative links to files and folders outside the site into links to the repository's main branch.
+    """Turns relative links to files and folders outside the edition into links to the English one or to GitHub.
 
     Without it, MyST offers a file as a download, and warns of a folder and of a Markdown file outside the site.
     """
@@ -30,7 +33,10 @@ class RepositoryLinks(SphinxTransform):
             target, _, place = str(node["reftarget"]).partition("#")
             if path := self._outside(node, target):
                 fragment = f"#{place or node.get('reftargetid')}" if place or node.get("reftargetid") else ""
-                node.replace_self(nodes.reference("", "", *node.children, refuri=f"{web(path)}{fragment}"))
+                text = list(node.children)
+                if uri := english_address(self.config, path, fragment):
+                    text.append(nodes.Text(ENGLISH_ONLY))
+                node.replace_self(nodes.reference("", "", *text, refuri=uri or f"{web(path)}{fragment}"))
 
     def _outside(self, node: nodes.Element, target: str) -> Path | None:
         """Return the existing file or folder that a link names, None if it is a page or does not exist."""
@@ -44,18 +50,17 @@ class RepositoryLinks(SphinxTransform):
         else:
             return None
         path = path.resolve()
-        return path if path.exists() and path.is_relative_to(root) else None
+        return path if path.exists() and path.is_relative_to(REPOSITORY) else None
 
 
 # Each call of `address` reads pyproject.toml.
-REPOSITORY = address()
+ON_GITHUB = address()
 
 
 def web(path: Path, line: int = 0) -> str:
     """Return the address of a file, a line in it, or a folder, on the main branch on GitHub."""
-    root = Path(__file__).resolve().parents[2]
     kind = "tree" if path.is_dir() else "blob"
-    return f"{REPOSITORY}/{kind}/main/{path.relative_to(root).as_posix()}" + (f"#L{line}" if line else "")
+    return f"{ON_GITHUB}/{kind}/main/{path.relative_to(REPOSITORY).as_posix()}" + (f"#L{line}" if line else "")
 
 
 def setup(app: Sphinx) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import nbformat
 import yaml
+from course_lib.words import SOURCE
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
@@ -13,6 +14,7 @@ from sphinx.util import logging
 LOGGER = logging.getLogger(__name__)
 # notebook → id of a cell → what its plot shows
 TEXTS = Path(__file__).parents[1] / "plots.yaml"
+TRANSLATED = TEXTS.parent / "locale/{language}/plots.yaml"
 BADGE = "colab-badge.svg"
 
 
@@ -27,8 +29,12 @@ class Plots(SphinxTransform):
         path = self.env.doc2path(self.env.docname)
         if not str(path).endswith(".ipynb"):
             return
-        self.env.note_dependency(str(TEXTS))
-        texts = yaml.safe_load(TEXTS.read_text(encoding="utf8")).get(Path(path).stem, {})
+        texts = self._texts(TEXTS, Path(path).stem)
+        if self.config.language != SOURCE:
+            english, file = texts, Path(str(TRANSLATED).format(language=self.config.language))
+            texts = self._texts(file, Path(path).stem)
+            if differ := sorted(set(english) ^ set(texts)):
+                LOGGER.warning("%s: cells in one language only: %s", file, ", ".join(differ), location=self.env.docname)
         cells = nbformat.read(path, as_version=4).cells  # type: ignore[no-untyped-call]
         used = set()
         for cell in self.document.findall(nodes.container):
@@ -42,8 +48,14 @@ class Plots(SphinxTransform):
                     )
                 image["alt"] = texts.get(identifier, "")
                 used.add(identifier)
-        if unused := set(texts) - used:
+        # A translated notebook has no plots before its first execution.
+        if used and (unused := set(texts) - used):
             LOGGER.warning("docs/plots.yaml: no plot in cells %s", ", ".join(sorted(unused)), location=self.env.docname)
+
+    def _texts(self, path: Path, notebook: str) -> dict[str, str]:
+        self.env.note_dependency(str(path))
+        texts: dict[str, str] = yaml.safe_load(path.read_text(encoding="utf8")).get(notebook, {})
+        return texts
 
 
 class Badges(SphinxTransform):

@@ -75,10 +75,13 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
 
 
-def index(entries: Iterable[str], target: str) -> list[nodes.Node]:
-    """Return a node that lists an id on this page under some words in the index and in the search."""
+def index(entries: Iterable[str], target: str, group: str | None = None) -> list[nodes.Node]:
+    """Return a node that lists an id on this page under some words in the index and in the search.
+
+    `group` is the heading in the index; None means the word's first letter.
+    """
     # A semicolon would divide an entry into two levels.
-    listed = [("single", entry.replace(";", ","), target, "main", None) for entry in entries]
+    listed = [("single", entry.replace(";", ","), target, "main", group) for entry in entries]
     return [addnodes.index(entries=listed)] if listed else []
 
 

@@ -43,6 +43,12 @@ class EnglishAndJapanese(SearchEnglish):
         return found
 
 
+class JapaneseEdition(EnglishAndJapanese):
+    """The same for Sphinx's language "ja"."""
+
+    lang = "ja"
+
+
 def japanese_terms(run: str) -> list[str]:
     """Return the terms of a run of Japanese characters for the index.
 
@@ -62,5 +68,6 @@ def stem(word: str) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the language."""
+    """Register the languages."""
     app.add_search_language(EnglishAndJapanese)
+    app.add_search_language(JapaneseEdition)

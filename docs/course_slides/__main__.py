@@ -14,10 +14,14 @@ def main(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="default: slides/ in the workspace")
     ] = None,
 ) -> None:
-    """Write a deck of slides for each notebook, and an index of them. They need no network."""
+    """Write a deck of slides for each notebook, and an index; in ja/, those in Japanese. They need no network."""
     folder = output or paths.root().parent / "slides"
-    for name, (sections, slides) in build.write(sorted(paths.NOTEBOOKS.glob("*.ipynb")), folder).items():
-        print(f"{name}: {sections} sections, {slides} slides")
+    # The Japanese ones last, because the first call replaces the whole folder.
+    for language, place in (("en", ""), ("ja", "ja")):
+        notebooks = sorted((paths.NOTEBOOKS / place).glob("*.ipynb"))
+        written = build.write(notebooks, folder / place, language) if notebooks else {}
+        for name, (sections, slides) in written.items():
+            print(f"{Path(place) / name}: {sections} sections, {slides} slides")
     print(f"open {folder / 'index.html'} in a browser; S shows the speaker notes, ? lists the keys")
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 from course_lib.files import atomic_folder
 from course_lib.notebooks import address
+from course_lib.paths import NOTEBOOKS
+from course_lib.words import SOURCE
 from nbconvert import SlidesExporter
 
 from course_slides.cells import slides
@@ -19,37 +21,53 @@ REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plu
 # the fonts of matplotlib-fontja: IPAexGothic with its license
 FONT = ("ipaexg.ttf", "IPA_Font_License_Agreement_v1.0.txt")
 OWN = ("slides.css", "slides.js")
-# Links to another notebook, and to another file of the repository.
+# Links to another notebook, and to another file of the repository, from notebooks/ or notebooks/ja/.
 CHAPTER = re.compile(r"\]\((\d\w+)\.ipynb(?:#[^)]*)?\)")
-FILE = re.compile(r"\]\(\.\./([^)]+)\)")
+FILE = re.compile(r"\]\((?:\.\./)+([^)]+)\)")
 
 INDEX = """<!DOCTYPE html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Slides of the course</title>
+<title>{title}</title>
 <style>body {{ font: 18px/1.6 sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em; color: #1f2933 }}</style>
 </head>
 <body>
-<h1>Slides of the course</h1>
+<h1>{title}</h1>
 <ul>
 {items}
 </ul>
-<p>Keys: arrows or Space to move, O for an overview, S for the window with the speaker notes, F for the full screen,
-? for all keys. <code>?showNotes=true</code> in the address shows the notes below each slide, and
-<code>?view=print</code> lays out the slides for printing.</p>
+<p>{keys}</p>
 </body>
 </html>
 """
+# Language → what the index says.
+WORDS = {
+    "en": {
+        "title": "Slides of the course",
+        "slides": ", {count} slides",
+        "keys": "Keys: arrows or Space to move, O for an overview, S for the window with the speaker notes, F for the"
+        " full screen, ? for all keys. <code>?showNotes=true</code> in the address shows the notes below each slide,"
+        " and <code>?view=print</code> lays out the slides for printing.",
+    },
+    "ja": {
+        "title": "本コースのスライド",
+        "slides": "（{count}枚）",
+        "keys": "キー操作：矢印キーまたはスペースで移動、Oで一覧、Sで発表者ノートのウィンドウ、Fで全画面、"
+        "?ですべてのキーを表示します。アドレスに <code>?showNotes=true</code> を付けると各スライドの下にノートを、"
+        "<code>?view=print</code> を付けると印刷用の配置で表示します。",
+    },
+}
 
 
-def write(notebooks: list[Path], folder: Path) -> dict[str, tuple[int, int]]:
+def write(notebooks: list[Path], folder: Path, language: str = SOURCE) -> dict[str, tuple[int, int]]:
     """Write a deck for each notebook, an index, and the files that they load, into a new folder.
 
     Args:
         notebooks: notebooks with outputs. They are not executed.
         folder: the folder to create or replace. It changes only when all decks are written.
+        language: the language of the notebooks.
 
     Returns:
         file name of the deck → number of sections and of slides
@@ -63,6 +81,7 @@ def write(notebooks: list[Path], folder: Path) -> dict[str, tuple[int, int]]:
         exclude_input_prompt=True,
         exclude_output_prompt=True,
         exclude_anchor_links=True,
+        language_code=language,
     )
     with atomic_folder(folder, ours=True) as new:
         for path in notebooks:
@@ -70,18 +89,19 @@ def write(notebooks: list[Path], folder: Path) -> dict[str, tuple[int, int]]:
             (new / f"{path.stem}.html").write_text(page, encoding="utf8")
             written[f"{path.stem}.html"], titles[f"{path.stem}.html"] = counts, title
         _copy_files(new)
+        said = WORDS[language]
         items = "\n".join(
-            f'<li><a href="{name}">{escape(titles[name])}</a>, {count} slides</li>'
+            f'<li><a href="{name}">{escape(titles[name])}</a>{said["slides"].format(count=count)}</li>'
             for name, (_, count) in written.items()
         )
-        (new / "index.html").write_text(INDEX.format(items=items), encoding="utf8")
+        (new / "index.html").write_text(INDEX.format(items=items, language=language, **said), encoding="utf8")
     return written
 
 
 def deck(path: Path, exporter: SlidesExporter) -> tuple[str, str, tuple[int, int]]:
     """Return the HTML page of a notebook's deck, its title, and the number of sections and of slides."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    made = slides(notebook.cells)
+    made = slides(notebook.cells, exporter.language_code, english(path))
     title = made[0].cells[0].source.lstrip("# ")
     notebook.metadata["title"] = title
     notebook.cells = [cell for slide in made for cell in slide.marked()]
@@ -94,6 +114,12 @@ def deck(path: Path, exporter: SlidesExporter) -> tuple[str, str, tuple[int, int
             cell.source = FILE.sub(rf"]({repository}/blob/main/\1)", source)
     page, _ = exporter.from_notebook_node(notebook)
     return page, title, (sum(slide.section for slide in made), len(made))
+
+
+def english(path: Path) -> dict[str, str]:
+    """Return the ids and sources of the cells of the course's own notebook with the same name."""
+    original = nbformat.read(NOTEBOOKS / path.name, as_version=4)  # type: ignore[no-untyped-call]
+    return {cell.id: cell.source for cell in original.cells}
 
 
 def _copy_files(folder: Path) -> None:

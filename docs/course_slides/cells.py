@@ -1,17 +1,18 @@
 """Cells → slides: which cells of a notebook share a slide, which become speaker notes and which are left out."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from course_lib.notebooks import BADGE_TAG, SETUP_TAG
+from course_lib.words import SOURCE
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from wcwidth import wcswidth
 
-from course_slides.prose import Block, blocks, leading, short_list
+from course_slides.prose import Block, blocks, columns, leading, short_list, translated_blocks
 
 # The pattern of cells that check an answer; on a slide there is no answer.
 CHECK = re.compile(r"\bexercises\.check\(|^from course_lib\.exercises import", re.MULTILINE)
@@ -19,14 +20,19 @@ CHECK = re.compile(r"\bexercises\.check\(|^from course_lib\.exercises import", r
 COLUMNS, LINES = 104, 22
 # Lines of output on a slide of its own; further ones are left to the notebook.
 OUTPUT_LINES = 22
-# Characters of a paragraph below a cell, and on the first slide of a section.
+# Columns of a paragraph below a cell, and on the first slide of a section.
 ROOM, SECTION_ROOM = 190, 380
-# Lists and tables with more characters are not added below a cell.
+# Lists and tables with more columns are not added below a cell.
 LONG_BLOCK = 300
 # Paragraphs that are shown whole on a slide of their own: predictions and exercises.
-WHOLE = re.compile(r"\*\*(Predict|\d+\.)")
+WHOLE = re.compile(r"\*\*(Predict|予想|\d+\.)")
 # The beginning of the goals, which get a slide of their own.
-GOALS = "**After this chapter you can**"
+GOALS = ("**After this chapter you can**", "**この章の目標**")
+SOURCES = ("**Sources.**", "**出典**")
+CORE = re.compile(r" *(\(core\)|（必修）)$")
+# What slides say beside the notebook's own words.
+LEFT_OUT = {"en": "*{number} more lines in the notebook*", "ja": "*ほかに{number}行（ノートブックを参照）*"}
+FIGURE = {"en": "Figure: {title}", "ja": "図：{title}"}
 IMAGES = ("image/png", "text/html", "image/svg+xml")
 
 
@@ -53,19 +59,27 @@ class Slide:
         return cells
 
 
-def slides(cells: Iterable[NotebookNode]) -> list[Slide]:
+def slides(
+    cells: Iterable[NotebookNode], language: str = SOURCE, english: Mapping[str, str] | None = None
+) -> list[Slide]:
     """Return the slides of a notebook.
+
+    Args:
+        cells: the notebook's cells, with outputs.
+        language: the notebook's language.
+        english: id → source of the English cells, if the notebook is in another language.
 
     A section begins a horizontal slide; the slides below it are its cells: code with its output, or a figure without
     its code, each with the first sentences of the prose that follows, which reads the output. Whole paragraphs, and the
     code of figures, are in the notes. Set-up cells, badges, checks of exercises and sources are left out.
     """
-    deck = _Deck()
+    deck = _Deck(language)
     for cell in cells:
         if {SETUP_TAG, BADGE_TAG} & set(cell.metadata.get("tags", [])):
             continue
         if cell.cell_type == "markdown":
-            deck.add_prose(blocks(cell.source))
+            original = (english or {}).get(cell.id)
+            deck.add_prose(translated_blocks(cell.source, original) if original else blocks(cell.source))
         elif cell.cell_type == "code" and not CHECK.search(cell.source):
             deck.add_code(cell)
     return deck.slides
@@ -74,7 +88,8 @@ def slides(cells: Iterable[NotebookNode]) -> list[Slide]:
 class _Deck:
     """The slides so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str) -> None:
+        self._language = language
         self.slides: list[Slide] = []
         self._section = self._part = ""
         # the sentence that introduces the next cell
@@ -97,16 +112,16 @@ class _Deck:
     def _show(self, found: list[Block]) -> None:
         """Show blocks below a heading. If some are shortened, the notes hold all of them."""
         text = "\n\n".join(block.text for block in found)
-        if text.startswith("**Sources.**"):
+        if text.startswith(SOURCES):
             self.slides[-1].notes.append(text)
             return
         shown = []
         for block in found:
             if block.kind == "paragraph":
-                shown.append(self._paragraph(block.text))
+                shown.append(self._paragraph(block))
                 continue
             shown.append(short_list(block.text) if block.kind == "list" else block.text)
-            slide, is_long = self.slides[-1], len(block.text) > LONG_BLOCK
+            slide, is_long = self.slides[-1], columns(block.text) > LONG_BLOCK
             if is_long and (slide.shows or slide.section):
                 slide = self._new()
             self._introduce(slide)
@@ -119,7 +134,7 @@ class _Deck:
         if self.slides:
             self._introduce(self.slides[-1])
         marks, _, title = heading.partition(" ")
-        title = title.removesuffix("(core)").strip()
+        title = CORE.sub("", title).strip()
         if len(marks) == 3:
             self._part = title
             self._new()
@@ -128,8 +143,9 @@ class _Deck:
         self.slides.append(Slide(True))
         self.slides[-1].write(f"{marks} {title}")
 
-    def _paragraph(self, text: str) -> str:
+    def _paragraph(self, block: Block) -> str:
         """Show a paragraph or its first sentences. Return what is shown now or will be with the next cell."""
+        text = block.text
         if WHOLE.match(text):
             slide = self._new()
             slide.write(text)
@@ -138,10 +154,12 @@ class _Deck:
         if text.startswith(GOALS):
             self._new()
         self._introduce(self.slides[-1])
-        lead, self._introduction = leading(text, SECTION_ROOM if self.slides[-1].section else ROOM)
+        room = SECTION_ROOM if self.slides[-1].section else ROOM
+        lead, self._introduction = leading(text, room, block.introduces)
         if lead:
             self.slides[-1].write(lead)
-        return " ".join(filter(None, (lead, self._introduction)))
+        whole = len(lead) + len(self._introduction) >= len(text) - 1
+        return text if whole else lead
 
     def _introduce(self, slide: Slide) -> None:
         """Write the sentence that introduces what comes next, if there is one."""
@@ -150,12 +168,12 @@ class _Deck:
         self._introduction = ""
 
     def add_code(self, cell: NotebookNode) -> None:
-        cell, cut = _shown(cell)
+        cell, number = _shown(cell)
         slide = self.slides[-1] if not self.slides[-1].shows and not self.slides[-1].section else self._new()
         self._introduce(slide)
         slide.shows = True
         if _is_figure(cell):
-            _describe(cell, slide.cells[0].source.lstrip("# "))
+            _describe(cell, FIGURE[self._language].format(title=slide.cells[0].source.lstrip("# ")))
             slide.notes.append(f"```python\n{cell.source}\n```")
             slide.cells.append(_hidden_source(cell))
         elif _lines(cell.source) + _lines(_text(cell)) <= LINES:
@@ -165,16 +183,16 @@ class _Deck:
             slide = self._new()
             slide.shows = True
             slide.cells.append(_hidden_source(cell))
-        if cut:
-            slide.write(cut)
+        if number:
+            slide.write(LEFT_OUT[self._language].format(number=number))
 
 
-def _shown(cell: NotebookNode) -> tuple[NotebookNode, str]:
-    """Return a code cell as slides show it, and a sentence on the lines that are left out, or "".
+def _shown(cell: NotebookNode) -> tuple[NotebookNode, int]:
+    """Return a code cell as slides show it, and the number of lines of output that are left out.
 
     Neighboring streams are joined. Warnings and the empty outputs of progress bars are left out.
     """
-    cell, cut = deepcopy(cell), ""
+    cell, left_out = deepcopy(cell), 0
     outputs: list[NotebookNode] = []
     for output in cell.outputs:
         if output.get("name") == "stderr" or ("data" in output and not output.data):
@@ -191,20 +209,20 @@ def _shown(cell: NotebookNode) -> tuple[NotebookNode, str]:
         too_many = (at for at in range(len(lines)) if _lines("\n".join(lines[: at + 1])) > OUTPUT_LINES)
         kept = next(too_many, len(lines))
         if kept < len(lines):
-            cut = f"*{len(lines) - kept} more lines in the notebook*"
+            left_out = len(lines) - kept
         output.text = "\n".join(lines[: max(1, kept)])
-    return cell, cut
+    return cell, left_out
 
 
 def _is_figure(cell: NotebookNode) -> bool:
     return any(kind in output.get("data", {}) for output in cell.outputs for kind in IMAGES)
 
 
-def _describe(cell: NotebookNode, title: str) -> None:
-    """Give the figures of a cell the title of their slide as alternative text. Drawings have a text of their own."""
+def _describe(cell: NotebookNode, text: str) -> None:
+    """Give the figures of a cell an alternative text. Drawings have a text of their own."""
     for output in cell.outputs:
         if "image/png" in output.get("data", {}):
-            output.metadata["image/png"] = {"alt": f"Figure: {title}"} | output.metadata.get("image/png", {})
+            output.metadata["image/png"] = {"alt": text} | output.metadata.get("image/png", {})
 
 
 def _text(cell: NotebookNode) -> str:

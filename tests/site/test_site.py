@@ -1,4 +1,4 @@
-"""The site: built once as by `make site`, its pages as HTML, and in headless Chromium.
+"""The site, English and Japanese: built once as by `make site`, its pages as HTML, and in headless Chromium.
 
 Screenshots are written to output/site, which git ignores. Without a Chromium on PATH, the tests in it are skipped.
 """
@@ -30,18 +30,27 @@ from tests.waiting import LIMIT
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 SCREENSHOTS = REPOSITORY / "output/site"
 HOME = "docs/index.html"
+JAPANESE_HOME = f"ja/{HOME}"
 # Pixels of the page outside the window.
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NOTEBOOKS = [f"notebooks/{path.stem}.html" for chapter in CHAPTERS for path in chapter.paths]
+# The Japanese pages that are opened in Chromium: one of each kind, and the longest.
+OPENED = [
+    f"ja/{name}"
+    for name in (
+        HOME, "README.html", NOTEBOOKS[0], NOTEBOOKS[4], "docs/glossary.html", "docs/instructor/index.html",
+        "docs/instructor/solutions.html", "docs/several-nodes.html", "genindex.html", "search.html",
+    )
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site. A warning of the build is an error."""
     folder = tmp_path_factory.mktemp("site")
-    options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs"), "-d", str(folder / "doctrees")]
-    command = [sys.executable, "-m", "sphinx", *options, str(REPOSITORY), str(folder / "html")]
-    built = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"NO_COLOR": "1"})
+    command = [sys.executable, "-m", "course_site", "-o", str(folder), "--jobs", "1"]
+    environment = os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(REPOSITORY / "docs")}
+    built = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert built.returncode == 0, built.stderr[-4000:]
     return folder / "html"
 
@@ -49,7 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Page]:
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
-    return {name: Page(site, name) for name in names if name != "index.html" and not name.startswith("_")}
+    starts = ("index.html", "ja/index.html")
+    return {name: Page(site, name) for name in names if name not in starts and "/_" not in f"/{name}"}
 
 
 def test_every_page_keeps_the_rules(pages: dict[str, Page]) -> None:
@@ -59,8 +69,9 @@ def test_every_page_keeps_the_rules(pages: dict[str, Page]) -> None:
 def test_every_link_leads_somewhere(pages: dict[str, Page], site: Path) -> None:
     assert sum(len(page.links()) for page in pages.values()) > 3000
     assert broken_links(pages) == []
-    start = (site / "index.html").read_text(encoding="utf8")
-    assert set(re.findall(r"docs/[\w.]+", start)) == {HOME}
+    for folder in ("", "ja"):
+        start = (site / folder / "index.html").read_text(encoding="utf8")
+        assert set(re.findall(r"docs/[\w.]+", start)) == {HOME}
 
 
 def test_a_link_to_a_missing_page_or_place_is_found(pages: dict[str, Page]) -> None:
@@ -92,6 +103,54 @@ def test_every_notebook_is_a_chapter_with_its_outputs_and_a_colab_button(pages: 
     # Screen readers change their voice for Japanese words.
     assert len(pages[NOTEBOOKS[1]].tree.xpath("//p//span[@lang='ja']")) > 20
     assert set(re.findall(r'href="\.\./(notebooks/\w+\.html)"', pages[HOME].path.read_text())) == set(NOTEBOOKS)
+
+
+def test_every_page_leads_to_its_other_edition(pages: dict[str, Page]) -> None:
+    japanese = [name for name in pages if name.startswith("ja/")]
+    assert {f"ja/{name}" for name in [HOME, *NOTEBOOKS, "README.html", "search.html"]} <= set(japanese)
+    for name, page in pages.items():
+        own, other = ("ja", "en") if name in japanese else ("en", "ja")
+        assert page.tree.get("lang") == own, name
+        (switch,) = page.tree.xpath("//a[@class='language-switch']")
+        assert switch.get("hreflang") == switch.get("lang") == other
+        target = name.removeprefix("ja/") if own == "ja" else f"ja/{name}"
+        has_both = target in pages
+        assert page.target(switch.get("href")) == (target if has_both else JAPANESE_HOME, ""), name
+        alternates = {link.get("hreflang"): link.get("href") for link in page.tree.xpath("//link[@hreflang]")}
+        expected = {own: (name, ""), other: (target, "")} if has_both else {}
+        assert {language: page.target(address) for language, address in alternates.items()} == expected
+
+
+def test_japanese_pages_say_which_links_lead_to_english_ones(pages: dict[str, Page]) -> None:
+    found = set()
+    for name, page in pages.items():
+        if not name.startswith("ja/"):
+            continue
+        # An address that no page got, a character that could not be read, and Japanese words marked in Japanese.
+        text = page.path.read_text(encoding="utf8")
+        assert "english://" not in text and "\ufffd" not in text and not page.tree.xpath("//span[@lang='ja']"), name
+        for link in page.tree.iter("a"):
+            target = page.target(link.get("href", ""))
+            if target and not target[0].startswith("ja/") and link.get("class") != "language-switch":
+                assert link.text_content().strip().endswith("（英語）") and link.get("hreflang") == "en", (name, target)
+                found.add(target[0])
+    assert {"docs/reference/commands.html", "CHANGELOG.html", "CONTRIBUTING.html", "tests/bench/README.html"} <= found
+
+
+def test_the_japanese_edition_speaks_japanese(pages: dict[str, Page]) -> None:
+    home, notebook, glossary = (pages[f"ja/{name}"].tree for name in (HOME, NOTEBOOKS[0], "docs/glossary.html"))
+    assert "コーパス" in home.xpath("string(//div[@class='road'])")
+    captions = [caption.text_content() for caption in home.xpath("//p[@class='caption']")]
+    assert len(captions) == 4 and all(re.search("[ぁ-んァ-ヶ一-龥]", caption) for caption in captions)
+    colab = {link.get("href") for link in notebook.iter("a") if "colab.research.google.com" in link.get("href", "")}
+    assert len(colab) == 1 and colab.pop().endswith(f"/blob/main/{NOTEBOOKS[0].replace('/', '/ja/')[:-5]}.ipynb")
+    # The index of terms, in the order of the syllabary.
+    rows = glossary.xpath("//section[@id='japanese-index']/p")
+    assert [row.findtext("strong") for row in rows] == [f"{first}行" for first in "アカサタナハマヤラワ"]
+    terms = [link.text for row in rows for link in row.iter("a")]
+    assert len(terms) == len(glossary.xpath("//section/h3")) > 200
+    assert terms.index("アダプタ") < terms.index("学習率") < terms.index("GPT-2") < terms.index("ワークスペース")
+    assert "学習率" in [link.text_content() for link in pages["ja/genindex.html"].tree.iter("a")]
 
 
 def test_every_command_setting_configuration_and_section_is_listed(pages: dict[str, Page]) -> None:
@@ -178,7 +237,7 @@ def test_every_page_opens_in_both_windows_without_an_error_and_fits(
 ) -> None:
     """Every second page is loaded in the phone's window and then made wide."""
     too_wide = []
-    for number, name in enumerate(pages):
+    for number, name in enumerate([*(name for name in pages if not name.startswith("ja/")), *OPENED]):
         sizes = (WIDE, PHONE) if number % 2 else (PHONE, WIDE)
         window.page.set_viewport_size(sizes[0])
         window.page.goto(f"{served}/{name}")
@@ -189,15 +248,60 @@ def test_every_page_opens_in_both_windows_without_an_error_and_fits(
     assert window.errors == [] and too_wide == []
 
 
-def search(window: Window, served: str, query: str) -> list[str]:
-    """Searches by the dialog of the home page as a reader does. Returns the pages of the hits, the best first."""
-    window.page.goto(f"{served}/{HOME}")
+@BOTH
+def test_the_switch_leads_to_the_other_edition_and_back(window: Window, served: str) -> None:
+    """By the mouse and by the keyboard; in the phone's window, it is visible without scrolling."""
+    name = NOTEBOOKS[0]
+    window.page.goto(f"{served}/{name}", wait_until="networkidle")
+    switch = window.page.locator("a.language-switch:visible")
+    box, size = switch.bounding_box(), window.page.viewport_size
+    assert box["x"] >= 0 and box["x"] + box["width"] <= size["width"] and 0 <= box["y"] < 60
+    switch.click()
+    window.page.wait_for_url(f"**/ja/{name}", wait_until="networkidle")
+    for _ in range(60):
+        window.page.keyboard.press("Tab")
+        if switch.evaluate("link => link === document.activeElement"):
+            break
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_url(f"{served}/{name}", wait_until="networkidle")
+    assert window.errors == []
+
+
+# Draws the kana, kanji and signs of the page beside a character that no font has, if the machine has a Japanese font.
+MISSING_GLYPHS = """() => {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 24;
+    const pen = canvas.getContext("2d", { willReadFrequently: true });
+    pen.font = `20px ${getComputedStyle(document.body).fontFamily}`;
+    const drawn = character => {
+        pen.clearRect(0, 0, 24, 24);
+        pen.fillText(character, 0, 20);
+        return pen.getImageData(0, 0, 24, 24).data.join();
+    };
+    const none = drawn("\\uFFFE");
+    const used = new Set(document.querySelector("article").textContent.match(/[\\u3001-\\u30ff\\u4e00-\\u9fff\\uff01-\\uff5d]/g));
+    return drawn("語") === none ? null : [...used].filter(character => drawn(character) === none);
+}"""
+
+
+def test_no_character_lacks_a_glyph(window: Window, served: str) -> None:
+    for name in ("docs/glossary.html", NOTEBOOKS[1]):
+        window.page.goto(f"{served}/ja/{name}")
+        missing = window.page.evaluate(MISSING_GLYPHS)
+        if missing is None:
+            pytest.skip("this machine has no Japanese font")
+        assert missing == [], name
+
+
+def search(window: Window, served: str, query: str, home: str = HOME) -> list[str]:
+    """Searches by the dialog of a home page as a reader does. Returns the pages of the hits, the best first."""
+    window.page.goto(f"{served}/{home}")
     window.page.locator(".search-button__button:visible").first.click()
     window.page.keyboard.type(query)
     window.page.keyboard.press("Enter")
     window.page.wait_for_url("**/search.html?q=*")
     window.page.wait_for_function(
-        "() => /[Ff]inished|did not match/.test(document.querySelector('.search-summary')?.innerText)"
+        "() => /[Ff]inished|did not match|見つか/.test(document.querySelector('.search-summary')?.innerText)"
     )
     return [link.get_attribute("href") for link in window.page.locator("ul.search > li > a").all()]
 
@@ -220,6 +324,15 @@ QUERIES = {
 def test_search_finds(query: str, wanted: str, unwanted: str, window: Window, served: str) -> None:
     found = [hit.partition("#")[0].partition("?")[0] for hit in search(window, served, query)]
     assert wanted in found and unwanted not in found, found
+    assert window.errors == []
+
+
+def test_japanese_search_finds_japanese_pages(window: Window, served: str) -> None:
+    for query, unwanted in (("学習率", "docs/instructor/room.html"), ("gradient", NOTEBOOKS[1])):
+        found = [hit.partition("#")[0].partition("?")[0] for hit in search(window, served, query, JAPANESE_HOME)]
+        assert found[0] == "docs/glossary.html" and NOTEBOOKS[3] in found and unwanted not in found, (query, found)
+    assert "ページが見つかりました" in window.page.locator(".search-summary").inner_text()
+    assert search(window, served, "存在しない縞馬", JAPANESE_HOME) == []
     assert window.errors == []
 
 
@@ -263,14 +376,15 @@ def test_both_themes(window: Window, served: str) -> None:
     for scheme, size, background in (("light", WIDE, "rgb(255, 255, 255)"), ("dark", PHONE, "rgb(18, 18, 18)")):
         window.page.emulate_media(color_scheme=scheme)
         window.page.set_viewport_size(size)
-        for name in (HOME, NOTEBOOKS[1], "docs/reference/commands-prefix.html"):
+        for name in (HOME, NOTEBOOKS[1], "docs/reference/commands-prefix.html", JAPANESE_HOME, f"ja/{NOTEBOOKS[1]}"):
             window.page.goto(f"{served}/{name}")
             assert window.page.locator("body").evaluate(color) == background
             images = window.page.locator(".cell_output img")
             assert {image.evaluate(color) for image in images.all()} <= {"rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"}
             if scheme == "dark" and name in NOTEBOOKS:
                 assert images.count() > 2 and images.first.evaluate(color) == "rgb(255, 255, 255)"
-            window.page.screenshot(path=SCREENSHOTS / f"{Path(name).stem}-{scheme}.png")
+            file = f"{'ja-' * name.startswith('ja/')}{Path(name).stem}-{scheme}.png"
+            window.page.screenshot(path=SCREENSHOTS / file)
 
 
 def test_keyboard(window: Window, served: str) -> None:

@@ -143,7 +143,7 @@ def test_a_run_finds_its_nodes_only_under_srun(place: Path, slurm: slurm_cluster
         f"srun --nodes=1 --ntasks=1 --output=one.out {find}",
     )
     script.write_text("#!/bin/bash\n" + "\n".join(steps) + "\n", encoding="utf8")
-    options = ("--nodes=2", "--ntasks-per-node=1", "--output=job.out", f"--chdir={place}")
+    options = ("--nodes=2", "--ntasks-per-node=1", "--output=job.out", "--error=job.err", f"--chdir={place}")
     job = slurm.run("sbatch", "--parsable", *options, str(script), cwd=place).stdout.strip()
     until(lambda: slurm.state(job) not in ("PENDING", "RUNNING", "COMPLETING"))
     assert slurm.state(job) == "COMPLETED"

@@ -20,8 +20,8 @@ from course_lib import catalogs
 LANGUAGE = "eo"
 ACCENTS = str.maketrans("aceinouyACEINOUY", "áçéíñóúýÁÇÉÍÑÓÚÝ")
 FIELD = r"\{[^{}]*\}"
-# What a translator leaves as it is in a Markdown cell: code, link targets, HTML tags, addresses, formulas.
-KEPT = r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<[^<>\n]+>|https?://[^\s)>]+|\$[^$\n]+\$|&\w+;"
+# What a translator leaves as it is in Markdown: code, comments, link targets, HTML tags, addresses, formulas.
+KEPT = r"```.*?```|(?m:^ {4}.*$)|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)|<[^<>\n]+>|https?://[^\s)>]+|\$[^$\n]+\$|&\w+;"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -31,7 +31,7 @@ def accented(text: str, kept: str) -> str:
 
 
 def translation(message: str, domain: str) -> str:
-    if domain == catalogs.NOTEBOOKS:
+    if domain != catalogs.COURSE:
         return accented(message, KEPT)
     # Spaces at the ends and line breaks are part of a layout.
     inner = message.strip()
@@ -41,7 +41,7 @@ def translation(message: str, domain: str) -> str:
 def write_catalogues(folder: Path) -> None:
     """The catalogues of the pseudo-language in a folder, by the same steps as a translator's: update, fill in, update."""
     catalogs.update(LANGUAGE, folder)
-    for domain in (catalogs.NOTEBOOKS, catalogs.COURSE):
+    for domain in catalogs.DOMAINS:
         catalog = catalogs.read(LANGUAGE, domain, folder)
         for message in catalog:
             if message.id:

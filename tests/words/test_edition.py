@@ -1,15 +1,16 @@
 """A pseudo-translation of all notebooks: the code stays the same, and no English is left in what a reader sees."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from course_lib import editions, notebooks
+from course_lib import editions, notebooks, pages
 from course_lib.chapters import CHAPTERS
+from course_lib.paths import REPOSITORY
 
-from tests.notebooks.test_nbval import NOTEBOOKS, run_nbval
 from tests.words import pseudo
 
 PATHS = [path for chapter in CHAPTERS for path in chapter.paths]
@@ -44,10 +45,9 @@ def code_of(path: Path) -> list[tuple[str, str, Any]]:
 @pytest.fixture
 def edition(catalogues: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COURSE_LOCALE", str(catalogues))
-    assert [path.name for path in editions.build(pseudo.LANGUAGE, tmp_path / "edition")] == [
-        path.name for path in PATHS
-    ]
-    return tmp_path / "edition"
+    built = editions.build(pseudo.LANGUAGE, tmp_path)
+    assert built == [tmp_path / "notebooks" / path.name for path in PATHS]
+    return tmp_path / "notebooks"
 
 
 def test_code_is_the_same_and_no_prose_is_english(edition: Path) -> None:
@@ -59,10 +59,28 @@ def test_code_is_the_same_and_no_prose_is_english(edition: Path) -> None:
                 assert pseudo.english(pseudo.prose(cell.source)) == [], (source.name, cell.id)
 
 
+def test_no_page_is_english_and_its_links_lead_on(edition: Path) -> None:
+    for source in pages.pages():
+        page = edition.parent / source.relative_to(REPOSITORY)
+        text = page.read_text(encoding="utf8")
+        # Lines of directives, and the front matter of pages.
+        left = re.sub(r"(?m)^:.*$|\A---\n[^-]*---$", "", text)
+        assert pseudo.english(pseudo.prose(left)) == [], source
+        links = [link[2] for link in editions.LINK.finditer(text) if link[2] and "://" not in link[2]]
+        assert [link for link in links if not (page.parent / link).exists()] == [], source
+
+
+def test_links_name_the_translated_headings(edition: Path) -> None:
+    index = (edition.parent / "docs" / "instructor" / "index.md").read_text(encoding="utf8")
+    (named,) = re.findall(r"\]\(room\.md#(.*?)\)", index)
+    assert named in pages.anchors((edition.parent / "docs" / "instructor" / "room.md").read_text(encoding="utf8"))
+    assert named != "the-day-before"
+
+
 def test_the_edition_has_its_own_badge_and_its_links_lead_on(edition: Path) -> None:
     cells = nbformat.read(edition / "03_tokenizers.ipynb", as_version=4).cells
     text = "\n".join(cell.source for cell in cells)
-    assert "notebooks/edition/03_tokenizers.ipynb" in text
+    assert f"notebooks/{pseudo.LANGUAGE}/03_tokenizers.ipynb" in text
     links = [link[2] for link in editions.LINK.finditer(text) if "://" not in link[2]]
     assert links and all((edition / link).exists() for link in links)
 
@@ -75,7 +93,7 @@ def test_outputs_are_kept_while_the_code_is_the_same(edition: Path) -> None:
         cell.outputs, cell.execution_count = [nbformat.v4.new_output("stream", text="x\n")], 7
     second.source += "\n# changed"
     nbformat.write(stored, path)
-    editions.build(pseudo.LANGUAGE, edition)
+    editions.build(pseudo.LANGUAGE, edition.parent)
     found = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
     assert found[first.id].outputs[0].text == "x\n" and found[first.id].execution_count == 7
     assert found[second.id].outputs == [] and "# changed" not in found[second.id].source
@@ -92,7 +110,7 @@ def readable_figures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_an_executed_notebook_shows_no_english_and_an_empty_catalogue_changes_nothing(
+def test_an_executed_notebook_shows_no_english(
     edition: Path, tmp_path: Path, own_workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = edition / f"{EXECUTED}.ipynb"
@@ -110,10 +128,6 @@ def test_an_executed_notebook_shows_no_english_and_an_empty_catalogue_changes_no
     # The figure and the drawings were read, and every question got an answer.
     assert any("répláçéd" in text for each in texts.values() for text in each)
     assert all(texts[cell.id] for cell in cells[-len(ASKED.split("\n")) :])
-    # In the same workspace, with the catalogue of a language that has no translation: the stored outputs.
-    monkeypatch.delenv("COURSE_LOCALE")
-    monkeypatch.setenv("COURSE_LANG", "ja")
-    run_nbval(NOTEBOOKS[EXECUTED], own_workspace)
 
 
 def test_the_stored_notebooks_are_json_with_readable_characters(edition: Path) -> None:

@@ -1,0 +1,54 @@
+"""textlint on the Japanese texts: `python -m tests.words.textlint`.
+
+docs/locale/ja/textlint has its rules and its versions, which npm installs. Where there is no npm, the texts are not
+checked, and a line says so.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from course_lib import catalogs, editions, pages
+from course_lib.paths import REPOSITORY
+
+TOOL = REPOSITORY / "docs" / "locale" / "ja" / "textlint"
+# Installed for these versions.
+STAMP = TOOL / "node_modules" / ".installed"
+NPM = ("npm", "ci", "--no-audit", "--no-fund", "--omit-lockfile-registry-resolved", "--loglevel=error")
+
+
+def main() -> int:
+    """Return textlint's exit code, 0 if it cannot be installed."""
+    lock = (TOOL / "package-lock.json").read_text(encoding="utf8")
+    if not STAMP.exists() or STAMP.read_text(encoding="utf8") != lock:
+        if not shutil.which("npm") or subprocess.run(NPM, cwd=TOOL).returncode:
+            print("textlint: npm cannot install it; the Japanese texts are not checked")
+            return 0
+        STAMP.write_text(lock, encoding="utf8")
+    with TemporaryDirectory() as folder:
+        write(Path(folder))
+        command = [f"{TOOL}/node_modules/.bin/textlint", "--config", f"{TOOL}/.textlintrc.json", "-f", "unix", "*.md"]
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        found = (ran.stdout + ran.stderr).replace(f"{Path(folder).resolve()}/", "")
+        print(found.strip() or "textlint: no problem")
+    return ran.returncode
+
+
+def write(folder: Path) -> None:
+    """Write the Japanese texts: each cell of a notebook, and each page."""
+    texts = {domain: editions.translations("ja", domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES)}
+    for key, text in texts[catalogs.NOTEBOOKS].items():
+        # Titles and links are no sentences.
+        if text.startswith("**出典"):
+            continue
+        (folder / f"{key.replace(' ', '-cell-')}.md").write_text(f"{text}\n", encoding="utf8")
+    for page in pages.pages():
+        text = pages.translated(page.read_text(encoding="utf8"), texts[catalogs.PAGES])
+        name = page.relative_to(REPOSITORY).as_posix().replace("/", "-")
+        (folder / name).write_text(text, encoding="utf8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
