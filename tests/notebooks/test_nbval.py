@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from course_lib import paths
 from course_lib.chapters import CHAPTERS
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
@@ -31,6 +32,14 @@ def run_nbval(notebook: Path, workspace: Path) -> None:
 @pytest.mark.timeout(1500)
 def test_outputs_are_as_stored(name: str, shared_workspace: Path) -> None:
     run_nbval(NOTEBOOKS[name], shared_workspace)
+
+
+# The other ones by hand: COURSE_LANG=ja, and run_nbval as here.
+@pytest.mark.parametrize("name", ["01_corpus_prep", "02_normalize_and_segment"])
+@pytest.mark.timeout(1500)
+def test_japanese_outputs_are_as_stored(name: str, shared_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_LANG", "ja")
+    run_nbval(paths.NOTEBOOKS / "ja" / f"{name}.ipynb", shared_workspace)
 
 
 def test_a_notebook_builds_what_is_missing(own_workspace: Path) -> None:
