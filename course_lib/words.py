@@ -53,9 +53,13 @@ def error_line(message: str) -> str:
 
     The library raises errors with English messages, which programs may examine. Here, the template that a message was
     made from, such as "{path}: no such file", is found in the catalogue, and the fields of its translation are filled
-    in; fields that are messages themselves are translated, too. A message without a template is unchanged.
+    in; fields that are messages themselves are translated, too. A message without a template is unchanged, and so is
+    every message if the language has no catalogue.
     """
-    return message if language() == SOURCE else _line(message, DEEPEST)
+    try:
+        return message if language() == SOURCE else _line(message, DEEPEST)
+    except CourseError:
+        return message
 
 
 def mark(message: str) -> str:

@@ -162,3 +162,13 @@ def test_a_mistake_gives_no_english_line(
     line = capsys.readouterr().err.strip().split("\n")[-1]
     assert part in line
     assert not re.search(ENGLISH, re.sub(CODE, "", line)), line
+
+
+def test_an_unknown_language_is_one_line_in_english(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COURSE_LANG", "xx")
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["status"])
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == "course: COURSE_LANG: 'xx' has no catalogue; allowed: en, ja\n"
