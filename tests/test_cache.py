@@ -235,14 +235,14 @@ def test_a_path_outside_the_product_is_refused(course: Course, archive: Path, na
 def test_a_product_that_the_course_does_not_have_is_never_written(course: Course, archive: Path) -> None:
     def change(members: dict[str, bytes]) -> None:
         header = json.loads(members["cache.json"])
-        header["products"].append("../../evil")
+        header["products"].append("../../outside-of-it")
         members["cache.json"] = json.dumps(header).encode()
-        members["products/../../evil/manifest.json"] = members["products/a/first/manifest.json"]
+        members["products/../../outside-of-it/manifest.json"] = members["products/a/first/manifest.json"]
 
     place = workspace.root().parent
     done = cache.unpack(course.products(), rewritten(archive, change))
     assert done.products == ["a/first", "b/second", "c/third"]
-    assert not list(place.parent.rglob("*evil*"))
+    assert not list(place.parent.rglob("*outside-of-it*"))
 
 
 @pytest.mark.parametrize("content", [WEIGHTS[:-1], WEIGHTS[:-1] + b"x", WEIGHTS + WEIGHTS])
