@@ -1,4 +1,4 @@
-"""Texts for the terminal that are English elsewhere: remarks that are stored or raised too, and the columns of tables.
+"""English texts that go into files or errors and are shown in the reader's language on the terminal; aligned tables.
 
 A function that returns an English text for a file or an error, such as the reason why a product is stale, makes a
 Remark. `told` shows it in the reader's language.
