@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from course_lib import words
+from course_lib.errors import CourseError
 
 # Functions whose arguments a reader sees.
 SHOWING = ("print", "Markdown")
@@ -244,6 +245,13 @@ def install() -> None:
     words.require_language()
     if shell and not any(isinstance(each, _CellWords) for each in shell.ast_transformers):
         shell.ast_transformers.append(_CellWords())
+        shell.set_custom_exc((CourseError,), _show_error)
+
+
+def _show_error(shell: Any, kind: type[CourseError], error: CourseError, trace: Any, tb_offset: int | None) -> None:
+    """Show the traceback of an error that ended a cell, with its message in the reader's language. IPython calls it."""
+    error.args = (words.error_line(str(error)),)
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
 
 
 class _CellWords:

@@ -15,7 +15,7 @@ from course_lib.prefix import products as prefix
 from course_lib.pretrain import products as pretrain
 from course_lib.serving import products as serving
 from course_lib.subword import products as subword
-from course_lib.words import mark
+from course_lib.words import language, mark
 from course_lib.workspace import Definition, Product
 
 
@@ -104,6 +104,8 @@ def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Def
 
 
 def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+    """Execute a notebook, or its edition in the reader's language, which has the same code."""
     from course_lib.notebooks import execute
 
-    return {"cells": execute(notebook, folder / notebook.name)}
+    edition = notebook.parent / language() / notebook.name
+    return {"cells": execute(edition if edition.is_file() else notebook, folder / notebook.name)}

@@ -69,7 +69,7 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
             number = failed.index(True) + 1 if True in failed else 0
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            problem = "the kernel died (out of memory?) or hung"
+            problem = words.phrase("the kernel died (out of memory?) or hung")
             raise CourseError(f"{source.name}: code cell {len(executed) + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]

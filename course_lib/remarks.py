@@ -4,11 +4,10 @@ A function that returns an English text for a file or an error, such as the reas
 Remark. `told` shows it in the reader's language.
 """
 
-import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from course_lib.words import SOURCE, error_line, language, tr
+from course_lib.words import SOURCE, error_line, language, tr, wide_characters
 
 
 class Remark(str):
@@ -56,9 +55,7 @@ def width(text: str) -> int:
 
     In English, where a table's words are narrow, this is the number of characters.
     """
-    if language() == SOURCE:
-        return len(text)
-    return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + (0 if language() == SOURCE else wide_characters(text))
 
 
 def padded(text: str, spec: str) -> str:

@@ -29,6 +29,8 @@ ERROR, DEEPEST = "error", 4
 SHORTEST = 3
 # What may come before the message of an error: the file of a key, the address of a server, a node.
 _PLACE = r"(?:(?P<place>(?:\S+: )*?\S+): )?"
+# A template with fields that has this is a whole message: two words, or a sign between its parts.
+_WHOLE = re.compile(r"[:;'_-]|[A-Za-z]{2,}.*\s[A-Za-z]{2,}")
 # The width of a field, with what fills it and where the text stands: "<12" or "　<3".
 _WIDTH = re.compile(r"(?s)(.?[<>^])?(\d+)")
 
@@ -99,9 +101,13 @@ def shown(value: Any, conversion: str = "", spec: str = "") -> str:
     name = _named(value)
     width = _WIDTH.fullmatch(spec)
     if width and isinstance(name, str) and name != value:
-        wide = sum(unicodedata.east_asian_width(character) in "WF" for character in name)
-        spec = f"{width[1] or ''}{max(int(width[2]) - wide, 0)}"
+        spec = f"{width[1] or ''}{max(int(width[2]) - wide_characters(name), 0)}"
     return format(name, spec)
+
+
+def wide_characters(text: str) -> int:
+    """Return how many characters of a text take two columns on the screen, as Japanese ones do."""
+    return sum(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 
 def heading(word: str, spec: str = "") -> str:
@@ -122,8 +128,11 @@ def _named(value: Any) -> Any:
     if isinstance(value, CourseError):
         return error_line(str(value))
     if type(value) is str:
-        # Shorter texts are rather tokens or units than names.
-        return _lookup(value) if len(value) >= SHORTEST else value
+        if len(value) < SHORTEST:  # rather a token or a unit
+            return value
+        name = _lookup(value)
+        # or the description of a fault, which an error's message holds, too
+        return _catalogue(language(), _folder()).pgettext(ERROR, value) if name == value and " " in value else name
     if type(value) in (list, tuple):
         return type(value)(map(_named, value))
     return {_named(key): _named(each) for key, each in value.items()} if type(value) is dict else value
@@ -143,8 +152,8 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
 
 
 def _line(message: str, depth: int) -> str:
-    for pattern, names, translation in _patterns(language(), _folder()) if depth else ():
-        if found := pattern.fullmatch(message):
+    for pattern, names, translation, is_part in _patterns(language(), _folder()) if depth else ():
+        if (depth < DEEPEST or not is_part) and (found := pattern.fullmatch(message)):
             values = [_line(value, depth - 1) for value in found.groups()[pattern.groups - len(names) :]]
             text = _filled(translation, dict(zip(names, values, strict=True)))
             place = found.groupdict().get("place")
@@ -153,8 +162,12 @@ def _line(message: str, depth: int) -> str:
 
 
 @cache
-def _patterns(name: str, folder: Path) -> list[tuple[re.Pattern[str], list[str], str]]:
-    """Return a pattern for each template of an error's message, its fields and its translation, the longest first."""
+def _patterns(name: str, folder: Path) -> list[tuple[re.Pattern[str], list[str], str, bool]]:
+    """Return a pattern for each template of an error's message, its fields, its translation, and whether it is a part.
+
+    The longest come first. Parts such as "unknown {shown}" are no message themselves: they would match those of other
+    programs.
+    """
     found, prefix = [], f"{ERROR}\4"
     # gettext has no public list of a catalogue's messages.
     entries: dict[Any, str] = getattr(_catalogue(name, folder), "_catalog", {})
@@ -165,7 +178,8 @@ def _patterns(name: str, folder: Path) -> list[tuple[re.Pattern[str], list[str],
             parts = FIELD.split(message)
             # A template that begins with a field takes the place into the field.
             pattern = re.compile((_PLACE if parts[0] else "") + "(.*?)".join(map(re.escape, parts)), re.DOTALL)
-            found.append((len("".join(parts)), pattern, names, translation))
+            is_part = bool(names) and not _WHOLE.search("".join(parts))
+            found.append((len("".join(parts)), pattern, names, translation, is_part))
     return [each[1:] for each in sorted(found, key=lambda each: -each[0])]
 
 

@@ -34,6 +34,11 @@ DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
 SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size, Megatron stores two bytes per token
 PIECE = 1 << 20  # index entries, or bytes of a .bin file, processed at a time
+UNCOUNTED = phrase(
+    "written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, so "
+    "that every document after the first would be read from the wrong place; `course tokens --repair` corrects the "
+    "index"
+)
 
 
 def dtype_for(vocab_size: int) -> np.dtype[Any]:
@@ -124,7 +129,7 @@ class IndexedDataset:
         self.prefix = prefix
         index = _read_index(prefix)
         if index.uncounted_eod:
-            raise CourseError(_uncounted(prefix))
+            raise CourseError(f"{prefix}: {UNCOUNTED}")
         self.dtype, self.sizes = index.dtype, index.sizes
         self.pointers, self.documents = index.pointers, index.documents
         self.tokens = _mapped(files_of(prefix)[0], self.dtype)
@@ -170,7 +175,7 @@ def summarize(prefix: Path) -> Summary:
     This takes milliseconds even for millions of documents. Raises CourseError if a file is missing or damaged.
     """
     index = _read_index(prefix, each=False)
-    explanation = _uncounted(prefix) if index.uncounted_eod else ""
+    explanation = UNCOUNTED if index.uncounted_eod else ""
     documents = len(index.documents) - 1
     return Summary(len(index.sizes), documents, index.tokens, index.dtype, index.uncounted_eod, explanation)
 
@@ -328,12 +333,3 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
     """Return a file as a memory-mapped array, or an empty array for an empty file, which cannot be mapped."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
-
-
-def _uncounted(prefix: Path) -> str:
-    """Return the error message for an index that omits the end-of-document tokens."""
-    return phrase(
-        f"{prefix}: written by a Megatron-DeepSpeed that put an end-of-document token after each document without "
-        "counting it, so that every document after the first would be read from the wrong place; `course tokens "
-        "--repair` corrects the index"
-    )

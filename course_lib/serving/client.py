@@ -108,6 +108,7 @@ class Client:
 
         nobody = phrase(f"no server answers over {self.protocol}; `course serve DIR` starts one")
         late = phrase(f"no answer within {self.timeout:g} s")
+        unknown = phrase(f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has")
         try:
             yield
         except InferenceServerException as error:
@@ -116,6 +117,8 @@ class Client:
                 message = nobody
             elif "DEADLINE" in status:
                 message = late
+            elif "unknown model" in message:
+                message = unknown
             # What Triton says depends on whether it has already unloaded the model
             elif "Server is stopping" in message or "no available versions" in message:
                 message = phrase(f"the server is stopping and takes no new requests ({message})")

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from course_lib import config, profiles, verbs
+from course_lib.pages import anchor
 from course_lib.words import SOURCE
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -89,7 +90,7 @@ class Commands(SphinxDirective):
                 built += page.table((kind, "what"), [(page.code(name), help_text) for name, help_text in of_kind])
         if settings:
             built += page.paragraph("Settings (in the YAML of ", page.code("-c"), ", or by ", page.code("--set"), "):")
-            built += _settings(settings, page.anchor(title))
+            built += _settings(settings, anchor(title))
         return built
 
 
@@ -102,7 +103,7 @@ class CommandList(SphinxDirective):
         for words, (_, _, help_text) in verbs.VERBS.items():
             name: nodes.Node = page.code(f"course {words}")
             if target := page_of(words):
-                name = page.document(target, page.anchor(f"course {words}"), name)
+                name = page.document(target, anchor(f"course {words}"), name)
             rows.append((name, help_text))
         return [page.table(("command", "what it does"), rows)]
 
@@ -125,13 +126,13 @@ class ProfileSections(SphinxDirective):
         users = [words for words, entry in verbs.VERBS.items() if entry[0] and _entry(words)[2] is settings]
         if users:
             links = [
-                page.document(page_of(words), page.anchor(f"course {words}"), page.code(f"course {words}"))
+                page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))
                 for words in users
             ]
             parts = [part for each in links for part in (nodes.Text(", "), each)][1:]
             built += page.paragraph("Keys, defaults and meaning: as for ", *parts, ".")
         else:
-            built += _settings(settings, page.anchor(name))
+            built += _settings(settings, anchor(name))
         values = {profile: config.sections(profile).get(name, {}) for profile in profiles.BUNDLED}
         flat = {profile: config.flat(own) for profile, own in values.items()}
         if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from course_lib.pages import anchor
 from course_lib.profiles import BUNDLED, CONFIGS
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -48,7 +49,7 @@ class Configurations(SphinxDirective):
             rows.append([said.get("Parameters", ""), tokens, memory, said.get("Meant for", "")])
         columns = [number for number in range(len(rows[0])) if any(row[number] for row in rows)]
         headings = ("parameters", "a step", "memory", "meant for")
-        links = [page.link(f"#{page.anchor(path.name)}", page.code(path.name)) for path in runs]
+        links = [page.link(f"#{anchor(path.name)}", page.code(path.name)) for path in runs]
         family += page.table(
             ("file", *(headings[number] for number in columns)),
             [(link, *(row[number] for number in columns)) for link, row in zip(links, rows, strict=True)],

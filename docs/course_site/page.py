@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, cast
 
+from course_lib.pages import anchor
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.domains.std import StandardDomain
@@ -68,11 +69,6 @@ def section(directive: SphinxDirective, title: str, entries: Iterable[str] = ())
     std = cast(StandardDomain, directive.env.get_domain("std"))
     std.note_hyperlink_target(f"{page}#{identifier}", page, identifier, title)
     return built
-
-
-def anchor(title: str) -> str:
-    """Return the anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
 
 
 def index(entries: Iterable[str], target: str, group: str | None = None) -> list[nodes.Node]:

@@ -34,7 +34,7 @@ def test_outputs_are_as_stored(name: str, shared_workspace: Path) -> None:
     run_nbval(NOTEBOOKS[name], shared_workspace)
 
 
-# The other ones by hand: COURSE_LANG=ja, and run_nbval as here.
+# All of them: python -m tests.notebooks.japanese
 @pytest.mark.parametrize("name", ["01_corpus_prep", "02_normalize_and_segment"])
 @pytest.mark.timeout(1500)
 def test_japanese_outputs_are_as_stored(name: str, shared_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_uncounted_end_of_document_tokens_are_told_and_repaired(tmp_path: Path, 
     assert summary.uncounted_eod and summary.tokens == 9 and summary.documents == len(documents)
     with pytest.raises(CourseError, match="end-of-document token .* without counting it") as caught:
         IndexedDataset(tmp_path / "t")
-    assert str(caught.value) == summary.explanation and "\n" not in summary.explanation
+    assert str(caught.value) == f"{tmp_path / 't'}: {summary.explanation}" and "\n" not in summary.explanation
     assert repair(tmp_path / "t").tokens == 12
     assert read(tmp_path / "t") == [[1, 2, 3, 99], [4, 5, 99], [6, 7, 8, 9, 99]]
     write(tmp_path / "right", [[*each, 99] if each else [] for each in documents])

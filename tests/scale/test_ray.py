@@ -1,4 +1,4 @@
-"""The whole way on a Ray cluster of two nodes, all on loopback, and a worker of it that is killed."""
+"""The whole way on a Ray cluster of two nodes, all on loopback. A worker of it is killed, and later a whole node."""
 
 import os
 import shutil
@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from course_lib import config
+from course_lib.scale.config import ScaleConfig
 from course_lib.scale.stages import Documents
 from course_lib.scale.store import Output
+from course_lib.scale.text import Segment
 
 from tests.scale.corpora import plain, scaled, settings
 
@@ -28,20 +30,22 @@ from ray.cluster_utils import Cluster
 from course_lib import config
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import STAGES, run
-from course_lib.scale.stages import Documents
 from tests.scale import test_ray
 
 if __name__ == "__main__":
     try:
         cluster = Cluster(initialize_head=True, head_node_args=test_ray.NODE | {"include_dashboard": False})
-        cluster.add_node(**test_ray.NODE)
+        second = cluster.add_node(**test_ray.NODE)
     except Exception as error:
         sys.exit(test_ray.BUSY if "timed out during startup" in str(error) else str(error))
     try:
         ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         assert len(ray.nodes()) == 2
-        run.__globals__["STAGES"] = tuple(test_ray.Killed if one is Documents else one for one in STAGES)
-        print(run(config.load(ScaleConfig, sys.argv[1]), "ray"))
+        settings = config.load(ScaleConfig, sys.argv[1])
+        test_ray.raylet(settings).write_text(str(second.all_processes["raylet"][0].process.pid))
+        run.__globals__["STAGES"] = tuple(test_ray.KILLING.get(one, one) for one in STAGES)
+        print(run(settings, "ray"))
+        print("nodes alive:", sum(node["Alive"] for node in ray.nodes()))
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -51,7 +55,7 @@ BUSY = 75
 NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "memory": 1 << 30}
 
 
-class Killed(Documents):
+class KilledWorker(Documents):
     """The stage, but the first time that a unit is worked on, the worker process of Ray around it is killed."""
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
@@ -63,6 +67,27 @@ class Killed(Documents):
             os.kill(os.getppid(), signal.SIGKILL)
             os._exit(1)
         return note
+
+
+class KilledNode(Segment):
+    """The stage, but the first unit on the second node ends the node, with all its processes."""
+
+    def work(self, unit: str, output: Output) -> dict[str, Any]:
+        note = super().work(unit, output)
+        node = raylet(self.settings)
+        if node.exists() and node.read_text() == os.environ["RAY_RAYLET_PID"]:
+            node.unlink()
+            os.kill(int(os.environ["RAY_RAYLET_PID"]), signal.SIGKILL)
+            os._exit(1)
+        return note
+
+
+KILLING = {Documents: KilledWorker, Segment: KilledNode}
+
+
+def raylet(settings: ScaleConfig) -> Path:
+    """The file with the process number of the second node's raylet, until the node is killed."""
+    return Path(settings.output).parent / "raylet"
 
 
 @pytest.fixture
@@ -78,7 +103,7 @@ def loopback(tmp_path: Path) -> Iterator[dict[str, str]]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_two_nodes_of_which_a_worker_is_killed(tmp_path: Path, loopback: dict[str, str]) -> None:
+def test_two_nodes_of_which_a_worker_and_then_one_is_killed(tmp_path: Path, loopback: dict[str, str]) -> None:
     chosen = settings(tmp_path / "run", tasks=2, workers=2, ray={"memory_gb": 0.4})
     (tmp_path / "run.yaml").write_text(config.to_yaml(chosen), encoding="utf8")
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf8")
@@ -96,4 +121,5 @@ def test_two_nodes_of_which_a_worker_is_killed(tmp_path: Path, loopback: dict[st
             break
     assert process.returncode == 0, err[-3000:]
     assert "kept 348 of 376 documents" in out and (tmp_path / "run" / "killed").exists()
+    assert "nodes alive: 1" in out and not raylet(chosen).exists()
     assert scaled(chosen.output) == plain(tmp_path / "plain", chosen)

@@ -1,10 +1,4 @@
-"""The whole way in a bucket of an S3 server on loopback (moto): shards, markers, caches and the merged dataset.
-
-Skipped in the course's environment, because botocore does not accept its python-dateutil. To run it:
-
-    pip install --target /tmp/s3 s3fs 'moto[s3]' flask flask-cors 'python-dateutil<3'
-    PYTHONPATH=/tmp/s3:. python -m pytest tests/scale/test_s3.py
-"""
+"""The whole way in a bucket of an S3 server on loopback (moto): shards, markers, caches and the merged dataset."""
 
 import os
 from collections.abc import Iterator
@@ -12,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import s3fs
 from course_lib.scale.run import run
 from course_lib.scale.status import status, table
 from course_lib.scale.store import Store
+from moto.server import ThreadedMotoServer
 
 from tests.scale.corpora import plain, scaled, settings
-
-s3fs = pytest.importorskip("s3fs")
-moto = pytest.importorskip("moto.server")
 
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
     for name, value in (

@@ -3,11 +3,12 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
-from course_lib import catalogs, cli, words
+from course_lib import catalogs, cell_words, cli, words
 from course_lib.errors import CourseError
 from course_lib.words import error_line
 
@@ -61,6 +62,8 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # no template, also in a field: names are data
         ("a.txt: not a file: it is a pond", "a.txt: not a file: it is a pond"),
         ("the disk is full of fish", "the disk is full of fish"),
+        # a part that another program's message matches
+        ("127.0.0.1:8000: rank of a model", "127.0.0.1:8000: rank of a model"),
         ("training: no such file", "training：ファイルがありません"),
         ("", ""),
     ],
@@ -172,3 +175,25 @@ def test_an_unknown_language_is_one_line_in_english(
         cli.main(["status"])
     assert exit.value.code == 2
     assert capsys.readouterr().err == "course: COURSE_LANG: 'xx' has no catalogue; allowed: en, ja\n"
+
+
+def test_an_error_that_ends_a_cell_or_is_printed_by_it_is_translated(
+    japanese: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell: Any = InteractiveShell()
+    try:
+        monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+        cell_words.install()
+        raising = "from course_lib.errors import CourseError\nraise CourseError('the disk is full')"
+        done = shell.run_cell(raising)
+        assert isinstance(done.error_in_exec, CourseError)
+        shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+        assert "CourseError: ディスクがいっぱいです" in shown and "the disk is full" in shown.split("CourseError: ")[0]
+        # A description that is not in an error, another error, and a text that is no message.
+        shell.run_cell("explanation = 'the disk is full'\nprint(explanation)\nprint('d1 is older than d2')\n1 / 0")
+        shown = capsys.readouterr().out
+        assert shown.startswith("ディスクがいっぱいです\nd1 is older than d2\n") and "ZeroDivisionError" in shown
+    finally:
+        InteractiveShell.clear_instance()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course_lib import catalogs, editions, words
+from course_lib import catalogs, chapters, editions, words
 from course_lib.chapters import CHAPTERS
 from course_lib.paths import NOTEBOOKS
 
@@ -40,3 +40,12 @@ def test_every_cell_was_executed_with_the_same_code(source: Path) -> None:
     )
     assert [(cell.id, cell.source) for cell in own] == [(cell.id, cell.source) for cell in english]
     assert all(cell.execution_count for cell in own), "run `course notebooks --language ja --execute`"
+
+
+def test_the_course_runs_the_notebooks_of_the_readers_language(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    executed: list[Path] = []
+    monkeypatch.setattr("course_lib.notebooks.execute", lambda source, target: executed.append(source))
+    for language in ("", LANGUAGE):
+        monkeypatch.setenv(words.VARIABLE, language)
+        chapters._run_notebook(PATHS[0], tmp_path, [])
+    assert executed == [PATHS[0], NOTEBOOKS / LANGUAGE / PATHS[0].name]
