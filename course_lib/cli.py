@@ -86,7 +86,10 @@ def _main(arguments: list[str] | None) -> int:
     # A wrong option or argument, or no command. Without a command, the message is the help text.
     except usage_error as error:
         text = words.error_line(error.format_message())
-        return _say(text if "\n" in text else words.tr("{problem} (see `course --help`)", problem=text), 2)
+        if "\n" not in text:
+            command = error.ctx.command_path if error.ctx else "course"
+            text = words.tr("{problem} (see `{command} --help`)", problem=text, command=command)
+        return _say(text, 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)
     except Terminated as error:

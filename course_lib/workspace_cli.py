@@ -137,7 +137,7 @@ def _count(name: str) -> str:
     return tr(name) if name in COUNTS else name
 
 
-def clean(chapter: ChapterName = "all") -> None:
+def clean(chapter: Annotated[str, typer.Argument(metavar="CHAPTER|all", help="a chapter's number or name")]) -> None:
     """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
     from course_lib import chapters, workspace
 

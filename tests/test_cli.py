@@ -79,7 +79,7 @@ def test_help_imports_nothing_heavy() -> None:
     [
         ("run", "[CHAPTER|all]"),
         ("status", "--json"),
-        ("clean", "[CHAPTER|all]"),
+        ("clean", "CHAPTER|all"),
         ("doctor", "--json"),
         ("corpus download", "[default: latest]"),
         ("corpus wikipedia", "min_chars (int, default 100): shorter articles are left out [characters of plain text]"),
@@ -111,6 +111,7 @@ def test_help_of_every_verb_shows_settings_units_and_defaults(
         ("corpus wikipedia in.xml", "Missing option '-o'"),
         ("corpus download wiki", "'wiki'"),
         ("run 9", "chapter '9' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
+        ("clean", "Missing argument 'CHAPTER|all'. (see `course clean --help`)"),
         ("clean nope", "chapter 'nope' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
         ("segment in.txt -o out.txt --workers 0", "--workers"),
         ("segment in.txt -o out.txt --workers two", "--workers"),
@@ -143,9 +144,9 @@ def test_wrong_use_is_one_line_and_exit_code_2(elsewhere: Path, arguments: str, 
 
 def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "huge")
-    for verb in ("status", "run", "clean"):
+    for verb in ("status", "run", "clean all"):
         assert (
-            one_line(course(verb), 2)
+            one_line(course(*verb.split()), 2)
             == "course: COURSE_PROFILE: 'huge': is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
         )
 
@@ -266,7 +267,7 @@ def test_status_and_clean_tell_what_is_there(small: Small, capsys: pytest.Captur
     assert cli._main(["clean", "corpus"]) == 0
     assert capsys.readouterr().out.startswith("removed ")
     assert kinds() == ["missing", "stale"]
-    assert cli._main(["clean"]) == 0
+    assert cli._main(["clean", "all"]) == 0
     assert kinds() == ["missing", "missing"]
 
 

@@ -73,6 +73,10 @@ def read_config(folder: Path) -> Any:
         found = phrase("a file" if folder.exists() else "no such folder")
         raise CourseError(f"{folder}: {found}; expected a model folder")
     if not path.is_file():
+        # A product of a chapter has its model beside its run.
+        inner = folder / "model"
+        if (inner / CONFIG).is_file():
+            raise CourseError(f"{folder}: not a model folder; {inner} is one")
         raise CourseError(f"{folder}: not a model folder, it has no {CONFIG} (`course export` writes one)")
     check_settings(folder)
     family = read_json(path).get("model_type")

@@ -23,9 +23,9 @@ from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 from course_lib.words import mark, tr
 
-# Numbers that a worker sorts at a time; sorting takes about 24 bytes of memory per number.
+# Numbers that a worker sorts at a time; sorting takes about 40 bytes of memory per number.
 SLICE = 1 << 24
-# Numbers read from a column at a time, and signatures compared at a time.
+# Numbers read from a column at a time, and documents compared at a time.
 BLOCK, PAIRS = 1 << 20, 1 << 14
 # In a band that many documents share, each is compared with this many of the earliest ones.
 ANCHORS = 1000
@@ -112,9 +112,27 @@ def _sorted(part: Slice, kept: Path | None) -> tuple[Hashes, Positions]:
         at = np.flatnonzero(inside)
         values.append(block[at])
         positions.append(at + start)
-    every = np.concatenate(values)
-    order = np.argsort(every, kind="stable")
-    return every[order], np.concatenate(positions)[order]
+    ordered, order = ascending(np.concatenate(values))
+    return ordered, np.concatenate(positions)[order]
+
+
+def ascending(values: Hashes) -> tuple[Hashes, Positions]:
+    """Return hashes in ascending order, and that order; equal hashes stay in theirs, [values].
+
+    The same as `np.argsort(values, kind="stable")`, which takes three times as long for 6 million hashes: here each is
+    sorted together with its place, which takes the lowest bits.
+    """
+    bits = np.uint64(len(values).bit_length())
+    places = np.arange(len(values), dtype=np.uint64)
+    packed = (values >> bits << bits) | places
+    packed.sort()
+    order: Positions = (packed & np.uint64((1 << int(bits)) - 1)).astype(np.int64)
+    ordered = values[order]
+    # Of different hashes with the same upper bits, which are rare, the places decided.
+    if np.any(ordered[1:] < ordered[:-1]):
+        mended = np.argsort(ordered, kind="stable")
+        ordered, order = ordered[mended], order[mended]
+    return ordered, order
 
 
 def _repeats_in(kept: Path | None, part: Slice) -> Positions:
@@ -159,23 +177,28 @@ def near_repeated(
     first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])) if len(values) else later[0]
     # For each document: the index of the first one with its value, and its own rank among those.
     start = np.repeat(first, np.diff(first, append=len(values)))
-    rank = np.arange(len(values)) - start
+    rank = np.minimum(np.arange(len(values)) - start, ANCHORS)
     left = np.flatnonzero(rank > 0)
-    for anchor in range(ANCHORS):
-        if not len(left):
-            break
-        others = positions[start[left] + anchor]
-        alike = _alike(rows, positions[left], others, needed)
-        later.append(positions[left[alike]])
-        earlier.append(others[alike])
-        left = left[~alike & (rank[left] > anchor + 1)]
+    # Documents with as many earlier ones are compared together, each with the first, then with the second, and so on.
+    left = left[np.argsort(rank[left].astype(np.uint16), kind="stable")]
+    for at in range(0, len(left), PAIRS):
+        block = left[at : at + PAIRS]
+        own = rows[positions[block]]
+        for anchor in range(ANCHORS):
+            others = positions[start[block] + anchor]
+            alike = _equal_values(own, rows[others]) >= needed
+            later.append(positions[block[alike]])
+            earlier.append(others[alike])
+            again = np.flatnonzero(~alike & (rank[block] > anchor + 1))
+            if not len(again):
+                break
+            block, own = block[again], own[again]
     return np.concatenate(later), np.concatenate(earlier)
 
 
-def _alike(rows: SignatureRows, one: Positions, other: Positions, needed: float) -> Flags:
-    """Return for each pair of positions whether at least `needed` signature values are equal, [pairs]."""
-    flags = np.empty(len(one), dtype=np.bool_)
-    for at in range(0, len(one), PAIRS):
-        part = slice(at, at + PAIRS)
-        flags[part] = np.count_nonzero(rows[one[part]] == rows[other[part]], axis=1) >= needed
-    return flags
+def _equal_values(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> npt.NDArray[np.unsignedinteger]:
+    """Return how many values of the signatures in each row are equal, [rows]."""
+    # The narrowest type is added fastest, and four times as fast as np.count_nonzero counts.
+    total: npt.DTypeLike = np.uint8 if one.shape[1] < 256 else np.uint16
+    equal: npt.NDArray[np.unsignedinteger] = np.add.reduce((one == other).view(np.uint8), axis=1, dtype=total)
+    return equal

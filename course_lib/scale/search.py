@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.corpus.grams import Hashes
-from course_lib.corpus.repeats import Positions
+from course_lib.corpus.repeats import Positions, ascending
 from course_lib.errors import CourseError
 from course_lib.scale.store import Store
 
@@ -27,8 +27,8 @@ SLICE = 1 << 23
 def write_column(path: Path, hashes: Hashes, index: npt.NDArray[np.integer]) -> None:
     """Write the file of a shard: its hashes and their indices in the shard, sorted."""
     records = np.empty(len(hashes), dtype=RECORD)
-    order = np.argsort(hashes, kind="stable")
-    records["hash"], records["index"] = hashes[order], index[order]
+    records["hash"], order = ascending(hashes)
+    records["index"] = index[order]
     records.tofile(path)
 
 
@@ -53,9 +53,8 @@ def read_range(store: Store, column: str, part: str, bits: int = 64) -> tuple[Ha
             records = _between(store, name, size // RECORD.itemsize, low, high, bits)
             values.append(records["hash"])
             keys.append((int(Path(name).name.removesuffix(SUFFIX)) << 32) | records["index"].astype(np.int64))
-    every = np.concatenate(values)
-    order = np.argsort(every, kind="stable")
-    return every[order], np.concatenate(keys)[order]
+    ordered, order = ascending(np.concatenate(values))
+    return ordered, np.concatenate(keys)[order]
 
 
 def _between(store: Store, name: str, count: int, low: int, high: int, bits: int) -> npt.NDArray[np.void]:

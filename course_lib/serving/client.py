@@ -117,11 +117,11 @@ class Client:
                 message = nobody
             elif "DEADLINE" in status:
                 message = late
-            elif "unknown model" in message:
-                message = unknown
             # What Triton says depends on whether it has already unloaded the model
             elif "Server is stopping" in message or "no available versions" in message:
                 message = phrase(f"the server is stopping and takes no new requests ({message})")
+            elif "unknown model" in message:
+                message = unknown
             raise CourseError(f"{self.url}: {message}") from error
         except TimeoutError as error:
             raise CourseError(f"{self.url}: {late}") from error
