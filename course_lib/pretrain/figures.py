@@ -31,9 +31,9 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
     for (height, name), style in zip(heights, (":", "--"), strict=True):
         if height:
             axis.axhline(height, color=BEFORE, linestyle=style)
-            # Labels stand on their lines at the right end, where the curves are far below.
-            axis.text(1, height, f"{name} = {height:.2f}", color=BEFORE, ha="right", va="bottom",
-                      transform=axis.get_yaxis_transform())  # fmt: skip
+            # Labels stand above their lines at the right end, where the curves are far below.
+            axis.annotate(f"{name} = {height:.2f}", (1, height), xycoords=axis.get_yaxis_transform(), xytext=(0, 2),
+                          textcoords="offset points", color=BEFORE, ha="right", va="bottom")  # fmt: skip
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     return figure
 

@@ -7,6 +7,7 @@ any other server that accepts the same tensors. A batch of prompts is sent as on
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.serving.ask_config import AskConfig
-from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
+from course_lib.serving.repository import FOLDER, INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
 from course_lib.words import phrase
 
@@ -83,6 +84,19 @@ class Client:
         with self._errors():
             response = self._client.infer(**request, **limit)
         return {output.name(): response.as_numpy(output.name()) for output in request["outputs"]}
+
+    def served_folder(self) -> Path | None:
+        """Return the folder of the model's weights on the server's machine, or None if the server does not tell.
+
+        Raises CourseError as `infer` does.
+        """
+        options = {"as_json": True} if self.protocol == "grpc" else {}
+        with self._errors():
+            found = self._client.get_model_config(self.model, **options)
+        # The answer over gRPC has the configuration in a field.
+        parameters = found.get("config", found).get("parameters", {})
+        folder = parameters.get(FOLDER, {}).get("string_value")
+        return Path(folder) if folder else None
 
     def _request(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return tritonclient's arguments for a request."""

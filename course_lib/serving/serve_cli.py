@@ -148,7 +148,11 @@ def ask(
     from course_lib.serving import client
 
     codec = text_codec.load(tokenizer_folder)
-    for texts in client.ask(client.Client(url, protocol, model=model), codec, prompts, settings, task_number):
+    asked = client.Client(url, protocol, model=model)
+    # A server on another machine names a folder of that machine.
+    if folder and (served := asked.served_folder()) and served.is_dir() and not served.samefile(layout.find(folder)[0]):
+        raise UsageError(f"--folder: {folder} is not allowed; allowed: the folder that is served, {served}")
+    for texts in client.ask(asked, codec, prompts, settings, task_number):
         for generated in texts:
             print(generated.text)
 

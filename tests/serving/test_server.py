@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from course_lib.errors import CourseError
-from course_lib.serving import client, server
+from course_lib.errors import CourseError, UsageError
+from course_lib.serving import client, serve_cli, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import Row
@@ -63,6 +64,17 @@ def test_tasks_of_one_batch_are_answered_each_its_own_way(asked: Client, engine:
     assert found["output_ids"].shape == (3, 1, 4 + 8) and found["output_ids"].dtype == np.uint32
     assert found["output_ids"][0, 0, -1] == tiny.END  # the shorter row is padded
     assert set(found) == {"output_ids", "sequence_length"}
+
+
+def test_course_ask_takes_the_tokenizer_of_the_served_folder_only(
+    asked: Client, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protocol = asked.protocol
+    serve_cli.ask(["あ"], folder, url=asked.url, protocol=protocol)
+    assert capsys.readouterr().out.endswith("\n")
+    other = shutil.copytree(folder, tmp_path / "other")
+    with pytest.raises(UsageError, match=f"--folder: {other} is not allowed; allowed: the folder that is served, /"):
+        serve_cli.ask(["あ"], other, url=asked.url, protocol=protocol)
 
 
 def test_without_optional_tensors_the_model_goes_on_greedily_without_a_prefix(asked: Client, engine: Engine) -> None:
