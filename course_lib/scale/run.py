@@ -7,7 +7,8 @@ finished units are compared with those in their markers, and units with other fi
 import io
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -45,14 +46,10 @@ class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]
             for _ in ordered_map(self._attempt, ranks, min(self.workers, len(ranks))):
                 bar.update()
 
-    def _attempt(self, rank: int) -> str:
-        """Run a task; return its error message or "". The log of the task has the traceback."""
-        try:
-            with redirect_stderr(io.StringIO()):
-                self._run_for_rank(rank, local_rank=1)
-        except Exception as error:
-            return one_line(error)
-        return ""
+    def _attempt(self, rank: int) -> None:
+        """Run a task. If it fails, its log has the traceback, and it stays incomplete."""
+        with redirect_stderr(io.StringIO()), suppress(Exception):
+            self._run_for_rank(rank, local_rank=1)
 
 
 def run(settings: ScaleConfig, engine: Engine = "local") -> str:
@@ -135,10 +132,6 @@ def mend(stage: Stage) -> None:
         message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
         print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
-    completions = f"logs/{stage.name}/completions"
-    completed = store.sizes(completions)
-    if not completed:
-        return
     try:
         units = stage.units()
     except CourseError:
@@ -146,9 +139,14 @@ def mend(stage: Stage) -> None:
         units = []
     done = store.done(stage.name)
     stale = {number % tasks for number, unit in enumerate(units) if unit not in done}
-    for name in completed:
-        rank = int(name.rpartition("/")[2])
+    logs = f"logs/{stage.name}"
+    for name in store.sizes(f"{logs}/completions"):
+        rank = int(Path(name).stem)
         if not units or rank in stale or rank >= tasks:
+            store.remove(name)
+    # An earlier run with more tasks has left their records.
+    for name in store.sizes(f"{logs}/progress"):
+        if int(Path(name).stem) >= tasks:
             store.remove(name)
 
 

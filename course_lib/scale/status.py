@@ -1,13 +1,14 @@
 """What a distributed run has done: stages, tasks, units, rates, failures and the time left, read from its folder."""
 
-import os
 import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 
 from course_lib import config
 from course_lib.errors import CourseError
@@ -76,7 +77,7 @@ def _fill(one: StageStatus, store: Store) -> None:
 
 def failures(store: Store, stage: str) -> dict[int, str]:
     """Return for each task that failed or was killed the reason in English, as one line."""
-    completed = {int(name.rpartition("/")[2]) for name in store.sizes(f"logs/{stage}/completions")}
+    completed = {int(Path(name).stem) for name in store.sizes(f"logs/{stage}/completions")}
     longest = max((store.marker(stage, unit)["seconds"] for unit in store.done(stage)), default=0.0)
     found = {}
     for rank, record in _records(store, stage).items():
@@ -85,7 +86,7 @@ def failures(store: Store, stage: str) -> dict[int, str]:
             continue
         if "error" in record:
             found[rank] = record["error"]
-        elif record["host"] == socket.gethostname() and not _exists(record["pid"]):
+        elif record["host"] == socket.gethostname() and not psutil.pid_exists(record["pid"]):
             found[rank] = phrase(f"its process {record['pid']} on {record['host']} was killed (out of memory?)")
         elif silent > max(SILENT * longest, SILENT_SECONDS):
             found[rank] = phrase(f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away")
@@ -95,22 +96,12 @@ def failures(store: Store, stage: str) -> dict[int, str]:
 def _records(store: Store, stage: str) -> dict[int, dict[str, Any]]:
     """Return the progress record of each task that has begun."""
     names = store.sizes(f"logs/{stage}/progress")
-    return {int(name.rpartition("/")[2].removesuffix(".json")): orjson.loads(store.read(name)) for name in names}
+    return {int(Path(name).stem): orjson.loads(store.read(name)) for name in names}
 
 
 def _is_running(record: dict[str, Any]) -> bool:
     """Return whether a task has begun and not ended well."""
     return bool(record["before"] + record["done"] < record["of"])
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def table(stages: list[StageStatus]) -> str:
