@@ -19,21 +19,40 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 NOTEBOOKS = "tests/notebooks/test_nbval.py"
 REHEARSAL = "tests/rehearsal/test_profiles.py"
 
+# What only `make rehearse` runs: node ids begin with one of these. A single test elsewhere has the mark `rehearse`.
+REHEARSE = (
+    REHEARSAL,
+    "tests/bench/",
+    "tests/colab/",
+    "tests/notebooks/test_jupyterlab.py",
+    "tests/notebooks/test_nbval.py::test_japanese",
+    "tests/notebooks/test_progress_bar.py",
+    "tests/pretrain/test_cut_session.py",
+    "tests/scale/test_failures.py",
+    "tests/scale/test_ray.py",
+    "tests/scale/test_s3.py",
+    "tests/scale/test_slurm.py",
+    "tests/serving/test_load.py",
+    "tests/site/test_site.py",
+    "tests/test_cache.py",
+    "tests/test_slides.py",
+    "tests/test_wheelhouse.py",
+    "tests/training/test_fp16.py",
+    "tests/training/test_nodes.py",
+    "tests/training/test_slurm.py",
+    "tests/words/test_edition.py",
+    "tests/words/test_japanese.py",
+)
+
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
 SLOW = (
-    REHEARSAL,
+    *REHEARSE,
     NOTEBOOKS,
-    "tests/notebooks/test_jupyterlab.py",
-    "tests/colab/",
-    "tests/words/test_edition.py",
-    "tests/site/test_site.py",
-    "tests/notebooks/test_progress_bar.py",
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
     "tests/prefix/test_training.py",
     "tests/serving/",
     "tests/scale/",
-    "tests/bench/",
     "tests/gptsan/",
     "tests/prefix/",
     "tests/pretrain/",
@@ -54,9 +73,6 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
-    "tests/test_slides.py",
-    "tests/test_wheelhouse.py",
-    "tests/test_cache.py",
 )
 
 
@@ -91,9 +107,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks slow files, and puts them first, so that no worker is left with one at the end."""
+    """Marks the tiers, and puts slow files first, so that no worker is left with one at the end."""
     for item in items:
-        if _rank(item) < len(SLOW):
+        if item.nodeid.startswith(REHEARSE):
+            item.add_marker(pytest.mark.rehearse)
+        if _rank(item) < len(SLOW) or item.get_closest_marker("rehearse"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_rank)
 
