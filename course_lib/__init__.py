@@ -11,6 +11,6 @@ import sys
 __version__ = "0.1.0"
 
 if "IPython" in sys.modules and os.environ.get("COURSE_LANG") not in (None, "", "en"):
-    from course_lib import cell_words
+    from course_lib.language import cell_words
 
     cell_words.install()

@@ -53,7 +53,8 @@ def _started(arguments: list[str] | None) -> int:
     """Import the commands, run one and return its exit code."""
     import io
 
-    from course_lib import profiles, verbs  # noqa: F401
+    from course_lib.command_line import verbs  # noqa: F401
+    from course_lib.settings import profiles
 
     profiles.make_absolute()
 
@@ -69,8 +70,9 @@ def _main(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
     import typer
 
-    from course_lib import verbs, words
+    from course_lib.command_line import verbs
     from course_lib.errors import CourseError
+    from course_lib.language import words
 
     # UsageError, which Typer before 0.29, such as Colab's, does not export.
     usage_error: Any = typer.BadParameter.__base__
@@ -143,7 +145,7 @@ def _stopped(number: signal.Signals) -> int:
     text = f"{SAYING[number]}; earlier products are unchanged"
     # Nothing is imported for English: a signal may come before the first command is known.
     if os.environ.get("COURSE_LANG"):
-        from course_lib.words import error_line
+        from course_lib.language.words import error_line
 
         text = error_line(text)
     return _say(text, 128 + number)

@@ -17,10 +17,10 @@ import psutil
 from course_lib import __version__
 from course_lib.errors import CourseError
 from course_lib.files import human_size
+from course_lib.language.messages import Problem, Remark, padded, told
+from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers
 from course_lib.paths import root
-from course_lib.remarks import Problem, Remark, padded, told
-from course_lib.words import mark, tr
 
 
 @dataclass(frozen=True)

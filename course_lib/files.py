@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from course_lib import profiles
 from course_lib.errors import UsageError
+from course_lib.settings import profiles
 
 # the root of the checkout; site-packages if the course is installed from a wheel
 REPOSITORY = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
@@ -21,7 +21,7 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     kind: Any = tqdm
     if hasattr(shell, "kernel") and find_spec("ipywidgets"):
-        from course_lib.notebook_bar import NotebookBar as kind
+        from course_lib.notebooks.bar import NotebookBar as kind
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
     style: dict[str, Any] = {"unit": tr(unit), "unit_scale": True, "leave": False}

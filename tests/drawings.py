@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
-from course_lib.drawing import Drawing, text_width
+from course_lib.notebooks.drawing import Drawing, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 ANCHORS = {"start": 0.0, "middle": 0.5, "end": 1.0}

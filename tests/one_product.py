@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.workspace import Definition, Product
+from course_lib.workspace.products import Definition, Product
 
 NAME = "part/thing"
 

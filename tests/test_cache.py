@@ -10,10 +10,13 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from course_lib import cache, chapters, cli, workspace
+from course_lib import cli
 from course_lib.corpus import products as corpus
 from course_lib.errors import CourseError
-from course_lib.workspace import Definition, Product
+from course_lib.workspace import archive as cache
+from course_lib.workspace import chapters
+from course_lib.workspace import products as workspace
+from course_lib.workspace.products import Definition, Product
 
 WEIGHTS = bytes(range(256)) * 3000
 

@@ -14,8 +14,10 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
-from course_lib import chapters, cli, paths, workspace
-from course_lib.workspace import Definition, Product
+from course_lib import cli, paths
+from course_lib.workspace import chapters
+from course_lib.workspace import products as workspace
+from course_lib.workspace.products import Definition, Product
 
 from tests.waiting import LIMIT, until
 
@@ -458,7 +460,9 @@ def test_a_signal_during_a_run_leaves_no_half_product(begun: Any, number: signal
 # A command that executes a notebook.
 EXECUTING = """
 from pathlib import Path
-from course_lib import cli, notebooks, workspace_cli
+from course_lib import cli
+from course_lib.notebooks import execution as notebooks
+from course_lib.command_line import workspace as workspace_cli
 def status() -> None:
     notebooks.execute(Path("in.ipynb"), Path("out.ipynb"))
 workspace_cli.status = status

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import omegaconf
 import pytest
-from course_lib import chapters, config, profiles
-from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
 from course_lib.japanese import products
+from course_lib.settings import config, profiles
+from course_lib.settings.config import STRICT, setting
 from course_lib.subword.config import ExperimentsConfig
 from course_lib.training.settings import RunsConfig
+from course_lib.workspace import chapters
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import model_validator

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from course_lib import __version__, verbs
+from course_lib import __version__
+from course_lib.command_line import verbs
 from course_lib.exercises import Exercise, run_cases
 from course_lib.paths import REPOSITORY
 

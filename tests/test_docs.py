@@ -5,8 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from course_lib import config, verbs
+from course_lib.command_line import verbs
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = [

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
-from course_lib import doctor, workspace
+from course_lib import doctor
 from course_lib.doctor import Check
+from course_lib.workspace import products as workspace
 
 PARTS = [
     "Python",

@@ -9,10 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from course_lib import drawing
-from course_lib.chapters import CHAPTERS
 from course_lib.corpus.diagrams import banding
-from course_lib.drawing import Canvas, Color, Drawing, rows_without_overlap, text_width
 from course_lib.errors import UsageError
 from course_lib.gptsan.diagrams import extra_stage
 from course_lib.gptsan.freeze import is_extra
@@ -20,12 +17,15 @@ from course_lib.gptsan.shape import ShapeConfig
 from course_lib.japanese.diagrams import LONGEST, lattice, mecab_lattice
 from course_lib.japanese.lattice import path as lattice_path
 from course_lib.japanese.segment import segment
+from course_lib.notebooks import drawing
+from course_lib.notebooks.drawing import Canvas, Color, Drawing, rows_without_overlap, text_width
+from course_lib.notebooks.road import STOPS, road
 from course_lib.prefix.diagrams import cache_and_prefix
 from course_lib.pretrain.diagrams import gpt2_block, samples, zero2_step
 from course_lib.pretrain.sampling import GptDataset
-from course_lib.road import STOPS, road
 from course_lib.serving.diagrams import qkv_order, request_path
 from course_lib.subword.diagrams import merge_tree, merges_and_lattice, segmentations
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.drawings import SVG, fill_behind, root, texts
 

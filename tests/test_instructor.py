@@ -12,12 +12,13 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib import config, paths
+from course_lib import paths
 from course_lib.errors import UsageError
 from course_lib.exercises import japanese, pretrain
 from course_lib.japanese import lattice, normalize
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.serving import server
+from course_lib.settings import config
 from course_lib.training import planner
 
 from tests.bench import section_minutes

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import cli, config, options, profiles, verbs
+from course_lib import cli
+from course_lib.command_line import options, verbs
 from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.errors import UsageError
 from course_lib.gptsan import cli as gptsan
@@ -14,6 +15,7 @@ from course_lib.japanese.config import SegmentConfig
 from course_lib.prefix import cli as prefix
 from course_lib.pretrain import cli as pretrain
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config, profiles
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.training.run_verb import RunKind
 

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib import cli, config, profile_cli, profile_costs, profiles
+from course_lib import cli
+from course_lib.command_line import profile as profile_cli
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
+from course_lib.settings import config, profiles
+from course_lib.settings import costs as profile_costs
 
 TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
 

@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib import cli, config, options, paths, profiles
+from course_lib import cli, paths
+from course_lib.command_line import options
 from course_lib.corpus.config import WebtextConfig
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.config import RecipeConfig as Pretrain
+from course_lib.settings import config, profiles
 from course_lib.subword.config import BpeConfig
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib import editions
+from course_lib.language import editions
 from course_lib.paths import NOTEBOOKS
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 

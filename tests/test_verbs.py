@@ -4,7 +4,8 @@ from pathlib import Path
 
 import orjson
 import pytest
-from course_lib import cli, workspace
+from course_lib import cli
+from course_lib.workspace import products as workspace
 
 
 def course(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

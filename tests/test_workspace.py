@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import chapters, cli, files, paths, profiles, workspace, yaml_values
-from course_lib.config import STRICT, setting
+from course_lib import cli, files, paths
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import products as gptsan_products
 from course_lib.prefix import products as prefix_products
-from course_lib.workspace import Definition, Product, State
+from course_lib.settings import profiles, yaml_values
+from course_lib.settings.config import STRICT, setting
+from course_lib.workspace import chapters
+from course_lib.workspace import products as workspace
+from course_lib.workspace.products import Definition, Product, State
 from pydantic.dataclasses import dataclass
 
 from tests import one_product

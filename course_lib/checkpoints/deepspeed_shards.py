@@ -22,8 +22,8 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
 from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.remarks import Remark
-from course_lib.words import mark
+from course_lib.language.messages import Remark
+from course_lib.language.words import mark
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 

@@ -8,10 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from course_lib import paths, profiles
+from course_lib import paths
 from course_lib.errors import CourseError, one_line
 from course_lib.files import link_or_copy
-from course_lib.words import tr
+from course_lib.language.words import tr
+from course_lib.settings import profiles
 
 # Configuration and tokenizer.
 SETTINGS = ("*.json", "*.txt", "*.model")

@@ -18,7 +18,7 @@ from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenize
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 CONFIG = "config.json"
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")

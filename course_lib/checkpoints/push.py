@@ -15,7 +15,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 # The files that belong to a model. No other files are uploaded.
 PUBLISHED = (

@@ -22,7 +22,7 @@ from course_lib.checkpoints.safe_load import safe_load
 from course_lib.checkpoints.torch_dtypes import FLOATS, SAFETENSORS, torch_name
 from course_lib.errors import CourseError
 from course_lib.files import read_json, require_file, write_json
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
 
 if TYPE_CHECKING:

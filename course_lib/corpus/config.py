@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.settings.config import STRICT, setting
 
 # Corpora that can be downloaded.
 Dataset = Literal["jawiki", "cc100"]

@@ -22,7 +22,7 @@ from course_lib.corpus.integrity import Checksum, Record, container_flaw, digest
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import behind_links, human_size, require_regular
-from course_lib.words import mark, phrase, tr
+from course_lib.language.words import mark, phrase, tr
 
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()

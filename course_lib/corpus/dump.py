@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.corpus.banding import probability
-from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
-from course_lib.words import mark, tr
+from course_lib.language.words import mark, tr
+from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 PLAIN_TEXT = mark("plain text")
 # What each count of an extraction contains.

@@ -14,8 +14,8 @@ import orjson
 from pydantic import TypeAdapter
 
 from course_lib.files import CHUNK, OPENERS, atomic_write
+from course_lib.language.words import phrase, tr
 from course_lib.progress import progress
-from course_lib.words import phrase, tr
 
 HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 

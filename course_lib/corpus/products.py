@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config, profiles
 from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
 from course_lib.corpus.report import Report, write_report
 from course_lib.documents import read_texts
@@ -13,7 +12,8 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, link_or_copy
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
-from course_lib.workspace import Definition, Product, product
+from course_lib.settings import config, profiles
+from course_lib.workspace.products import Definition, Product, product
 
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"

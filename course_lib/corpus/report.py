@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from course_lib.files import atomic_write
-from course_lib.remarks import aligned
-from course_lib.words import tr
+from course_lib.language.messages import aligned
+from course_lib.language.words import tr
 
 # Number of characters of a removed text shown in an example.
 EXAMPLE = 80

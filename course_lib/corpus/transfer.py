@@ -23,8 +23,8 @@ from course_lib import __version__
 from course_lib.corpus.integrity import Record, load_record
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import human_size
+from course_lib.language.words import phrase
 from course_lib.progress import progress
-from course_lib.words import phrase
 
 Result = TypeVar("Result")
 # Maximum seconds between two attempts, even if the server asks for more.

@@ -22,9 +22,9 @@ from course_lib.corpus.report import Report
 from course_lib.corpus.wikitext import to_text
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
+from course_lib.language.words import mark, phrase, tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-from course_lib.words import mark, phrase, tr
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20

@@ -25,7 +25,7 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.words import heading
+from course_lib.language.words import heading
 
 # Documents that are in memory at a time.
 AT_ONCE = 256

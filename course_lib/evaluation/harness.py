@@ -3,7 +3,7 @@
 Texts are raw; normalization and segmentation happen inside the model's tokenizer. This module needs the extra
 `evaluate` (lm_eval).
 
-    from course_lib.evaluate_cli import open_model
+    from course_lib.command_line.evaluate import open_model
     from course_lib.evaluation import harness
     from lm_eval import simple_evaluate
 

@@ -19,7 +19,7 @@ from course_lib.documents import read_batches
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.words import heading, mark, tr
+from course_lib.language.words import heading, mark, tr
 
 # Resamples for an interval, and the share of them that it covers.
 RESAMPLES, COVERED = 10_000, 0.95

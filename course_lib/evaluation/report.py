@@ -12,8 +12,8 @@ from course_lib.evaluation.bits import Bits
 from course_lib.evaluation.pairs import Accuracy, Pair
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
+from course_lib.language.words import tr
 from course_lib.progress import progress
-from course_lib.words import tr
 
 
 @dataclass(frozen=True)

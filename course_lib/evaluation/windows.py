@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
 from course_lib.evaluation.scoring import Scores, ScoringModel, Tokens, Window
+from course_lib.settings.config import STRICT, setting
 
 # Window of a model without a limit [tokens]; only `stride` needs one then.
 UNLIMITED = 1024

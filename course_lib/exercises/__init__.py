@@ -17,7 +17,7 @@ from typing import Any
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, plain, run_cases
 from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
-from course_lib.words import keyed, tr
+from course_lib.language.words import keyed, tr
 
 __all__ = ["Case", "Chapter", "Exercise", "run_cases"]
 

@@ -6,7 +6,7 @@ from math import isclose
 from numbers import Integral, Real
 from typing import Any
 
-from course_lib.words import keyed, tr
+from course_lib.language.words import keyed, tr
 
 # wrong results that a known mistake gives for these arguments, each with advice of its own
 Mistakes = Sequence[tuple[Any, str]]

@@ -4,7 +4,7 @@ from math import exp, isclose, isfinite, log
 from typing import Any
 
 from course_lib.exercises import Case, Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def causal(scores: list[list[float]]) -> list[list[float]]:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def without_references(wikitext: str) -> str:
@@ -29,10 +29,10 @@ def _pairs() -> tuple[Any, Any, Any]:
 
     import numpy as np
 
-    from course_lib import workspace
     from course_lib.corpus.banding import gram_set, jaccard, spliced
     from course_lib.corpus.config import DedupConfig
     from course_lib.corpus.dedup import signatures
+    from course_lib.workspace import products as workspace
 
     settings = DedupConfig(num_perm=HASHES, num_bands=1)
     sample = lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="replace")

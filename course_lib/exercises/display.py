@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from html import escape
 
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 GREEN, RED = "#1a7f37", "#b42318"
 

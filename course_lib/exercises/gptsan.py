@@ -3,7 +3,7 @@
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def kept(choices: list[int], experts: int, factor: float) -> list[bool]:

@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
 NORMAL = "LLMの学習スーパー①"
@@ -93,8 +93,8 @@ WIDTH, SLACK = 0.1, 1.25
 @cache
 def widths() -> list[float]:
     """Return the width of the 95 % interval of the baseline's F1 on the first 2, 3, … sentences of the gold file."""
-    from course_lib import workspace
     from course_lib.japanese.gold import count_words, f1_interval, read_gold
+    from course_lib.workspace import products as workspace
 
     gold = read_gold(workspace.data("segmentation-gold.txt"))
     counts = count_words(gold, [list("".join(words)) for words in gold])

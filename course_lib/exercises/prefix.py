@@ -4,7 +4,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 # What the experiment of exercise 4 needs at least: lengths, and runs of each length.
 LENGTHS, SEEDS = 3, 3

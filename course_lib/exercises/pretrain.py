@@ -3,12 +3,12 @@
 from math import cos, pi
 from typing import Any
 
-from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.exercises import Chapter, Exercise
+from course_lib.language.words import tr
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training import planner
-from course_lib.words import tr
 
 CARD, GPUS, SAMPLES = 16e9, 8, 528
 

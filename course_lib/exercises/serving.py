@@ -3,7 +3,7 @@
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def reorder(rows: list[str], heads: int) -> list[str]:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from course_lib.exercises import Case, Chapter, Exercise, run_cases
-from course_lib.words import tr
+from course_lib.language.words import tr
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
@@ -63,11 +63,11 @@ def _texts() -> tuple[list[str], list[str]]:
 
     They are the same in every profile, so that the same answers are right.
     """
-    from course_lib import workspace
     from course_lib.corpus.webtext import clean_webtext
     from course_lib.corpus.wikipedia import extract
     from course_lib.documents import read_texts
     from course_lib.subword.unseen import unseen_texts
+    from course_lib.workspace import products as workspace
 
     with TemporaryDirectory() as name:
         articles, web = Path(name) / "articles.jsonl", Path(name) / "web.jsonl"

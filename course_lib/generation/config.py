@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
 from course_lib.errors import UsageError
+from course_lib.settings.config import STRICT, setting
 
 MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
 

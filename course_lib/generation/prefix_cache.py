@@ -19,7 +19,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from course_lib.errors import UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 
 @dataclass(frozen=True)

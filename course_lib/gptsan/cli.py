@@ -5,14 +5,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib import config as configuration
-from course_lib import options, profiles
+from course_lib.command_line import options
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+from course_lib.language.words import tr
+from course_lib.settings import config as configuration
+from course_lib.settings import profiles
 from course_lib.training.run_verb import RunKind
-from course_lib.words import tr
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[

@@ -11,11 +11,11 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
-from course_lib.config import STRICT, setting
 from course_lib.gptsan.freeze import BASE, frozen_names
 from course_lib.gptsan.memory import Batch, gptsan_sizes
 from course_lib.gptsan.shape import ShapeConfig, read_shape
 from course_lib.models.memory import Sizes
+from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
 
 

@@ -30,11 +30,11 @@ from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
+from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
-from course_lib.words import tr
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Drawing for chapter 5: GPTSAN with an extra stage and the spout, and which parts are frozen or trained."""
 
-from course_lib.drawing import FROZEN, MUTED, PLAIN, SMALL, TRAINED, Box, Canvas, Color, Drawing
-from course_lib.words import tr
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import FROZEN, MUTED, PLAIN, SMALL, TRAINED, Box, Canvas, Color, Drawing
 
 
 def extra_stage(switch_layers: int, extra_layers: int, experts: int) -> Drawing:

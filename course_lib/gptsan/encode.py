@@ -29,9 +29,9 @@ from course_lib.gptsan.inputs import Document, Piece, list_documents, read_piece
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.gptsan.tfrecord import write_examples
+from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-from course_lib.words import tr
 
 
 @dataclass

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.settings.config import STRICT, setting
 
 
 @dataclass(frozen=True, config=STRICT)

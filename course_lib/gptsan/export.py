@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib import config
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
+from course_lib.language.words import tr
+from course_lib.settings import config
 from course_lib.training import checkpoint
 from course_lib.training.run_dir import export_folder
 from course_lib.training.task import CONFIG
-from course_lib.words import tr
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from omegaconf import OmegaConf
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.checkpoints.weight_files import Weight
-from course_lib.config import build
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
@@ -39,8 +38,9 @@ from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, re
 from course_lib.gptsan.shape import SPOUT_OUT, read_shape
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
+from course_lib.language.words import mark, tr
 from course_lib.progress import progress
-from course_lib.words import mark, tr
+from course_lib.settings.config import build
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
 # Tied to the embedding, so it is written only once, under the name of the embedding.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
-from course_lib.words import tr
+from course_lib.language.words import tr
+from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 # Number of experts up to which a panel has room for numbers.
 FEW = 4

@@ -6,7 +6,7 @@ This module does not import torch.
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.settings.config import STRICT, setting
 
 SPOUTS = ("none", "uniform", "zeros")
 

@@ -20,8 +20,8 @@ from course_lib.files import atomic_folder, read_json, require_other, write_json
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
+from course_lib.language.words import tr
 from course_lib.progress import progress
-from course_lib.words import tr
 
 PARAMETERS = "parameters.json"
 # Name in the new folder → possible names in the checkpoint folder.

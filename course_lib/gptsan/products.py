@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib import config, paths, profiles
+from course_lib import paths
 from course_lib.checkpoints import fetch
 from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
@@ -18,7 +18,8 @@ from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfi
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.parallel import default_workers
-from course_lib.workspace import Definition, Product, product
+from course_lib.settings import config, profiles
+from course_lib.workspace.products import Definition, Product, product
 
 if TYPE_CHECKING:
     from course_lib.gptsan.examples import Examples

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import torch
 
-from course_lib.config import build
 from course_lib.evaluation.causal import target_scores
 from course_lib.evaluation.scoring import Scores, Tokens, Window
 from course_lib.gptsan.generate import Generator
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.prefix import prefix_types
+from course_lib.settings.config import build
 
 
 class GptsanScorer:

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, build, setting
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
+from course_lib.settings.config import STRICT, build, setting
 
 MODEL_TYPE = "gptsan-japanese"
 EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
@@ -14,10 +13,11 @@ from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
 from course_lib.gptsan.shape import EMBEDDINGS
+from course_lib.language.words import tr
+from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
-from course_lib.words import tr
 
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM

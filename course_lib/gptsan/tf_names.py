@@ -11,7 +11,7 @@ import torch
 from einops import rearrange
 
 from course_lib.gptsan.shape import SPOUT_LAYERS, SPOUT_OUT
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 # A buffer, not a parameter; it is saved with the model.
 BIAS = "final_logits_bias"

@@ -18,7 +18,7 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan import swe
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 

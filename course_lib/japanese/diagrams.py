@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from course_lib.drawing import (
+from course_lib.errors import UsageError
+from course_lib.japanese.lattice import Step
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import (
     BLUE,
     GREEN,
     GREY,
@@ -17,9 +20,6 @@ from course_lib.drawing import (
     rows_without_overlap,
     with_minus,
 )
-from course_lib.errors import UsageError
-from course_lib.japanese.lattice import Step
-from course_lib.words import tr
 
 # Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
 COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13

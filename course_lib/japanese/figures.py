@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from course_lib.figures import AFTER, subplots
 from course_lib.japanese.normalize import normalize
-from course_lib.words import mark, tr
+from course_lib.language.words import mark, tr
+from course_lib.notebooks.plot import AFTER, subplots
 
 KINDS = (
     (mark("full-width letters and signs"), "！", "～"),

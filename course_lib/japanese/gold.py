@@ -17,7 +17,7 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import jumanpp, mecab
 from course_lib.japanese.normalize import normalize
-from course_lib.words import heading, tr
+from course_lib.language.words import heading, tr
 
 # Lines to their words, for texts without spaces.
 Segmenter = Callable[[Sequence[str]], list[list[str]]]

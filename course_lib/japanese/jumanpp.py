@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096

@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config
 from course_lib.corpus import products as corpus
 from course_lib.japanese.config import SegmentConfig
 from course_lib.parallel import default_workers
-from course_lib.workspace import Definition, Product, product
+from course_lib.settings import config
+from course_lib.workspace.products import Definition, Product, product
 
 # File name inside each product.
 LINES = "lines.txt"

@@ -11,8 +11,8 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
-from course_lib.config import STRICT, setting
 from course_lib.models.memory import LOGIT_BYTES, Sizes
+from course_lib.settings.config import STRICT, setting
 
 # Tensors of feed-forward width that GELU stores: 1 with a fused kernel (gelu_pytorch_tanh, gelu), 4 with gelu_new.
 GELU_KEEPS = 1

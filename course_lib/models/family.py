@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from course_lib.config import build
 from course_lib.models.config import ModelConfig
+from course_lib.settings.config import build
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from course_lib import config as configuration
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
+from course_lib.language.words import tr
 from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
+from course_lib.settings import config as configuration
 from course_lib.training.run_verb import RunKind
-from course_lib.words import tr
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
 AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.language.words import tr
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.single_process_trainer import Build, Case, evaluate, sweep
 from course_lib.prefix.task import PrefixTask
-from course_lib.words import tr
 
 SEEDS = (1, 2, 3)
 

@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
-from course_lib import config
-from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.config import ModelConfig as BaseShape
@@ -22,6 +20,8 @@ from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.models.memory import Sizes
 from course_lib.prefix.memory import frozen_sizes
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
+from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
 
 # Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder.

@@ -14,9 +14,9 @@ import orjson
 
 from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import tr
 from course_lib.prefix.config import DataConfig
 from course_lib.pretrain.text_codec import TextCodec
-from course_lib.words import tr
 
 Encode = Callable[[str], list[int]]
 

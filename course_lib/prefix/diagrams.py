@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from course_lib.drawing import FROZEN, MUTED, PLAIN, SMALL, TRAINED, Canvas, Color, Drawing
 from course_lib.errors import UsageError
-from course_lib.words import tr
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import FROZEN, MUTED, PLAIN, SMALL, TRAINED, Canvas, Color, Drawing
 
 # Left edge of the first slot, distance between slots, width of a slot [pixels]; and how many slots fit.
 LEFT, STEP, SLOT = 96, 84, 76

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from course_lib import config
 from course_lib.errors import UsageError
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, tr
 from course_lib.prefix.config import FILE, Form, PrefixConfig
-from course_lib.remarks import Remark, told
+from course_lib.settings import config
 from course_lib.training import checkpoint, log, run_dir
 from course_lib.training.task import CONFIG
-from course_lib.words import mark, tr
 
 if TYPE_CHECKING:
     from course_lib.prefix.files import Prefix

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.language.words import tr
+from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 from course_lib.prefix.comparison import Runs
-from course_lib.words import tr
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:

@@ -26,9 +26,9 @@ from course_lib.checkpoints.safe_load import FORBIDDEN, safe_load
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.generation.prefix_cache import Shape
+from course_lib.language.words import phrase
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
-from course_lib.words import phrase
 
 # Tensor name and metadata key for the JSON in a course safetensors file.
 TENSOR, ABOUT = "prefix", "course_prefix"

@@ -15,18 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config, paths
+from course_lib import paths
 from course_lib.checkpoints import fetch
 from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
+from course_lib.language.words import heading, mark, tr
 from course_lib.parallel import default_workers
 from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.products import ENCODING, TEXTS, trained
+from course_lib.settings import config
 from course_lib.subword.config import BpeConfig
-from course_lib.words import heading, mark, tr
-from course_lib.workspace import Definition, Product, product
+from course_lib.workspace.products import Definition, Product, product
 
 # Contains one folder per run.
 RUNS = "prefix/runs"

@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from course_lib.generation.prefix_cache import Shape
+from course_lib.language.words import tr
 from course_lib.models import frozen_base
-from course_lib.words import tr
 
 
 @dataclass(frozen=True)

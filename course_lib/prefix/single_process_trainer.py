@@ -11,10 +11,10 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from course_lib import config
 from course_lib.checkpoints.compute import device, one_thread, trainings_at_once
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches, kept_for_backward, state_bytes
@@ -23,9 +23,9 @@ from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.progress import progress
+from course_lib.settings import config
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
-from course_lib.words import tr
 
 Build = Callable[[PrefixConfig], PrefixModel]
 

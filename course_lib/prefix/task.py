@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from course_lib import config
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
+from course_lib.language.words import mark, tr
 from course_lib.prefix import data
 from course_lib.prefix.config import PrefixConfig
+from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
-from course_lib.words import mark, tr
 
 if TYPE_CHECKING:
     from course_lib.prefix.samples import Row

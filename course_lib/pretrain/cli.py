@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from course_lib import config as configuration
-from course_lib import options
 from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.command_line import options
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
+from course_lib.language.words import error_line, tr
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.settings import config as configuration
 from course_lib.training.run_verb import RunKind
-from course_lib.words import error_line, tr
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]

@@ -12,9 +12,9 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
-from course_lib.config import STRICT, setting
 from course_lib.models.config import ModelConfig
 from course_lib.models.memory import Sizes
+from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from course_lib.drawing import (
+from course_lib.errors import UsageError
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import (
     BLUE,
     GREEN,
     GREY,
@@ -17,9 +19,7 @@ from course_lib.drawing import (
     Color,
     Drawing,
 )  # fmt: skip
-from course_lib.errors import UsageError
 from course_lib.pretrain.sampling import samples_in
-from course_lib.words import tr
 
 # Width of the drawing of samples, its left margin, and the largest number of tokens that it has room for.
 WIDTH, LEFT, MOST_TOKENS = 860, 110, 36

@@ -19,12 +19,12 @@ from tokenizers import Tokenizer, pre_tokenizers
 from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json, require_other
+from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
 from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
-from course_lib.words import tr
 
 # Maximum number of cached words (about 50 MB). The first words seen are kept, because frequent words occur early.
 REMEMBERED = 1 << 18

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
-from course_lib import config as settings_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
 from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
@@ -21,16 +20,17 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
+from course_lib.language.messages import told
+from course_lib.language.words import mark, tr
 from course_lib.models.causal import CausalModel, Shape, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.remarks import told
+from course_lib.settings import config as settings_files
 from course_lib.training import log
 from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
 from course_lib.training.task import CONFIG
-from course_lib.words import mark, tr
 
 # Names of the output head in memory and in GPT-NeoX files.
 HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
-from course_lib.words import mark, tr
+from course_lib.language.words import mark, tr
+from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from course_lib import config
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.pretrain import data
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
-from course_lib.words import tr
 
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 Array = npt.NDArray[Any]
 

@@ -21,11 +21,11 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import NAMES, TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, tr
 from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
-from course_lib.remarks import Remark, told
-from course_lib.words import mark, tr
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 

@@ -22,7 +22,7 @@ import torch
 
 from course_lib.checkpoints.safe_load import safe_load
 from course_lib.errors import CourseError, UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 State = dict[str, torch.Tensor]
 STEP = re.compile(r"global_step\d+|iter_\d+|release")

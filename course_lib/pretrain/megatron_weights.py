@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import phrase
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
-from course_lib.words import phrase
 
 # Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
 PADDED_FOR = 8

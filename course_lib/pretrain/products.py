@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.japanese import products as japanese
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.settings import config
 from course_lib.subword import products as subword
-from course_lib.workspace import Definition, Product, product
+from course_lib.workspace.products import Definition, Product, product
 
 TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 # Modules whose changes make token files stale.

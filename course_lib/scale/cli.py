@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.scale.config import Engine, ScaleConfig
 
 Folder = Annotated[

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
 from course_lib.corpus.config import DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.japanese.config import SegmentConfig
+from course_lib.settings.config import STRICT, setting
 from course_lib.subword.config import BpeConfig
 
 Engine = Literal["local", "slurm", "ray"]

@@ -9,11 +9,11 @@ disks are assumed to keep up.
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_lib import profiles
 from course_lib.files import human_size
-from course_lib.remarks import aligned
+from course_lib.language.messages import aligned
+from course_lib.language.words import tr
 from course_lib.scale.config import ScaleConfig
-from course_lib.words import tr
+from course_lib.settings import profiles
 
 RATES = Path(__file__).with_name("rates.yaml")
 CORES = (1, 8, 64, 512)

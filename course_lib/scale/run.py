@@ -17,9 +17,9 @@ from datatrove.executor.ray import RayPipelineExecutor
 from datatrove.executor.slurm import SlurmPipelineExecutor
 from loguru import logger
 
-from course_lib import config
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.language.words import mark, phrase, tr
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.progress import progress
 from course_lib.scale.config import FREE, Engine, ScaleConfig
@@ -28,7 +28,7 @@ from course_lib.scale.stages import Stage
 from course_lib.scale.status import failures
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Merge
-from course_lib.words import mark, phrase, tr
+from course_lib.settings import config
 
 
 class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]

@@ -27,10 +27,10 @@ from course_lib.corpus.report import Report
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
 from course_lib.files import naming
+from course_lib.language.words import mark, phrase
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Output, Store
-from course_lib.words import mark, phrase
 
 # datatrove reads hashes of up to 61 bits.
 BAND_BITS = 61

@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import psutil
 
-from course_lib import config
 from course_lib.errors import CourseError
-from course_lib.remarks import aligned
+from course_lib.language.messages import aligned
+from course_lib.language.words import error_line, phrase, tr
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
-from course_lib.words import error_line, phrase, tr
+from course_lib.settings import config
 
 # A task without a finished unit for this many times the longest unit, or seconds, may have died with its node.
 SILENT, SILENT_SECONDS = 3, 900

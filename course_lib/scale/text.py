@@ -7,12 +7,12 @@ from course_lib.corpus import webtext, wikipedia
 from course_lib.corpus.report import Report
 from course_lib.errors import CourseError
 from course_lib.japanese.pipeline import segment_file
+from course_lib.language.words import mark
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.indexed import files_of, merge
 from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
 from course_lib.scale.store import Output, Store
 from course_lib.subword.bpe import train_bpe
-from course_lib.words import mark
 
 
 class Segment(Stage):

@@ -2,8 +2,8 @@
 
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
 from course_lib.serving.request import MAX_BEAMS
+from course_lib.settings.config import STRICT, setting
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -16,12 +16,12 @@ import torch
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import human_size
+from course_lib.language.messages import Problem, Remark, told
+from course_lib.language.words import heading, mark, tr
 from course_lib.progress import progress
-from course_lib.remarks import Problem, Remark, told
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.reader import numbers, read_conversion
-from course_lib.words import heading, mark, tr
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
 # The line for each kind of finding.

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
+from course_lib.language.words import phrase
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import FOLDER, INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
-from course_lib.words import phrase
 
 Wire = Literal["http", "grpc"]
 PORTS: dict[Wire, int] = {"http": 8000, "grpc": 8001}

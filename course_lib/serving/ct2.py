@@ -26,11 +26,11 @@ from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.language.words import phrase, tr
 from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
-from course_lib.words import phrase, tr
 
 MARK = "conversion.json"
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value

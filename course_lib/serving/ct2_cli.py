@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.errors import CourseError
 from course_lib.generation.config import GenerateConfig
 from course_lib.serving.ct2_config import Quantization

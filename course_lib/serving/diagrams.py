@@ -1,8 +1,8 @@
 """Drawings for chapter 7: the order of query, key and value heads with their split over ranks, and a request's path."""
 
-from course_lib.drawing import BLUE, GREEN, GREY, MUTED, ORANGE, PLAIN, PURPLE, SMALL, Canvas, Drawing
 from course_lib.errors import UsageError
-from course_lib.words import tr
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import BLUE, GREEN, GREY, MUTED, ORANGE, PLAIN, PURPLE, SMALL, Canvas, Drawing
 
 # Left margin, width of the drawing [pixels], and the largest number of heads that fits.
 LEFT, WIDTH, MOST_HEADS = 132, 880, 6

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from course_lib.errors import UsageError
+from course_lib.language.words import phrase
 from course_lib.serving.batch import Batch, Generation
 from course_lib.serving.request import MAX_BEAMS, Answer, Row
 from course_lib.serving.sampling import Text
-from course_lib.words import phrase
 
 
 class Engine:

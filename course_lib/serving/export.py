@@ -30,14 +30,14 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, tr
 from course_lib.progress import progress
-from course_lib.remarks import Remark, told
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
 from course_lib.serving.tasks import NamedPrefix
 from course_lib.serving.weight_map import Piece
-from course_lib.words import mark, tr
 
 CHUNK = 1 << 19  # values per chunk when a weight is copied unchanged
 # Bytes per write. For larger writes, Linux searches for large blocks of free memory, which is often far slower

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course_lib.figures import COLOURS, subplots
+from course_lib.language.words import tr
+from course_lib.notebooks.plot import COLOURS, subplots
 from course_lib.serving.layout import FtConfig, rank_bytes, uneven
-from course_lib.words import tr
 
 
 def rank_memory(models: Mapping[str, FtConfig]) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.errors import CourseError
 
 

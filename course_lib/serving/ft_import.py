@@ -28,16 +28,16 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.generation.prefix_cache import Shape
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, phrase, tr
 from course_lib.models import frozen_base
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
 from course_lib.progress import progress
-from course_lib.remarks import Remark, told
 from course_lib.serving import check, ini, layout, reader, weight_map
 from course_lib.serving.check import Finding
 from course_lib.serving.ft_settings import KEYS, Given, Setting, divisor_of, settings_of
 from course_lib.serving.layout import CONVERSION, SUMMED, TOKENIZER, FtConfig, TensorSpec
-from course_lib.words import mark, phrase, tr
 
 PREFIXES = "prefixes"
 # Left to transformers, or to the defaults of a new configuration

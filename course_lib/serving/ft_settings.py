@@ -9,9 +9,9 @@ from typing import Any
 from transformers.activations import ACT2FN
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import phrase
 from course_lib.serving import reader
 from course_lib.serving.layout import CONVERSION, SUMMED, Family, FtConfig
-from course_lib.words import phrase
 
 
 @dataclass(frozen=True)

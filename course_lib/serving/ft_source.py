@@ -11,11 +11,11 @@ from typing import Any
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.messages import Remark
+from course_lib.language.words import mark
 from course_lib.models.frozen_base import read_config
-from course_lib.remarks import Remark
 from course_lib.serving import layout
 from course_lib.serving.layout import FtConfig
-from course_lib.words import mark
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")

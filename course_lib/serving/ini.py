@@ -12,9 +12,9 @@ from pathlib import Path
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.remarks import Remark
+from course_lib.language.messages import Remark
+from course_lib.language.words import mark
 from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task
-from course_lib.words import mark
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
 PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text

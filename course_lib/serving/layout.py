@@ -14,7 +14,7 @@ from typing import Literal
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"

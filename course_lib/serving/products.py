@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib import config
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import FILE
 from course_lib.prefix.products import MODEL
 from course_lib.serving.config import RecipeConfig
-from course_lib.workspace import Definition, Product, product
+from course_lib.settings import config
+from course_lib.workspace.products import Definition, Product, product
 
 if TYPE_CHECKING:
     from course_lib.serving.export import Report

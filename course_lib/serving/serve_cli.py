@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.errors import UsageError
+from course_lib.language.words import mark, phrase, tr
 from course_lib.serving.ask_config import AskConfig
-from course_lib.words import mark, phrase, tr
 
 
 def serve(

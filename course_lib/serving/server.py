@@ -26,11 +26,11 @@ import httpx
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
+from course_lib.language.words import mark, phrase, tr
 from course_lib.progress import progress
 from course_lib.serving import lifeline, repository
 from course_lib.serving.container import IMAGE
 from course_lib.serving.repository import LOOPBACK, Limits
-from course_lib.words import mark, phrase, tr
 
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
+from course_lib.language.words import phrase
 from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
 from course_lib.serving.ini import NAME, NAME_BYTES
 from course_lib.serving.layout import FtConfig
-from course_lib.words import phrase
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from course_lib import options
+from course_lib.command_line import options
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.subword.config import BpeConfig, UnigramConfig
-from course_lib.words import tr
 
 Inputs = Annotated[
     list[Path] | None,

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
+from course_lib.language.words import heading
 from course_lib.subword.config import SPECIALS, UNKNOWN
 from course_lib.subword.folder import WORD, Codec
-from course_lib.words import heading
 
 # Special tokens and byte tokens.
 FIXED = re.compile("|".join([*map(re.escape, SPECIALS), "<0x[0-9A-F]{2}>"]))

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
+from course_lib.settings.config import STRICT, setting
 
 # These tokens have the ids 0, 1 and 2 in every tokenizer trained here. </s> is also the padding token.
 UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")

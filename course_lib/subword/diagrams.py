@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from course_lib.drawing import (
+from course_lib.errors import UsageError
+from course_lib.language.words import tr
+from course_lib.notebooks.drawing import (
     BLUE,
     GREY,
     MUTED,
@@ -19,9 +21,7 @@ from course_lib.drawing import (
     text_width,
     with_minus,
 )  # fmt: skip
-from course_lib.errors import UsageError
 from course_lib.subword.folder import WORD
-from course_lib.words import tr
 
 # Width of a character's column, left margin [pixels], and the longest word that fits.
 COLUMN, LEFT, LONGEST = 72, 96, 9

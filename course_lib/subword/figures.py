@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from course_lib.evaluation.bits import Bits
-from course_lib.figures import AFTER, BEFORE, COLOURS, subplots
+from course_lib.language.words import tr
+from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 from course_lib.subword.compare import Measures, entries
 from course_lib.subword.folder import Codec
-from course_lib.words import tr
 
 
 def comparison(rows: Sequence[Measures]) -> Any:

@@ -12,20 +12,20 @@ import numpy.typing as npt
 import torch
 from pydantic.dataclasses import dataclass
 
-from course_lib.config import STRICT, setting
 from course_lib.errors import CourseError
 from course_lib.evaluation.bits import Bits, bits
 from course_lib.evaluation.causal import CausalScorer
 from course_lib.evaluation.scoring import one_line
 from course_lib.evaluation.windows import WindowSettings
+from course_lib.language.words import tr
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.progress import progress
+from course_lib.settings.config import STRICT, setting
 from course_lib.subword.config import END
 from course_lib.subword.folder import Codec
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
-from course_lib.words import tr
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -9,13 +9,13 @@ from tokenizers import models
 
 from course_lib.errors import CourseError
 from course_lib.japanese import normalize, segment, split_sentences
+from course_lib.language.words import mark, tr
 from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.compare import compare
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
-from course_lib.words import mark, tr
 
 
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:

@@ -17,7 +17,7 @@ from tokenizers import pre_tokenizers
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, open_binary, require_file
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
 # A character that has occurred this often is common, and `alphabet` stops counting it.
 COMMON = 16

@@ -17,10 +17,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
+from course_lib.language.words import phrase
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
-from course_lib.words import phrase
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5

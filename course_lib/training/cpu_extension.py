@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from course_lib.language.words import tr
 from course_lib.training.stale_locks import build_root, no_stale_locks
-from course_lib.words import tr
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import mark
 from course_lib.parallel import default_workers
 from course_lib.training import log, node_link, run_dir, stale_locks, worker
 from course_lib.training.cpu_extension import COMPILERS
@@ -25,7 +26,6 @@ from course_lib.training.nodes import HERE, Nodes, find, gpus
 from course_lib.training.relay import relay
 from course_lib.training.settings import ResolvedBatch, RunConfig
 from course_lib.training.task import Task
-from course_lib.words import mark
 
 # what a node prints at the end of a run that another node leads
 FOLLOWED = mark("done; the first node exports the model")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from course_lib.language.words import phrase
 from course_lib.training import stop_request
-from course_lib.words import phrase
 
 Launcher = subprocess.Popen[bytes]
 # exit code → what happened, for the signals that raise SystemExit

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.checkpoints.number_formats import BYTES
+from course_lib.language.words import mark, tr
 from course_lib.models.memory import Sizes
 from course_lib.training.settings import RunConfig
-from course_lib.words import mark, tr
 
 GB = 1_000_000_000
 # bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments

@@ -17,12 +17,12 @@ from typing import IO, Any
 
 from course_lib.errors import CourseError
 from course_lib.files import naming
+from course_lib.language.words import phrase, tr
 from course_lib.progress import progress
 from course_lib.training import checkpoint, events, launcher_process, log, node_check, stop_request
 from course_lib.training.node_link import Leader
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
-from course_lib.words import phrase, tr
 
 Say = Callable[[str], None]
 ALOUD: Say = partial(print, flush=True)

@@ -16,9 +16,9 @@ from typing import Any
 import orjson
 
 from course_lib.errors import CourseError
+from course_lib.language.words import phrase
 from course_lib.training import checkpoint, run_dir
 from course_lib.training.task import CONFIG, Task
-from course_lib.words import phrase
 
 PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "numpy")
 # largest difference between the clocks of two nodes [s]

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import mark, phrase, tr
 from course_lib.training import events
 from course_lib.training.launcher_process import interruption
 from course_lib.training.nodes import Nodes
-from course_lib.words import mark, phrase, tr
 
 # option → seconds, or number of unanswered probes: the connection closes 15 + 3 · 15 s after the other machine is gone
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}

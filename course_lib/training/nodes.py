@@ -12,8 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from course_lib.errors import UsageError
+from course_lib.language.words import phrase
 from course_lib.training.settings import RunConfig
-from course_lib.words import phrase
 
 HERE = "localhost"
 # the port of DeepSpeed and PyTorch (TORCH_DISTRIBUTED_DEFAULT_PORT)

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, get_args
 
 from course_lib.errors import UsageError
-from course_lib.remarks import Remark, told
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import heading, mark, tr
 from course_lib.training.memory import GB, Plan, plan
-from course_lib.words import heading, mark, tr
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 

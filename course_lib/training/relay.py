@@ -4,9 +4,9 @@ import contextlib
 import subprocess
 from pathlib import Path
 
+from course_lib.language.words import phrase
 from course_lib.training import checkpoint, events, launcher_process
 from course_lib.training.node_link import Follower
-from course_lib.words import phrase
 
 
 def relay(follower: Follower, command: list[str], environment: dict[str, str], folder: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 from filelock import FileLock, Timeout
 
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_other
+from course_lib.language.words import mark, phrase, tr
+from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import CONFIG, Task
-from course_lib.words import mark, phrase, tr
 
 RESOLVED, DEEPSPEED, DATA = "resolved.json", "deepspeed.json", "data.json"
 # the exported model in the run folder

@@ -11,7 +11,8 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from course_lib import config, paths, profiles
+from course_lib import paths
+from course_lib.settings import config, profiles
 from course_lib.training import log
 from course_lib.training.launch import train
 from course_lib.training.run_dir import DEEPSPEED

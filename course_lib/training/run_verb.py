@@ -7,8 +7,8 @@ from typing import Annotated, Generic, TypeVar
 
 import typer
 
-from course_lib import config as configuration
-from course_lib import options
+from course_lib.command_line import options
+from course_lib.settings import config as configuration
 from course_lib.training import sbatch
 from course_lib.training.settings import RunConfig
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib import profiles
 from course_lib.errors import UsageError
+from course_lib.settings import profiles
 from course_lib.training.settings import LaunchConfig
 from course_lib.training.stop_request import NAME, SIGNAL
 

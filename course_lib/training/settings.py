@@ -11,10 +11,10 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.config import STRICT, setting, to_dict
 from course_lib.errors import UsageError
+from course_lib.language.words import phrase
 from course_lib.models.memory import Sizes
-from course_lib.words import phrase
+from course_lib.settings.config import STRICT, setting, to_dict
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from course_lib import config
-from course_lib.remarks import told
+from course_lib.language.messages import told
+from course_lib.language.words import phrase
+from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
-from course_lib.words import phrase
 
 if TYPE_CHECKING:
     from course_lib.training.trainer import RunTrainer

@@ -21,6 +21,7 @@ from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import phrase
 from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
@@ -28,7 +29,6 @@ from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import ResolvedBatch, RunConfig
-from course_lib.words import phrase
 
 
 @dataclass(frozen=True)

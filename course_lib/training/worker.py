@@ -17,11 +17,11 @@ from importlib import import_module
 from pathlib import Path
 
 from course_lib.errors import CourseError
+from course_lib.language.words import mark
 from course_lib.training import node_check, stop_request
 from course_lib.training.events import emit
 from course_lib.training.stale_locks import build_root
 from course_lib.training.task import Task
-from course_lib.words import mark
 
 
 def main(task: str, run: Path, digest: str, start_step: int) -> None:

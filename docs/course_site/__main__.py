@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from course_lib import editions
+from course_lib.language import editions
+from course_lib.language.words import SOURCE, VARIABLE
 from course_lib.paths import REPOSITORY
-from course_lib.words import SOURCE, VARIABLE
 
 from course_site.editions import JAPANESE
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from course_lib import config, profiles, verbs
-from course_lib.pages import anchor
-from course_lib.words import SOURCE
+from course_lib.command_line import verbs
+from course_lib.language.pages import anchor
+from course_lib.language.words import SOURCE
+from course_lib.settings import config, profiles
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from course_lib.pages import anchor
-from course_lib.profiles import BUNDLED, CONFIGS
+from course_lib.language.pages import anchor
+from course_lib.settings.profiles import BUNDLED, CONFIGS
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective

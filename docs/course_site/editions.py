@@ -1,6 +1,6 @@
 """The site's editions, English and Japanese (in ja/): a switch on every page, and links to what is in English only.
 
-The Japanese edition is built from the tree of course_lib/editions.py and has the same paths, so that a page's other
+The Japanese edition is built from the tree of language/editions.py and has the same paths, so that a page's other
 edition is ja/<page>. COURSE_LANG names the edition that is built.
 """
 
@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course_lib import pages
+from course_lib.language import pages
+from course_lib.language.words import SOURCE
 from course_lib.paths import NOTEBOOKS, REPOSITORY
-from course_lib.words import SOURCE
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from course_lib.road import HEIGHT, STOPS, WIDTH, road
+from course_lib.notebooks.road import HEIGHT, STOPS, WIDTH, road
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from course_lib.notebooks import address
+from course_lib.notebooks.execution import address
 from course_lib.paths import REPOSITORY
 from docutils import nodes
 from sphinx import addnodes

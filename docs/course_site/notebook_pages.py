@@ -5,7 +5,7 @@ from typing import Any
 
 import nbformat
 import yaml
-from course_lib.words import SOURCE
+from course_lib.language.words import SOURCE
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform

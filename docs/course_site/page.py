@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, cast
 
-from course_lib.pages import anchor
+from course_lib.language.pages import anchor
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.domains.std import StandardDomain

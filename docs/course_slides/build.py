@@ -8,9 +8,9 @@ from pathlib import Path
 
 import nbformat
 from course_lib.files import atomic_folder
-from course_lib.notebooks import address
+from course_lib.language.words import SOURCE
+from course_lib.notebooks.execution import address
 from course_lib.paths import NOTEBOOKS
-from course_lib.words import SOURCE
 from nbconvert import SlidesExporter
 
 from course_slides.cells import slides

@@ -6,8 +6,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from course_lib.notebooks import BADGE_TAG, SETUP_TAG
-from course_lib.words import SOURCE
+from course_lib.language.words import SOURCE
+from course_lib.notebooks.execution import BADGE_TAG, SETUP_TAG
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from wcwidth import wcswidth

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import paths
-from course_lib.evaluate_cli import PAIRS, TRIGRAM, open_model, trigram_model
+from course_lib.command_line.evaluate import PAIRS, TRIGRAM, open_model, trigram_model
 from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.gptsan import products as gptsan

@@ -19,11 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from course_lib import workspace
 from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.dedup import band_hashes, signatures
 from course_lib.corpus.repeats import near_repeats
 from course_lib.files import open_binary
+from course_lib.workspace import products as workspace
 from rensa import RMinHashDeduplicator
 
 from tests.corpus.planted import near_copy, pieces

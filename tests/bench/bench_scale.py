@@ -20,7 +20,6 @@ from tempfile import mkdtemp
 from typing import Any
 
 import orjson
-from course_lib import config
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
 from course_lib.documents import read_texts
@@ -32,8 +31,9 @@ from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import run
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
+from course_lib.settings import config
+from course_lib.settings.yaml_values import dump
 from course_lib.subword.bpe import train_bpe
-from course_lib.yaml_values import dump
 
 from tests.corpus.dumps import export, multistream
 

@@ -25,9 +25,9 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
+from course_lib.settings import config
 from course_lib.training import log
 from course_lib.training.launch import environment_of_ranks, free_port
 from course_lib.training.nodes import HERE, Nodes

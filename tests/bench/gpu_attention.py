@@ -11,7 +11,6 @@ from dataclasses import replace
 from time import perf_counter
 
 import torch
-from course_lib import config
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.generation.prefix_cache import Shape
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -22,6 +21,7 @@ from course_lib.models.causal import build_model
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from course_lib import config
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.examples import ExampleWriter
@@ -24,6 +23,7 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.shape import ShapeConfig
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.tokenizer import load_tokenizer
+from course_lib.settings import config
 from course_lib.training.task import Task
 
 from tests.bench.gpu_common import GB, Bench, Part, Values, common_changes, largest, overrides

@@ -10,12 +10,12 @@ from functools import partial
 
 import numpy as np
 import torch
-from course_lib import config
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training.task import Task
 from transformers import AutoModelForCausalLM
 

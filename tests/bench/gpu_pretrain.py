@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter
+from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
 from course_lib.training.task import Task
 from tokenizers import Tokenizer

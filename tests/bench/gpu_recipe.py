@@ -24,9 +24,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from course_lib import config, paths, profiles
+from course_lib import paths
+from course_lib.command_line.evaluate import PAIRS, TRIGRAM, open_model, trigram_model
 from course_lib.documents import read_texts
-from course_lib.evaluate_cli import PAIRS, TRIGRAM, open_model, trigram_model
 from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_folder, atomic_write
@@ -42,6 +42,7 @@ from course_lib.pretrain.export import export
 from course_lib.pretrain.figures import loss_curve
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedDataset
+from course_lib.settings import config, profiles
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import BpeConfig
 from course_lib.training import checkpoint, log

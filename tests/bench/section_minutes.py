@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from course_lib.chapters import CHAPTERS
 from course_lib.exercises import Exercise
 from course_lib.files import atomic_write
+from course_lib.workspace.chapters import CHAPTERS
 
 # The rule. Speech: words a minute. Code: seconds a line. Predict: minutes to write a guess down, run, and compare.
 SPEECH, CODE, PREDICT = 130, 10, 2

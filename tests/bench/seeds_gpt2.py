@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
-from course_lib import config
 from course_lib.pretrain import products
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.settings import config
 from course_lib.subword.products import BPE
 from course_lib.training.launch import train
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training import checkpoint, launch, log
 
 from tests.bench import slurm_cluster, ssh_nodes

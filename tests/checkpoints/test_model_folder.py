@@ -60,7 +60,7 @@ def use(verb: str, model: Path, place: Path) -> int:
     }
     if verb != "prefix train":
         return cli._main([*verb.split(), *map(str, words[verb])])
-    from course_lib import config
+    from course_lib.settings import config
 
     try:
         task = PrefixTask(config.load(PrefixConfig, place / "run.yaml"))

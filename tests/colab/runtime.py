@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import nbformat
-from course_lib.notebooks import SETUP_TAG, address
+from course_lib.notebooks.execution import SETUP_TAG, address
 from course_lib.paths import REPOSITORY
 from packaging.utils import canonicalize_name
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.colab import runtime
 from tests.colab.runtime import KEPT, Runtime

@@ -6,12 +6,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from course_lib import config, workspace
 from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.dedup import band_hashes, signatures, text_hash
 from course_lib.corpus.repeats import near_repeats
 from course_lib.corpus.webfile import Documents
 from course_lib.errors import UsageError
+from course_lib.settings import config
+from course_lib.workspace import products as workspace
 
 from tests.corpus.planted import near_copy
 

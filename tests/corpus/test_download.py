@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from course_lib.config import build
 from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.corpus.download import download
 from course_lib.errors import CourseError, UsageError
+from course_lib.settings.config import build
 
 from tests.corpus.mirror import DUMP, Mirror, noise, serving
 from tests.waiting import until

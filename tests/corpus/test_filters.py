@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from course_lib import config
 from course_lib.corpus.config import FilterConfig
 from course_lib.corpus.filters import FILTERS, first_failure, is_prose, measures
+from course_lib.settings import config
 
 DIARY = (
     "日曜の朝、近所の川まで散歩に出かけた。土手の草はもう刈られていて、乾いた匂いがした。\n"

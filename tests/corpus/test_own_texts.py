@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib import config
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
 from course_lib.corpus.report import load_report
 from course_lib.errors import CourseError, UsageError
+from course_lib.settings import config
 
 PROFILE = "extends: tiny\ncorpus: {{sources: {{webtext: files, files: [{}]}}}}\n"
 TEXTS = [

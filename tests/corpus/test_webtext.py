@@ -7,11 +7,11 @@ from pathlib import Path
 
 import orjson
 import pytest
-from course_lib import workspace
 from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
 from course_lib.corpus.report import Report
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.errors import CourseError
+from course_lib.workspace import products as workspace
 
 from tests.corpus.planted import near_copy
 

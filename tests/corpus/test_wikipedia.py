@@ -8,11 +8,11 @@ from pathlib import Path
 
 import orjson
 import pytest
-from course_lib import workspace
 from course_lib.corpus.config import WikipediaConfig
 from course_lib.corpus.report import Report
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError
+from course_lib.workspace import products as workspace
 
 from tests.corpus.dumps import export, multistream
 

@@ -8,9 +8,9 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from course_lib import workspace
 from course_lib.corpus.report import characters
 from course_lib.corpus.wikitext import to_text
+from course_lib.workspace import products as workspace
 
 CASES = [
     (

@@ -9,7 +9,7 @@ import orjson
 import pytest
 import torch
 from course_lib import cli
-from course_lib.evaluate_cli import open_model
+from course_lib.command_line.evaluate import open_model
 from course_lib.evaluation import bits
 from course_lib.generation.prefix_cache import Shape
 from course_lib.gptsan.swe import SPECIALS

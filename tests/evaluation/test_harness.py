@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib.evaluate_cli import open_model
+from course_lib.command_line.evaluate import open_model
 from course_lib.evaluation import pairs
 from course_lib.evaluation.pairs import Pair
 

@@ -2,7 +2,7 @@
 
 import json
 
-from course_lib.evaluate_cli import TRIGRAM
+from course_lib.command_line.evaluate import TRIGRAM
 
 from tests.bench.bench_evaluate import NAMES, README, SCORES, in_readme, table
 

@@ -1,9 +1,9 @@
 """Every token is scored exactly once, with the context that the stride promises."""
 
 import pytest
-from course_lib.config import build
 from course_lib.errors import UsageError
 from course_lib.evaluation.windows import WindowSettings, score, windows
+from course_lib.settings.config import build
 from hypothesis import given
 from hypothesis import strategies as st
 

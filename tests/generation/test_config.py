@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
+from course_lib.settings import config
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.generation.config import GenerateConfig
@@ -15,6 +14,7 @@ from course_lib.generation.generator import Generator
 from course_lib.japanese import normalize
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.generate import generate
+from course_lib.settings import config
 from course_lib.subword import folder as tokenizers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 

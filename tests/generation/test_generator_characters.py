@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.generation import byte_tokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.prefix.files import Prefix
 from course_lib.pretrain import text_codec
+from course_lib.settings import config
 
 from tests.generation.test_prefix_cache import prefix
 from tests.prefix import bases

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.character_mask import WholeCharacters
 from course_lib.generation.codec import before_end
@@ -17,6 +16,7 @@ from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix
 from course_lib.prefix.warm_start import cache_values
 from course_lib.pretrain import text_codec
+from course_lib.settings import config
 from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 
 from tests.generation.test_prefix_cache import prefix

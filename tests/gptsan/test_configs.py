@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from course_lib.config import describe, load
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
-from course_lib.profiles import CONFIGS
+from course_lib.settings.config import describe, load
+from course_lib.settings.profiles import CONFIGS
 from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("gptsan-*.yaml"))

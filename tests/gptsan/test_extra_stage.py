@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.extra_stage import add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.settings import config
 
 from tests.weights import read_tensors
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import before_end
@@ -27,6 +26,7 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import SPECIALS
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from course_lib.settings import config
 from safetensors.torch import load_file
 from torch import Tensor
 

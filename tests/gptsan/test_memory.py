@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib import memory_cli
 from course_lib.cli import main
-from course_lib.config import build, load, to_dict
+from course_lib.command_line import memory as memory_cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
@@ -23,6 +22,7 @@ from course_lib.gptsan.task import recompute
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings.config import build, load, to_dict
 from course_lib.training import planner
 
 from tests.allocations import allocated

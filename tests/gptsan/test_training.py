@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from course_lib import config
 from course_lib.checkpoints.deepspeed_shards import read_module
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.config import GptsanConfig
@@ -21,6 +20,7 @@ from course_lib.gptsan.samples import Samples, spout_vector
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
+from course_lib.settings import config
 from course_lib.training import checkpoint, launch
 
 from tests.training.ranks import kill_in_step

@@ -3,11 +3,11 @@ import lzma
 from pathlib import Path
 
 import pytest
-from course_lib import workspace
 from course_lib.errors import CourseError
 from course_lib.japanese import desegment, normalize, split_sentences
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.pipeline import segment_file
+from course_lib.workspace import products as workspace
 
 TEXTS = ["雨が降った。風も吹いた。", "Visual Studioを使う。\n見出し", "", "終わり。"]
 

@@ -4,9 +4,9 @@ import lzma
 from pathlib import Path
 
 import pytest
-from course_lib import workspace
 from course_lib.japanese import desegment, mecab, segment
 from course_lib.japanese.marks import mark, unmark
+from course_lib.workspace import products as workspace
 from hypothesis import example, given
 from hypothesis import strategies as st
 

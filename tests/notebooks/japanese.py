@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 
 from tests.browser import chromium

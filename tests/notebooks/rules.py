@@ -9,8 +9,8 @@ from itertools import groupby
 
 import nbformat
 
-from course_lib.cell_words import JAPANESE, WORD, messages
-from course_lib.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+from course_lib.language.cell_words import JAPANESE, WORD, messages
+from course_lib.notebooks.execution import BADGE_TAG, SETUP, SETUP_TAG, address, badge
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
@@ -60,7 +60,7 @@ def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
 
 
 def untranslated(notebook: nbformat.NotebookNode) -> list[str]:
-    """The English texts in code cells, of two words or more, that are no message of course_lib/cell_words.py."""
+    """The English texts in code cells, of two words or more, that are no message of course_lib/language/cell_words.py."""
     found = []
     for cell in code_cells(notebook):
         try:

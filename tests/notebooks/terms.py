@@ -14,7 +14,7 @@ from typing import Any
 
 import nbformat
 import yaml
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 from course_lib.paths import REPOSITORY
 
 GLOSSARY = REPOSITORY / "docs/glossary.md"

@@ -15,7 +15,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 from course_lib.paths import REPOSITORY
 from course_lib.pretrain.diagrams import zero2_step
 

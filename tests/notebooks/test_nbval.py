@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from course_lib import paths
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 
 NOTEBOOKS = {path.stem: path for chapter in CHAPTERS for path in chapter.paths}
 SANITIZER = Path(__file__).with_name("sanitize.cfg")

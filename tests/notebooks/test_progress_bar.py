@@ -4,8 +4,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.notebook_bar import WIDGET
-from course_lib.notebooks import tidy
+from course_lib.notebooks.bar import WIDGET
+from course_lib.notebooks.execution import tidy
 from nbclient import NotebookClient
 
 BAR = """\

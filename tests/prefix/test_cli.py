@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib import verbs
+from course_lib.command_line import verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix, read, write

@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from course_lib import memory_cli
-from course_lib.config import describe, load
+from course_lib.command_line import memory as memory_cli
 from course_lib.prefix import products
 from course_lib.prefix.config import PrefixConfig
-from course_lib.profiles import BUNDLED, CONFIGS
+from course_lib.settings.config import describe, load
+from course_lib.settings.profiles import BUNDLED, CONFIGS
 from course_lib.training.lr_schedule import learning_rate, warmup_steps
 from course_lib.training.memory import plan
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 import torch
-from course_lib.config import build
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix import data
 from course_lib.prefix.config import DataConfig, PrefixConfig
 from course_lib.prefix.samples import IGNORED, Row, Samples, collate, loss, rows
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import text_codec
+from course_lib.settings.config import build
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers

@@ -8,7 +8,6 @@ import torch
 import yaml
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.cli import main
-from course_lib.config import build
 from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
@@ -16,6 +15,7 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel, new_encoder, recompute
 from course_lib.prefix.samples import loss
+from course_lib.settings.config import build
 from course_lib.training import planner
 from transformers import AutoModelForCausalLM
 

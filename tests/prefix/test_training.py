@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
@@ -21,6 +20,7 @@ from course_lib.prefix.model import build, warm_start
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import cache_values
 from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.settings import config
 from course_lib.training import checkpoint, launch
 from course_lib.training.lr_schedule import learning_rate
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pytest
 import torch
-from course_lib.config import describe, load
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.models.causal import build_model, model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
-from course_lib.profiles import CONFIGS
+from course_lib.settings.config import describe, load
+from course_lib.settings.profiles import CONFIGS
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.memory import plan
 from transformers import AutoModelForCausalLM

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from course_lib import workspace
 from course_lib.pretrain import products
 from course_lib.training import checkpoint, log
 from course_lib.training.run_product import runs_folder
+from course_lib.workspace import products as workspace
 
 from tests.waiting import until
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from course_lib import workspace
 from course_lib.corpus.wikipedia import extract
 from course_lib.documents import read_batches, read_texts
 from course_lib.errors import CourseError, UsageError
@@ -18,6 +17,7 @@ from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
+from course_lib.workspace import products as workspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.generator import Generator
@@ -19,6 +18,7 @@ from course_lib.models.config import ModelConfig
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
+from course_lib.settings import config
 from course_lib.training import log
 from course_lib.training.checkpoint import mark_complete
 from huggingface_hub import ModelCard

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.settings import config
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
 

@@ -13,7 +13,6 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
@@ -24,6 +23,7 @@ from course_lib.pretrain.export import export
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
+from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
 from course_lib.training import checkpoint, launch, log, run_dir
 from course_lib.training.lr_schedule import learning_rate

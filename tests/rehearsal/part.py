@@ -5,7 +5,7 @@ A notebook is named by its file without the ending.
 
 import sys
 
-from course_lib import chapters
+from course_lib.workspace import chapters
 
 
 def main(notebooks: list[str]) -> None:

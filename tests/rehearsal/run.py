@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.chapters import CHAPTERS
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.rehearsal import PROFILES
 from tests.rehearsal.stage import Stage, standing

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course_lib.chapters import CHAPTERS
-from course_lib.config import section
 from course_lib.corpus.config import Sources
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+from course_lib.settings.config import section
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.rehearsal import PROFILES, published
 from tests.rehearsal.mirror import DAY

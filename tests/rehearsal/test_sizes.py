@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from course_lib import chapters, config, profiles
-from course_lib.workspace import Product
+from course_lib.settings import config, profiles
+from course_lib.workspace import chapters
+from course_lib.workspace.products import Product
 
 from tests.rehearsal import HERE, PROFILES
 

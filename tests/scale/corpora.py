@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from course_lib import config
 from course_lib.corpus.report import write_report
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
@@ -15,6 +14,7 @@ from course_lib.pretrain.encode import tokenize
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.stages import Stage
 from course_lib.scale.store import Store
+from course_lib.settings import config
 from course_lib.subword.bpe import train_bpe
 
 RESULTS = ("wikipedia.jsonl", "webtext.jsonl", "lines.txt", "tokenizer.json", "tokens.bin", "tokens.idx")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from course_lib import config
 from course_lib.corpus import dump
 from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
 from course_lib.corpus.dump import read_pieces
@@ -21,6 +20,7 @@ from course_lib.scale.run import prepare, run
 from course_lib.scale.stages import Clean, Documents, Split
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Merge
+from course_lib.settings import config
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st

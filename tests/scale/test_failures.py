@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 import pytest
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.scale import run as running
 from course_lib.scale.config import ScaleConfig
@@ -20,6 +19,7 @@ from course_lib.scale.stages import Documents, Exact, Split
 from course_lib.scale.status import status, table
 from course_lib.scale.store import Output, Store
 from course_lib.scale.text import STAGES, Merge, Segment
+from course_lib.settings import config
 
 from tests.scale.corpora import in_order, plain, scaled, settings
 from tests.waiting import until

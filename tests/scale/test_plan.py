@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib import profiles
 from course_lib.cli import main
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.plan import CORES, RATES, SERIAL, estimate
 from course_lib.scale.text import STAGES
+from course_lib.settings import profiles
 
 STAGE = {"seconds": 1e-6, "fastest": 5e-7, "slowest": 2e-6, "memory": 10**8, "disk": 2.0}
 

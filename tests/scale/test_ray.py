@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course_lib import config
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.stages import Documents
 from course_lib.scale.store import Output
 from course_lib.scale.text import Segment
+from course_lib.settings import config
 
 from tests.scale.corpora import plain, scaled, settings
 
@@ -27,7 +27,7 @@ PROGRAM = """
 import sys
 import ray
 from ray.cluster_utils import Cluster
-from course_lib import config
+from course_lib.settings import config
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import STAGES, run
 from tests.scale import test_ray

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.scale.run import run
 from course_lib.scale.status import status
 from course_lib.scale.text import STAGES
+from course_lib.settings import config
 
 from tests.bench import slurm_cluster
 from tests.scale.corpora import plain, scaled, settings

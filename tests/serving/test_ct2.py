@@ -10,7 +10,7 @@ import ctranslate2
 import numpy as np
 import pytest
 import torch
-from course_lib import cli, config
+from course_lib import cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.character_mask import WholeCharacters
 from course_lib.generation.config import GenerateConfig
@@ -18,6 +18,7 @@ from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
+from course_lib.settings import config
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     AutoModelForCausalLM,

@@ -17,11 +17,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from course_lib import config, verbs
-from course_lib.chapters import CHAPTERS
-from course_lib.notebooks import address
+from course_lib.command_line import verbs
+from course_lib.notebooks.execution import address
 from course_lib.paths import REPOSITORY
-from course_lib.profiles import CONFIGS
+from course_lib.settings import config
+from course_lib.settings.profiles import CONFIGS
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.browser import chromium
 from tests.site.pages import Page, broken_links

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from course_lib import workspace
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, UsageError
 from course_lib.japanese import desegment, normalize, segment
@@ -22,6 +21,7 @@ from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec, Preparation
 from course_lib.subword.text import alphabet, check_lines, drawn, sentences
 from course_lib.subword.unigram import train_unigram
+from course_lib.workspace import products as workspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from course_lib import config
+from course_lib.settings import config
 from course_lib.training import launch as start
 from course_lib.training import log, stale_locks
 from course_lib.training.settings import RunConfig

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.settings import config
 from course_lib.training import launch, log, nodes, run_dir
 
 from tests.bench.gpu_pretrain import prepare

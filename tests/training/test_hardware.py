@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from course_lib import config
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training import log, trainer
 from course_lib.training.hardware import peak_flops
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
-from course_lib import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.settings import config
 from course_lib.training import checkpoint, launch, log
 
 from tests.gptsan import test_training as gptsan

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course_lib import config
 from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.settings import config
 from course_lib.training import checkpoint, events, launch, nodes
 from course_lib.training.monitor import Monitor
 from course_lib.training.nodes import HERE, Nodes

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from course_lib import config
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.settings import config
 from course_lib.training import checkpoint, launch, node_check, node_link, nodes, run_dir
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import CONFIG

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib.config import build, load
 from course_lib.models.causal import build_model
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2_trainer import decays
+from course_lib.settings.config import build, load
 from course_lib.training import planner
 from course_lib.training.memory import GB
 

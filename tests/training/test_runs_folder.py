@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from course_lib import workspace
 from course_lib.training.run_product import runs_folder
+from course_lib.workspace import products as workspace
 
 
 def test_runs_are_kept_on_a_drive_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_slurm_accepts_the_script(place: Path, slurm: slurm_cluster.Cluster) -> 
 
 
 FIND = """
-from course_lib import config
+from course_lib.settings import config
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training import nodes
 print(nodes.find(config.build(PretrainConfig, {"launch": {"device": "cpu", "ranks": 3}})))

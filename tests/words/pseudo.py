@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from babel.messages.pofile import write_po
-from course_lib import catalogs
+from course_lib.language import catalogs
 
 # A language that Babel knows and that the course will hardly be written in.
 LANGUAGE = "eo"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from babel.messages import Catalog
-from course_lib import catalogs, editions
-from course_lib.catalogs import COURSE, NOTEBOOKS
 from course_lib.errors import CourseError, UsageError
 from course_lib.exercises import corpus
+from course_lib.language import catalogs, editions
+from course_lib.language.catalogs import COURSE, NOTEBOOKS
 
 
 def new(entries: dict[str, str]) -> Catalog:

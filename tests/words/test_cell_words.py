@@ -8,8 +8,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.cell_words import Words, messages
-from course_lib.chapters import CHAPTERS
+from course_lib.language.cell_words import Words, messages
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.words.test_words import install
 
@@ -113,7 +113,7 @@ def test_every_cell_can_be_rewritten(notebook: str, cell: str, source: str) -> N
 
 
 def test_a_kernel_translates_the_cells_after_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from course_lib import cell_words
+    from course_lib.language import cell_words
     from IPython.core.interactiveshell import InteractiveShell
 
     install(tmp_path, monkeypatch, {"{n} documents": "文書{n}件"})

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course_lib.catalogs import BAR, LIBRARY, MARKS
-from course_lib.cell_words import WORD
+from course_lib.language.catalogs import BAR, LIBRARY, MARKS
+from course_lib.language.cell_words import WORD
 
 from tests.notebooks.rules import untranslated
 
-MODULES = sorted([*LIBRARY.rglob("figures.py"), *LIBRARY.rglob("diagrams.py"), LIBRARY / "road.py"])
+MODULES = sorted([*LIBRARY.rglob("figures.py"), *LIBRARY.rglob("diagrams.py"), LIBRARY / "notebooks" / "road.py"])
 EXERCISES = sorted((LIBRARY / "exercises").glob("*.py"))
 # Modules that print, except those for authors, and the functions that print.
 SAID = ("print", "echo", "say")
 SUMMARIES = ("summary", "table", "title", "lines", "costs", "machine", "origin", "speeds")
-PRINTING = [path for path in sorted(LIBRARY.rglob("*.py")) if path.name != "words_cli.py"]
+PRINTING = [path for path in sorted(LIBRARY.rglob("*.py")) if path != LIBRARY / "command_line" / "words.py"]
 # Keywords whose text a reader sees, in figures.
 LABELS = ("label", "title", "xlabel", "ylabel", "text")
 # Settings of matplotlib, names, and the beginning of a report's keys.

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from course_lib.corpus import diagrams as corpus_drawings
-from course_lib.drawing import SMALLEST, Canvas, Drawing
 from course_lib.gptsan import diagrams as gptsan_drawings
 from course_lib.japanese import diagrams as japanese_drawings
 from course_lib.japanese import lattice
+from course_lib.notebooks.drawing import SMALLEST, Canvas, Drawing
+from course_lib.notebooks.road import STOPS, road
 from course_lib.prefix import diagrams as prefix_drawings
 from course_lib.pretrain import diagrams as pretrain_drawings
-from course_lib.road import STOPS, road
 from course_lib.serving import diagrams as serving_drawings
 from course_lib.subword import diagrams as subword_drawings
 

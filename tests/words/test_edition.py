@@ -7,9 +7,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib import editions, notebooks, pages
-from course_lib.chapters import CHAPTERS
+from course_lib.language import editions, pages
+from course_lib.notebooks import execution as notebooks
 from course_lib.paths import REPOSITORY
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.words import pseudo
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
-from course_lib import catalogs, cell_words, cli, words
+from course_lib import cli
 from course_lib.errors import CourseError
-from course_lib.words import error_line
+from course_lib.language import catalogs, cell_words, words
+from course_lib.language.words import error_line
 
 TEMPLATES = {
     "{path}: no such file": "{path}：ファイルがありません",

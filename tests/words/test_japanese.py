@@ -5,9 +5,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course_lib import catalogs, chapters, editions, words
-from course_lib.chapters import CHAPTERS
+from course_lib.language import catalogs, editions, words
 from course_lib.paths import NOTEBOOKS
+from course_lib.workspace import chapters
+from course_lib.workspace.chapters import CHAPTERS
 
 LANGUAGE = "ja"
 PATHS = [path for chapter in CHAPTERS for path in chapter.paths]
@@ -44,7 +45,7 @@ def test_every_cell_was_executed_with_the_same_code(source: Path) -> None:
 
 def test_the_course_runs_the_notebooks_of_the_readers_language(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     executed: list[Path] = []
-    monkeypatch.setattr("course_lib.notebooks.execute", lambda source, target: executed.append(source))
+    monkeypatch.setattr("course_lib.notebooks.execution.execute", lambda source, target: executed.append(source))
     for language in ("", LANGUAGE):
         monkeypatch.setenv(words.VARIABLE, language)
         chapters._run_notebook(PATHS[0], tmp_path, [])

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from course_lib import workspace
 from course_lib.corpus.config import WebtextConfig, WikipediaConfig
 from course_lib.corpus.report import load_report, write_report
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
+from course_lib.workspace import products as workspace
 
 from tests.words import pseudo
 

@@ -11,12 +11,12 @@ import pytest
 from course_lib import cli
 from course_lib.doctor import Check, table
 from course_lib.errors import CourseError
-from course_lib.remarks import Problem, Remark, aligned, padded, told, width
+from course_lib.language.messages import Problem, Remark, aligned, padded, told, width
+from course_lib.language.words import mark
 from course_lib.scale.status import StageStatus
 from course_lib.scale.status import table as scale_table
 from course_lib.serving.check import Finding
 from course_lib.serving.ct2 import Ct2Report
-from course_lib.words import mark
 
 from tests.words import pseudo
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
-from course_lib import words
 from course_lib.errors import CourseError, UsageError
+from course_lib.language import words
+from course_lib.language.words import fill, heading, keyed, mark, printed, shown, tr
 from course_lib.progress import progress
-from course_lib.words import fill, heading, keyed, mark, printed, shown, tr
 
 MESSAGES = {
     "documents": "文書",

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from course_lib import catalogs, editions, pages
+from course_lib.language import catalogs, editions, pages
 from course_lib.paths import REPOSITORY
 
 TOOL = REPOSITORY / "docs" / "locale" / "ja" / "textlint"

@@ -15,10 +15,10 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from course_lib import words
+from course_lib.language import words
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
-from course_lib.notebook_bar import WIDGET
+from course_lib.notebooks.bar import WIDGET
 from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
 

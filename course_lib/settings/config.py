@@ -16,9 +16,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from course_lib import profiles
 from course_lib.errors import UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
+from course_lib.settings import profiles
 
 # All sections that a profile may have. When a chapter starts to read a new section, add it here.
 SECTIONS = (
@@ -89,7 +89,7 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
     """
     try:
         if overrides:
-            from course_lib import yaml_values
+            from course_lib.settings import yaml_values
 
             values = yaml_values.merged(values, overrides)
         # JSON mode is strict about types (no "3" for 3), but accepts a list for a tuple and a string for a Path.
@@ -132,7 +132,7 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 def to_yaml(settings: Any) -> str:
     """Convert settings to YAML text that `load` reads back as an equal object."""
-    from course_lib import yaml_values
+    from course_lib.settings import yaml_values
 
     return yaml_values.dump(to_dict(settings))
 

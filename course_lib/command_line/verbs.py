@@ -27,7 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
       "Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."),
     "generate": ("pretrain.cli:generate", "GenerateConfig",
       "Continue a raw Japanese text with a model; normalization, segmentation and its inverse are automatic."),
-    "evaluate": ("evaluate_cli:evaluate", "WindowSettings",
+    "evaluate": ("command_line.evaluate:evaluate", "WindowSettings",
       "Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs."),
     "push": ("pretrain.cli:push", "",
       "Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."),
@@ -35,29 +35,29 @@ VERBS: dict[str, tuple[str, str, str]] = {
       "Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."),
     "ask": ("serving.serve_cli:ask", "AskConfig",
       "Continue texts with a served model, with the prefix of a task or without."),
-    "memory": ("memory_cli:memory", "",
+    "memory": ("command_line.memory:memory", "",
       "Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits."),
-    "run": ("workspace_cli:run", "",
+    "run": ("command_line.workspace:run", "",
       "Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."),
-    "status": ("workspace_cli:status", "",
+    "status": ("command_line.workspace:status", "",
       "List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."),
-    "clean": ("workspace_cli:clean", "",
+    "clean": ("command_line.workspace:clean", "",
       "Remove the products of a chapter, or of all chapters, from the current profile's workspace."),
     "cache": ("", "",
       "Archives of finished products, for a learner who is behind."),
-    "cache pack": ("workspace_cli:cache_pack", "",
+    "cache pack": ("command_line.workspace:cache_pack", "",
       "Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."),
-    "doctor": ("workspace_cli:doctor", "",
+    "doctor": ("command_line.workspace:doctor", "",
       "Show which parts this machine has, what fails without each missing one, and how to get it."),
-    "notebooks": ("workspace_cli:notebooks", "",
+    "notebooks": ("command_line.workspace:notebooks", "",
       "For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."),
-    "words": ("words_cli:words", "",
+    "words": ("command_line.words:words", "",
       "For authors: bring a language's catalogues in step with the English texts, and compile them."),
-    "new": ("profile_cli:new", "",
+    "new": ("command_line.profile:new", "",
       "Create a profile for your own texts, so that the course runs on them."),
     "profile": ("", "",
       "Profiles: the settings for everything that the notebooks and `course run` build."),
-    "profile show": ("profile_cli:show", "",
+    "profile show": ("command_line.profile:show", "",
       "Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."),
     "corpus": ("", "",
       "Turn raw dumps into clean documents, one JSON object per line."),
@@ -144,7 +144,7 @@ class _Verb(TyperCommand):
         """Import the module and return the command with its options and arguments."""
         module, _, function = self.function.partition(":")
         code = import_module(f"course_lib.{module}")
-        from course_lib import options
+        from course_lib.command_line import options
 
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
         epilog = options.epilog(getattr(code, self.settings)) if self.settings else None

@@ -7,7 +7,7 @@ Remark. `told` shows it in the reader's language.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from course_lib.words import SOURCE, error_line, language, tr, wide_characters
+from course_lib.language.words import SOURCE, error_line, language, tr, wide_characters
 
 
 class Remark(str):

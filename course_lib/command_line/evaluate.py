@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from course_lib import options, paths
+from course_lib import paths
+from course_lib.command_line import options
 from course_lib.errors import CourseError, UsageError
 from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix
-from course_lib.words import mark
+from course_lib.language.words import mark
 
 PAIRS = "minimal_pairs.jsonl"
 TRIGRAM = mark("character trigram")

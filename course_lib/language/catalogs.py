@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nbformat
 
-from course_lib import pages, paths, words
-from course_lib.cell_words import messages as cell_messages
-from course_lib.chapters import CHAPTERS
+from course_lib import paths
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write
-from course_lib.notebooks import BADGE_TAG, SETUP_TAG
+from course_lib.language import pages, words
+from course_lib.language.cell_words import messages as cell_messages
+from course_lib.notebooks.execution import BADGE_TAG, SETUP_TAG
 from course_lib.paths import REPOSITORY
+from course_lib.workspace.chapters import CHAPTERS
 
 if TYPE_CHECKING:
     from babel.messages import Catalog
 
 NOTEBOOKS, PAGES, COURSE = DOMAINS = ("notebooks", "pages", words.DOMAIN)
 LOCALE = REPOSITORY / "docs" / "locale"
-LIBRARY = Path(__file__).parent
+LIBRARY = Path(__file__).parents[1]
 # Functions whose first argument is a message if it is a literal, and the place of the literals for progress bars.
 MARKS, BAR, BAR_WORDS = ("tr", "mark", "heading"), "progress", slice(1, 3)
 # Classes of errors that are not CourseError or below it.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib import catalogs, pages, words
 from course_lib.files import atomic_write
-from course_lib.notebooks import BADGE_TAG, badge
+from course_lib.language import catalogs, pages, words
+from course_lib.notebooks.execution import BADGE_TAG, badge
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 
 # The target of a Markdown link or of an HTML image, and its anchor.

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib import profiles
 from course_lib.corpus.config import FilterConfig
 from course_lib.corpus.products import require_text
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder
+from course_lib.settings import profiles
 
 SHORTEST = FilterConfig().min_chars
 PROFILE = """\

@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from course_lib import config, profiles
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
-from course_lib.words import tr
+from course_lib.settings import config, profiles
 
 Settings = TypeVar("Settings")
 

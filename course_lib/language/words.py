@@ -20,7 +20,7 @@ from course_lib.errors import CourseError, UsageError
 VARIABLE, FOLDER = "COURSE_LANG", "COURSE_LOCALE"
 SOURCE = "en"
 DOMAIN = "course"
-COMPILED = Path(__file__).parent / "locale"
+COMPILED = Path(__file__).parents[1] / "locale"
 # A field of a message, with its format: {number}, {share:.1%}.
 FIELD = re.compile(r"\{[^{}]*\}")
 # The context of errors' messages in the catalogues, and how deep such a message may hold others.

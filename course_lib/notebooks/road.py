@@ -1,8 +1,8 @@
 """The road of the course, from raw text to a served model, with the reader's place on it."""
 
-from course_lib.drawing import GREY, MUTED, ORANGE, PLAIN, SMALL, Box, Canvas, Drawing
+from course_lib.notebooks.drawing import GREY, MUTED, ORANGE, PLAIN, SMALL, Box, Canvas, Drawing
 from course_lib.errors import UsageError
-from course_lib.words import mark, tr
+from course_lib.language.words import mark, tr
 
 # Notebook → upper left corner and lines of its box. Chapter 5 starts from the documents, so it has a row of its own.
 STOPS: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {

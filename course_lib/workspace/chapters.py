@@ -15,8 +15,8 @@ from course_lib.prefix import products as prefix
 from course_lib.pretrain import products as pretrain
 from course_lib.serving import products as serving
 from course_lib.subword import products as subword
-from course_lib.words import language, mark
-from course_lib.workspace import Definition, Product
+from course_lib.language.words import language, mark
+from course_lib.workspace.products import Definition, Product
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Def
 
 def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
     """Execute a notebook, or its edition in the reader's language, which has the same code."""
-    from course_lib.notebooks import execute
+    from course_lib.notebooks.execution import execute
 
     edition = notebook.parent / language() / notebook.name
     return {"cells": execute(edition if edition.is_file() else notebook, folder / notebook.name)}

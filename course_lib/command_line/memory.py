@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import config as configuration
-from course_lib import options, profiles
+from course_lib.command_line import options
 from course_lib.gptsan import cli as gptsan
 from course_lib.prefix import cli as prefix
 from course_lib.pretrain import cli as pretrain
+from course_lib.settings import config as configuration
+from course_lib.settings import profiles
 from course_lib.training.run_verb import RunKind
 
 KINDS: tuple[RunKind[Any], ...] = (pretrain.RUN, gptsan.RUN, prefix.RUN)

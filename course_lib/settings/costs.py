@@ -13,21 +13,21 @@ from typing import Any
 
 import psutil
 
-from course_lib import config
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import Sources
 from course_lib.corpus.products import own_files
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.language.messages import Remark
+from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 from course_lib.pretrain import products as pretrain
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.remarks import Remark
+from course_lib.settings import config
 from course_lib.training.memory import plan
-from course_lib.words import mark, tr
 
 # Sizes as published, November 2026 [bytes]: download, plain text in it.
 JAWIKI = (4_500_000_000, 4_000_000_000)

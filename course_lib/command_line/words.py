@@ -19,7 +19,7 @@ def words(
     ] = False,
 ) -> None:
     """For authors: bring a language's catalogues in step with the English texts, and compile them."""
-    from course_lib import catalogs
+    from course_lib.language import catalogs
 
     if check:
         if output:
@@ -37,7 +37,8 @@ def words(
 
 def edition(language: str, folder: Path | None, execute: bool) -> None:
     """Write the notebooks in a language, and execute them if `execute` is true."""
-    from course_lib import editions, notebooks
+    from course_lib.language import editions
+    from course_lib.notebooks import execution as notebooks
 
     for path in editions.build(language, folder):
         if execute:

@@ -16,11 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from course_lib import __version__, files, profiles, workspace
+from course_lib import __version__, files
+from course_lib.settings import profiles
+from course_lib.workspace import products as workspace
 from course_lib.errors import CourseError
-from course_lib.remarks import told
-from course_lib.words import mark, phrase
-from course_lib.workspace import MANIFEST, Manifest, Product
+from course_lib.language.messages import told
+from course_lib.language.words import mark, phrase
+from course_lib.workspace.products import MANIFEST, Manifest, Product
 
 HEADER = "cache.json"
 FORMAT = 1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.words import phrase
+from course_lib.language.words import phrase
 
-CONFIGS = Path(__file__).parent / "configs"
+CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
 BUNDLED = ("tiny", "colab", "single-gpu", "xl")
 VARIABLE = "COURSE_PROFILE"
@@ -52,7 +52,7 @@ def file(profile: str | None = None) -> Path:
     chosen = current() if profile is None else profile
     if chosen in BUNDLED:
         return CONFIGS / f"{chosen}.yaml"
-    candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parent.parent))
+    candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parents[2]))
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
     where = VARIABLE if profile is None else "profile"
     if path is None:
@@ -143,7 +143,7 @@ def _values(path: Path) -> dict[str, Any]:
     """
     if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
         return _read[path][1]
-    from course_lib import yaml_values
+    from course_lib.settings import yaml_values
 
     values, files = yaml_values.read(path, _base)
     if not isinstance(values, dict):

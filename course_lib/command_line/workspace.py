@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from course_lib import profiles
 from course_lib.errors import UsageError
 from course_lib.files import human_size
-from course_lib.remarks import padded, told
-from course_lib.words import heading, mark, tr
+from course_lib.language.messages import padded, told
+from course_lib.language.words import heading, mark, tr
+from course_lib.settings import profiles
 
 # The states of products, and the names of the counts in their manifests, which `status` shows.
 STATES = (mark("fresh"), mark("stale"), mark("missing"))
@@ -38,7 +38,8 @@ def run(
     ] = None,
 ) -> None:
     """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
-    from course_lib import chapters, workspace
+    from course_lib.workspace import chapters
+    from course_lib.workspace import products as workspace
 
     products = chapters.products()
     if from_cache is not None:
@@ -63,7 +64,9 @@ def run(
 
 def _unpack(source: Path, chapter: str) -> None:
     """Unpack the products of a chapter and their inputs, and print what was unpacked and what was not."""
-    from course_lib import cache, chapters, workspace
+    from course_lib.workspace import archive as cache
+    from course_lib.workspace import chapters
+    from course_lib.workspace import products as workspace
 
     packages = {selected.package for selected in chapters.select(chapter)}
     own = [product for product in chapters.products() if product.name.partition("/")[0] in packages]
@@ -90,7 +93,8 @@ def cache_pack(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="path of the archive, a zip file")],
 ) -> None:
     """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
-    from course_lib import cache, chapters
+    from course_lib.workspace import archive as cache
+    from course_lib.workspace import chapters
 
     started = time.perf_counter()
     done = cache.pack(chapters.products(), output)
@@ -111,7 +115,8 @@ def cache_pack(
 
 def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
     """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
-    from course_lib import chapters, workspace
+    from course_lib.workspace import chapters
+    from course_lib.workspace import products as workspace
 
     rows, products = [], chapters.products()
     for product, state in zip(products, workspace.states(products).values(), strict=True):
@@ -139,7 +144,8 @@ def _count(name: str) -> str:
 
 def clean(chapter: Annotated[str, typer.Argument(metavar="CHAPTER|all", help="a chapter's number or name")]) -> None:
     """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
-    from course_lib import chapters, workspace
+    from course_lib.workspace import chapters
+    from course_lib.workspace import products as workspace
 
     freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
     folder = os.path.relpath(workspace.root())
@@ -168,8 +174,8 @@ def notebooks(
     ] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
-    from course_lib import notebooks as tools
-    from course_lib import words_cli
+    from course_lib.command_line import words as words_cli
+    from course_lib.notebooks import execution as tools
     from course_lib.paths import NOTEBOOKS
 
     if output and not language:

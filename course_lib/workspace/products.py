@@ -20,14 +20,15 @@ from typing import Any, Literal
 
 from filelock import FileLock
 
-from course_lib import __version__, config, files, profiles
+from course_lib import __version__, files
+from course_lib.settings import config, profiles
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
-from course_lib.remarks import Remark, told
-from course_lib.words import mark, tr
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, tr
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -283,7 +284,7 @@ def _digest(code: str) -> str:
 
     In a package, the modules in NO_PRODUCT are left out.
     """
-    path = Path(__file__).parent / code
+    path = Path(__file__).parents[1] / code
     modules = [path] if path.is_file() else sorted(path.glob("*.py"))
     contents = (m.read_bytes() for m in modules if m == path or m.name not in NO_PRODUCT)
     return sha256(b"\0".join(contents)).hexdigest()

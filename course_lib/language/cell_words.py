@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from course_lib import words
 from course_lib.errors import CourseError
+from course_lib.language import words
 
 # Functions whose arguments a reader sees.
 SHOWING = ("print", "Markdown")

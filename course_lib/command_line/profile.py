@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import profiles
 from course_lib.files import human_size
-from course_lib.remarks import padded, told
-from course_lib.words import mark, tr
+from course_lib.language.messages import padded, told
+from course_lib.language.words import mark, tr
+from course_lib.settings import profiles
 
 # Units of time: how many are in an hour, how they are written, and from how many on the next unit is used.
 UNITS = (
@@ -32,14 +32,14 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
 ) -> None:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
-    from course_lib import config, yaml_values
     from course_lib.paths import root
+    from course_lib.settings import config, yaml_values
 
     if profile is not None:
         profiles.file(profile)
         os.environ[profiles.VARIABLE] = profile
     path, sections = profiles.file(), config.sections()
-    from course_lib import profile_costs as costs
+    from course_lib.settings import costs
 
     loaded, stages = list(costs.downloads()), costs.stages()
     if as_json:
@@ -85,7 +85,7 @@ def new(
     ] = profiles.BUNDLED[0],
 ) -> None:
     """Create a profile for your own texts, so that the course runs on them."""
-    from course_lib.new_profile import create
+    from course_lib.settings.new_profile import create
 
     created = create(folder, texts or [], like)
     if texts:

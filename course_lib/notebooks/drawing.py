@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import drawsvg
 
-from course_lib import words
+from course_lib.language import words
 
 # Sizes in pixels.
 TITLE, TEXT, SMALL, SMALLEST = 16, 14, 12, 7

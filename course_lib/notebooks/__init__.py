@@ -1,0 +1,1 @@
+"""Executing notebooks, their plots, drawings and progress bar."""
