@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -344,7 +343,7 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
             if keep_partial and temporary.exists() and temporary.stat().st_size:
                 partial = resolved.with_name(resolved.name + ".partial")
                 os.replace(temporary, partial)
-                raise type(error)(phrase(f"{error}; the output before the error is kept in {partial}")) from error
+                raise type(error)(f"{error}; the output before the error is kept in {partial}") from error
             raise
 
 

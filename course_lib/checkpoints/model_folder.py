@@ -18,7 +18,6 @@ from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenize
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
-from course_lib.language.words import phrase
 
 CONFIG = "config.json"
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -70,7 +69,7 @@ def read_config(folder: Path) -> Any:
     """
     path = folder / CONFIG
     if not folder.is_dir():
-        found = phrase("a file" if folder.exists() else "no such folder")
+        found = "a file" if folder.exists() else "no such folder"
         raise CourseError(f"{folder}: {found}; expected a model folder")
     if not path.is_file():
         # A product of a chapter has its model beside its run.
@@ -142,7 +141,7 @@ def reading_weights(folder: Path) -> Iterator[None]:
         for path in files:
             weight_files.weights(path)
         if files[0].suffix != ".safetensors":
-            problem = phrase(f"{files[0]}: a pickle that transformers does not load")
+            problem = f"{files[0]}: a pickle that transformers does not load"
             raise CourseError(weight_files.unread(problem)) from error
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
 

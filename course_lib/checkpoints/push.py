@@ -15,7 +15,6 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
-from course_lib.language.words import phrase
 
 # The files that belong to a model. No other files are uploaded.
 PUBLISHED = (
@@ -23,7 +22,7 @@ PUBLISHED = (
     "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
     "spiece.model", "preparation.json", "README.md", "LICENSE*", "curves.png",
 )  # fmt: skip
-REFUSED = {401: phrase("the token is not valid"), 403: phrase("the token may not write there")}
+REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:

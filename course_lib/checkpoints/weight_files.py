@@ -22,7 +22,6 @@ from course_lib.checkpoints.safe_load import safe_load
 from course_lib.checkpoints.torch_dtypes import FLOATS, SAFETENSORS, torch_name
 from course_lib.errors import CourseError
 from course_lib.files import read_json, require_file, write_json
-from course_lib.language.words import phrase
 
 NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
@@ -109,7 +108,7 @@ def differing(first: Path, second: Path) -> set[str]:
 
 def unread(problem: str) -> str:
     """Return the message of an error about weights in a pickle, with what to do about it."""
-    return phrase(
+    return (
         f"{problem}; get the model as model.safetensors, a format that holds tensors only "
         "(the Hub's space safetensors/convert makes it)"
     )

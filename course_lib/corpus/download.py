@@ -22,7 +22,7 @@ from course_lib.corpus.integrity import Checksum, Record, container_flaw, digest
 from course_lib.corpus.transfer import Missing, Transfer, disk_errors, forget
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import behind_links, human_size, require_regular
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()
@@ -141,7 +141,7 @@ def _located(transfer: Transfer, source: Source, part: int) -> Source:
     """Return the source of a part with its URL, which is in the checksum lists. Raises CourseError if it is in none."""
     published = _published(transfer, source)
     if published is None:
-        raise CourseError(_with_dates(phrase(f"part: {part} is not in {source.sums[0][1]}"), source))
+        raise CourseError(_with_dates(f"part: {part} is not in {source.sums[0][1]}", source))
     # The lists under latest/ use the actual date, the files under latest/ do not.
     folder, _, name = source.url.rpartition("/")
     date = name.split("-")[1]
@@ -152,7 +152,7 @@ def _with_dates(problem: str, source: Source) -> str:
     """Return the message of an error with advice about dates, if the file has one."""
     if not source.dumps:
         return problem
-    return phrase(f"{problem}; a date is a day such as 20261101, or `latest`; {source.dumps} lists the dumps")
+    return f"{problem}; a date is a day such as 20261101, or `latest`; {source.dumps} lists the dumps"
 
 
 def _is_day(text: str) -> bool:
@@ -218,7 +218,7 @@ def _fetch(transfer: Transfer, target: Path, source: Source, published: Checksum
         raise CourseError(_with_dates(str(error), source)) from None
     if flaw := _checksum_flaw(part, source, published) if published else container_flaw(part, source.kind):
         forget(part)
-        what = phrase("wrong checksum" if published else f"not a sound {source.kind} container")
+        what = "wrong checksum" if published else f"not a sound {source.kind} container"
         raise CourseError(f"{source.url}: {what}: {flaw}; the download was removed, run the same command again")
     record = _remember(part, target, source, version, published)
     os.replace(part, destination)
@@ -232,8 +232,8 @@ def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
         return ""
     wanted = f"{published.algorithm} {published.digest}"
     if source.moving:
-        wanted = phrase(f"{wanted} (published for {published.name}; `latest` may point to a newer dump by now)")
-    return phrase(f"expected {wanted}, computed {computed}")
+        wanted = f"{wanted} (published for {published.name}; `latest` may point to a newer dump by now)"
+    return f"expected {wanted}, computed {computed}"
 
 
 def _notes(target: Path) -> Path:

@@ -17,16 +17,15 @@ from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
-from course_lib.language.words import phrase
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 # Suffix → name of the format, and a pattern for its first bytes.
 STARTS = {
-    ".xml": (phrase("an XML"), re.compile(b"")),
-    ".gz": (phrase("a gzip"), re.compile(MAGIC[".gz"])),
-    ".bz2": (phrase("a bz2"), STREAM),
-    ".xz": (phrase("an xz"), re.compile(MAGIC[".xz"])),
+    ".xml": ("an XML", re.compile(b"")),
+    ".gz": ("a gzip", re.compile(MAGIC[".gz"])),
+    ".bz2": ("a bz2", STREAM),
+    ".xz": ("an xz", re.compile(MAGIC[".xz"])),
 }
 # Compressed bytes; the minimum sent to a worker at once.
 GROUP = 1 << 18
@@ -154,12 +153,12 @@ def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:
                 offset = end
                 ready.clear()
     except EOFError:
-        problem = phrase(f"truncated: the {kind} data stops at byte {file.tell()}, before its end-of-stream marker")
+        problem = f"truncated: the {kind} data stops at byte {file.tell()}, before its end-of-stream marker"
     except (OSError, zlib.error, lzma.LZMAError) as error:
         # An errno means a disk or system error, not damaged content.
         if isinstance(error, OSError) and error.errno:
             raise
-        problem = phrase(f"broken {kind} data within {STEP >> 10} kB before byte {file.tell()}")
+        problem = f"broken {kind} data within {STEP >> 10} kB before byte {file.tell()}"
     yield Piece(bytes(ready), False, offset, file.tell() - offset)
     if problem:
         raise CourseError(f"{path}: {problem}")

@@ -14,7 +14,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from course_lib.files import CHUNK, OPENERS, atomic_write
-from course_lib.language.words import phrase, tr
+from course_lib.language.words import tr
 from course_lib.progress import progress
 
 HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
@@ -102,7 +102,7 @@ def container_flaw(path: Path, kind: str) -> str:
                 bar.update(file.tell() - bar.n)
         # bz2 raises OSError for bad data.
         except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
-            return phrase(f"{error}; read up to byte {file.tell()} of {path.stat().st_size}")
+            return f"{error}; read up to byte {file.tell()} of {path.stat().st_size}"
     return ""
 
 

@@ -23,7 +23,6 @@ from course_lib import __version__
 from course_lib.corpus.integrity import Record, load_record
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import human_size
-from course_lib.language.words import phrase
 from course_lib.progress import progress
 
 Result = TypeVar("Result")
@@ -33,7 +32,7 @@ LONGEST_WAIT = 60.0
 TEXT_LIMIT = 10_000_000
 # Status codes that lead to another attempt, like 5xx.
 BUSY = {408, 425, 429}
-AGAIN = phrase("run the same command again to resume")
+AGAIN = "run the same command again to resume"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -129,7 +128,7 @@ class Transfer(httpx.Client):
             last = error.last_attempt
             reason = self._reason(last.exception())
             if last.attempt_number > 1:
-                reason = phrase(f"{reason} ({last.attempt_number} attempts in a row without progress)")
+                reason = f"{reason} ({last.attempt_number} attempts in a row without progress)"
             raise CourseError(
                 f"{url}: {reason}; what arrived is kept in {part}; {AGAIN}"
                 if part
@@ -140,10 +139,10 @@ class Transfer(httpx.Client):
         if isinstance(error, Again):
             return str(error)
         if isinstance(error, httpx.TimeoutException):
-            return phrase(f"no answer within {self.patience:g} s")
+            return f"no answer within {self.patience:g} s"
         said = " ".join(str(error).split()) or type(error).__name__
         lost = isinstance(error, httpx.ConnectError)
-        return phrase(f"the server cannot be reached ({said})" if lost else f"the connection broke ({said})")
+        return f"the server cannot be reached ({said})" if lost else f"the connection broke ({said})"
 
     def _continue(self, url: str, part: Path) -> Record:
         """Send one request: resume `part` if it holds the same version of the file, else start again."""
@@ -172,7 +171,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full, said = error.errno in FULL, error.strerror or error
-        what = phrase("the disk is full" if full else f"cannot be written or read ({said})")
+        what = "the disk is full" if full else f"cannot be written or read ({said})"
         raise CourseError(f"{error.filename or path}: {what}; correct this, then {AGAIN}") from None
 
 
@@ -235,7 +234,7 @@ def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> No
     if code in expected:
         return
     said = f"{code} {response.reason_phrase}".rstrip()
-    answer = phrase(f"the server answered {said}")
+    answer = f"the server answered {said}"
     if code in (404, 410):
         raise Missing(f"{url}: not found ({answer})")
     if code in BUSY or code >= 500:

@@ -22,7 +22,7 @@ from course_lib.corpus.report import Report
 from course_lib.corpus.wikitext import to_text
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
@@ -93,7 +93,7 @@ def _unended(source: Path, carry: bytes) -> str:
         return ""
     title = TITLE.search(carry)
     name = title[1].decode(errors="replace") if title else ""
-    return phrase(f"{source}: broken or truncated: the page {name!r} has no </page>")
+    return f"{source}: broken or truncated: the page {name!r} has no </page>"
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:

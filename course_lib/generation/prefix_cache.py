@@ -19,7 +19,6 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from course_lib.errors import UsageError
-from course_lib.language.words import phrase
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Shape:
         return 2 * self.layers * self.heads * self.head_size
 
     def __str__(self) -> str:
-        return phrase(f"{self.layers} layers × {self.heads} heads × {self.head_size}")
+        return f"{self.layers} layers × {self.heads} heads × {self.head_size}"
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]

@@ -11,7 +11,6 @@ import torch
 from einops import rearrange
 
 from course_lib.gptsan.shape import SPOUT_LAYERS, SPOUT_OUT
-from course_lib.language.words import phrase
 
 # A buffer, not a parameter; it is saved with the model.
 BIAS = "final_logits_bias"
@@ -207,7 +206,7 @@ def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple
 
     def listed(names: list[str], show: Callable[[str], str] = str) -> str:
         text = ", ".join(map(show, names[:5]))
-        return phrase(f"{text} and {len(names) - 5} more") if len(names) > 5 else text
+        return f"{text} and {len(names) - 5} more" if len(names) > 5 else text
 
     missing = sorted(wanted.keys() - found.keys())
     unknown = sorted(found.keys() - wanted.keys())
@@ -215,11 +214,11 @@ def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple
     text = ""
     if wrong:
         shown = listed(wrong, lambda name: f"{name} {found[name]}, expected {wanted[name]}")
-        text = phrase(f"wrong shape {shown}")
+        text = f"wrong shape {shown}"
     if unknown:
         shown = listed(unknown)
-        text = phrase(f"unknown {shown}; {text}" if text else f"unknown {shown}")
+        text = f"unknown {shown}; {text}" if text else f"unknown {shown}"
     if missing:
         shown = listed(missing)
-        text = phrase(f"missing {shown}; {text}" if text else f"missing {shown}")
+        text = f"missing {shown}; {text}" if text else f"missing {shown}"
     return text

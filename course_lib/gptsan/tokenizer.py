@@ -18,7 +18,6 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan import swe
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.language.words import phrase
 
 FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 
@@ -55,7 +54,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     ) -> None:
         for name, path in ("vocab.txt", vocab_file), ("emoji.json", emoji_file):
             if path is None:
-                raise CourseError(f"{kwargs.get('name_or_path', phrase('the tokenizer'))}: {name} is missing")
+                raise CourseError(f"{kwargs.get('name_or_path', 'the tokenizer')}: {name} is missing")
         self.vocab_file, self.emoji_file = str(vocab_file), str(emoji_file)
         self.swe = swe.load(Path(self.vocab_file), Path(self.emoji_file))
         self.do_clean_text = do_clean_text

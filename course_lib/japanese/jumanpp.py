@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
@@ -55,11 +54,11 @@ RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in C
 GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
-NOT_FOUND = phrase(
+NOT_FOUND = (
     "jumanpp: not found on PATH nor in $JUMANPP; build the official release with its model "
     "(github.com/ku-nlp/jumanpp, Releases), or use the segmenter mecab"
 )
-NO_MODEL = phrase(
+NO_MODEL = (
     "Juman++ has no model (a git checkout comes without one): build the official release, "
     "or write --model=FILE into ~/.config/jumanpp/jumandic.config"
 )
@@ -167,12 +166,12 @@ class JumanppSegmenter:
         try:
             done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
         except subprocess.TimeoutExpired as error:
-            return [], phrase(f"no answer within {error.timeout:g} s")
+            return [], f"no answer within {error.timeout:g} s"
         answer = done.stdout.decode("utf-8", "replace")
         if answer.count("\n") != len(batch):
-            return [], phrase(f"{answer.count(chr(10))} lines came back for {len(batch)} ({_last_words(done)})")
+            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({_last_words(done)})"
         if answer.replace(SEPARATOR, "") != "".join(f"{piece}\n" for piece in batch):
-            return [], phrase(f"another text came back ({_last_words(done)})")
+            return [], f"another text came back ({_last_words(done)})"
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
@@ -198,14 +197,14 @@ class JumanppSegmenter:
         if "Model file was not specified" in trouble:
             raise CourseError(f"{self.binary}: {NO_MODEL}")
         if trouble or len(words[0]) == 1:
-            trouble = trouble or phrase("no words were found")
+            trouble = trouble or "no words were found"
             raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble}")
 
     def _analyze_piece(self, piece: str, parser: Any) -> list[Morpheme]:
         try:
             done = self._run([piece], "--juman")
         except subprocess.TimeoutExpired as error:
-            self._give_up(piece, phrase(f"no answer within {error.timeout:g} s"))
+            self._give_up(piece, f"no answer within {error.timeout:g} s")
             return [_unknown(piece)]
         lines = done.stdout.decode("utf-8", "replace").split("\n")
         body = lines[: lines.index("EOS")] if "EOS" in lines else []
@@ -279,7 +278,7 @@ def _words(line: str) -> list[str]:
 def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
     """Return a process's exit code and the first line of its standard error, for an error message."""
     first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
-    return phrase(f"exit code {done.returncode}: {first_line}" if first_line else f"exit code {done.returncode}")
+    return f"exit code {done.returncode}: {first_line}" if first_line else f"exit code {done.returncode}"
 
 
 def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:

@@ -15,9 +15,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from course_lib.language import words
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
+from course_lib.language import words
 from course_lib.notebooks.bar import WIDGET
 from course_lib.paths import REPOSITORY
 from course_lib.progress import progress
@@ -69,7 +69,7 @@ def execute(source: Path, target: Path, language: str | None = None) -> int:
             number = failed.index(True) + 1 if True in failed else 0
             raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            problem = words.phrase("the kernel died (out of memory?) or hung")
+            problem = "the kernel died (out of memory?) or hung"
             raise CourseError(f"{source.name}: code cell {len(executed) + 1}: {problem}") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]

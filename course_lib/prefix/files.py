@@ -26,7 +26,6 @@ from course_lib.checkpoints.safe_load import FORBIDDEN, safe_load
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.generation.prefix_cache import Shape
-from course_lib.language.words import phrase
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
 
@@ -55,7 +54,7 @@ class Prefix:
         """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
-            own = phrase(
+            own = (
                 f"{width} numbers per position"
                 if self.shape is None
                 else f"{width} numbers per position ({self.shape})"

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
-from course_lib.language.words import phrase
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +33,7 @@ DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
 SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size, Megatron stores two bytes per token
 PIECE = 1 << 20  # index entries, or bytes of a .bin file, processed at a time
-UNCOUNTED = phrase(
+UNCOUNTED = (
     "written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, so "
     "that every document after the first would be read from the wrong place; `course tokens --repair` corrects the "
     "index"
@@ -282,7 +281,7 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     stored, rest = divmod(data_path.stat().st_size, dtype.itemsize)
     uncounted = stored > tokens and stored - tokens == np.count_nonzero(np.diff(documents))
     if rest or (stored != tokens and not uncounted):
-        wrong = phrase("truncated" if stored < tokens else "not of the same run")
+        wrong = "truncated" if stored < tokens else "not of the same run"
         raise CourseError(
             f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, "
             f"but {path.name} describes {tokens * dtype.itemsize}"
@@ -323,7 +322,7 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
         )
     expected = HEADER.size + 12 * sequences + 8 * entries
     if size != expected or not entries:
-        wrong = phrase("truncated" if size < expected else "broken")
+        wrong = "truncated" if size < expected else "broken"
         raise CourseError(
             f"{path}: {wrong}: {size} bytes, but {sequences} sequences and {entries} document entries make {expected}"
         )

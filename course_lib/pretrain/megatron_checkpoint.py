@@ -22,7 +22,6 @@ import torch
 
 from course_lib.checkpoints.safe_load import safe_load
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 
 State = dict[str, torch.Tensor]
 STEP = re.compile(r"global_step\d+|iter_\d+|release")
@@ -98,7 +97,7 @@ def step_folder(path: Path) -> Path:
     Raises CourseError if there is no checkpoint, and UsageError if there are several steps but no tracker file.
     """
     if not path.is_dir():
-        found = phrase("is a file" if path.exists() else "no such folder")
+        found = "is a file" if path.exists() else "no such folder"
         raise CourseError(f"{path}: {found}, expected a checkpoint folder")
     if any(path.glob("layer_*")) or any(path.glob("*mp_rank_*")):
         return path
@@ -120,10 +119,10 @@ def step_folder(path: Path) -> Path:
 def _nothing(folder: Path) -> str:
     """Return the reason why a folder contains no readable checkpoint, for the error message."""
     if any(folder.glob("zero_pp_rank_*_model_states.pt")):
-        return phrase("ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first")
+        return "ZeRO stage 3, weights spread over the data ranks: run the zero_to_fp32.py beside it first"
     if any(folder.glob("mp_rank_*_*")):
-        return phrase("Megatron-LM's form with pipeline ranks; merge them with its own tools first")
-    return phrase("no layer_*-model_states.pt and no mp_rank_* file")
+        return "Megatron-LM's form with pipeline ranks; merge them with its own tools first"
+    return "no layer_*-model_states.pt and no mp_rank_* file"
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
@@ -151,12 +150,12 @@ def _check_counts(checkpoint: Checkpoint) -> None:
     ranks = getattr(args, "tensor_model_parallel_size", getattr(args, "model_parallel_size", None))
     width, depth = checkpoint.tensor_parallel, len(checkpoint.layers)
     for found, count, expected in (
-        (phrase(f"{width} tensor ranks"), width, ranks),
-        (phrase(f"{depth} layers"), depth, getattr(args, "num_layers", None)),
+        (f"{width} tensor ranks", width, ranks),
+        (f"{depth} layers", depth, getattr(args, "num_layers", None)),
     ):
         if expected is not None and expected != count:
             if count:
-                found = phrase(f"{found} (the last is {checkpoint.layers[-1].files[-1].name})")
+                found = f"{found} (the last is {checkpoint.layers[-1].files[-1].name})"
             raise CourseError(f"{checkpoint.folder}: files of {found}, its arguments say {expected}")
     if not checkpoint.layers:
         raise CourseError(f"{checkpoint.folder}: no transformer layers")
@@ -186,7 +185,7 @@ def _from_layers(folder: Path, files: list[Path]) -> tuple[Part, list[Part], Par
             raise CourseError(f"{folder / f'layer_{index:02d}-model_{missing[0]:02d}-model_states.pt'}: missing")
         part = Part([by_rank[rank] for rank in ranks], [_canonical(safe_load(by_rank[rank])) for rank in ranks])
         kinds[_kind(part)][index] = part
-    for kind in (phrase("embedding"), phrase("final norm")):
+    for kind in ("embedding", "final norm"):
         if (count := len(kinds[kind])) != 1:
             raise CourseError(
                 f"{folder}: {count} layer files hold the {kind}, expected one"
@@ -215,7 +214,7 @@ def _kind(part: Part) -> str:
         return "final norm"
     if any(value.dim() == 2 for value in state.values()):
         raise CourseError(f"{part.files[0]}: an untied output head; GPT-2 shares it with the embedding")
-    held = ", ".join(state) or phrase("no tensors")
+    held = ", ".join(state) or "no tensors"
     raise CourseError(f"{part.files[0]}: neither an embedding, a layer nor a norm ({held})")
 
 

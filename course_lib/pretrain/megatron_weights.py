@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, Part
 
 # Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
@@ -217,17 +216,17 @@ def _refuse_unsupported(folder: Path, args: Namespace) -> None:
     experts = getattr(args, "num_experts", None) or 1
     heads = getattr(args, "num_attention_heads", None)
     features = {
-        phrase("an untied output head"): getattr(args, "untie_embeddings_and_output_weights", False),
-        phrase("rotary positions"): getattr(args, "use_rotary_position_embeddings", False),
+        "an untied output head": getattr(args, "untie_embeddings_and_output_weights", False),
+        "rotary positions": getattr(args, "use_rotary_position_embeddings", False),
         "RMSNorm": str(getattr(args, "normalization", "layernorm")).lower() != "layernorm",
         "SwiGLU": getattr(args, "swiglu", False),
-        phrase("squared ReLU"): getattr(args, "squared_relu", False),
-        phrase("grouped-query attention"): (getattr(args, "num_key_value_heads", None) or heads) != heads
+        "squared ReLU": getattr(args, "squared_relu", False),
+        "grouped-query attention": (getattr(args, "num_key_value_heads", None) or heads) != heads
         or getattr(args, "group_query_attention", False),
-        phrase("a mixture of experts"): max(experts if isinstance(experts, list) else [experts]) > 1,
+        "a mixture of experts": max(experts if isinstance(experts, list) else [experts]) > 1,
         "layernorm-1p": getattr(args, "apply_layernorm_1p", False),
-        phrase("residuals after the norm"): getattr(args, "apply_residual_connection_post_layernorm", False),
-        phrase("linear layers without bias"): not getattr(args, "add_bias_linear", True),
+        "residuals after the norm": getattr(args, "apply_residual_connection_post_layernorm", False),
+        "linear layers without bias": not getattr(args, "add_bias_linear", True),
     }
     names = [name for name, present in features.items() if present]
     if names:

@@ -19,7 +19,7 @@ from loguru import logger
 
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.progress import progress
 from course_lib.scale.config import FREE, Engine, ScaleConfig
@@ -79,7 +79,7 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
             raise CourseError(f"{stage.name}: {error}; run the same command again to resume") from None
         if left := executor.get_incomplete_ranks():
             found = failures(store, stage.name)
-            why = found.get(left[0], phrase("killed, or its node went away"))
+            why = found.get(left[0], "killed, or its node went away")
             raise CourseError(
                 f"{stage.name}: {len(left)} of {executor.world_size} tasks failed; task {left[0]}: {why}; "
                 "finished tasks are kept, run the same command again to resume"

@@ -27,7 +27,7 @@ from course_lib.corpus.report import Report
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
 from course_lib.files import naming
-from course_lib.language.words import mark, phrase
+from course_lib.language.words import mark
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Output, Store
@@ -121,7 +121,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
                     state["done"] += 1
                     self.store.write(record, orjson.dumps(state | {"updated": time.time()}))
         except Exception as error:
-            reason = phrase(f"unit {unit}: {one_line(error)}")
+            reason = f"unit {unit}: {one_line(error)}"
             # On a full disk, only the engine's log has the reason.
             with suppress(OSError):
                 self.store.write(record, orjson.dumps(state | {"updated": time.time(), "error": reason}))

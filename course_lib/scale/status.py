@@ -12,7 +12,7 @@ import psutil
 
 from course_lib.errors import CourseError
 from course_lib.language.messages import aligned
-from course_lib.language.words import error_line, phrase, tr
+from course_lib.language.words import error_line, tr
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
@@ -87,9 +87,9 @@ def failures(store: Store, stage: str) -> dict[int, str]:
         if "error" in record:
             found[rank] = record["error"]
         elif record["host"] == socket.gethostname() and not psutil.pid_exists(record["pid"]):
-            found[rank] = phrase(f"its process {record['pid']} on {record['host']} was killed (out of memory?)")
+            found[rank] = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
         elif silent > max(SILENT * longest, SILENT_SECONDS):
-            found[rank] = phrase(f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away")
+            found[rank] = f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away"
     return found
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
-from course_lib.language.words import phrase
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import FOLDER, INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
@@ -120,9 +119,9 @@ class Client:
     def _errors(self) -> Iterator[None]:
         from tritonclient.utils import InferenceServerException
 
-        nobody = phrase(f"no server answers over {self.protocol}; `course serve DIR` starts one")
-        late = phrase(f"no answer within {self.timeout:g} s")
-        unknown = phrase(f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has")
+        nobody = f"no server answers over {self.protocol}; `course serve DIR` starts one"
+        late = f"no answer within {self.timeout:g} s"
+        unknown = f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has"
         try:
             yield
         except InferenceServerException as error:
@@ -133,7 +132,7 @@ class Client:
                 message = late
             # What Triton says depends on whether it has already unloaded the model
             elif "Server is stopping" in message or "no available versions" in message:
-                message = phrase(f"the server is stopping and takes no new requests ({message})")
+                message = f"the server is stopping and takes no new requests ({message})"
             elif "unknown model" in message:
                 message = unknown
             raise CourseError(f"{self.url}: {message}") from error

@@ -26,7 +26,7 @@ from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other
-from course_lib.language.words import phrase, tr
+from course_lib.language.words import tr
 from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
@@ -121,12 +121,12 @@ def _impossible(config: Any) -> str | None:
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
         unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
-                 phrase(f"{rotated} rotated dimensions"): rotated == 0 or rotated % 2}  # fmt: skip
+                 f"{rotated} rotated dimensions": rotated == 0 or rotated % 2}  # fmt: skip
     else:
         activation = config.activation_function
         unsupported = {"scale_attn_weights: false": not config.scale_attn_weights,
                  "scale_attn_by_inverse_layer_idx: true": config.scale_attn_by_inverse_layer_idx}  # fmt: skip
-    unsupported[phrase(f"activation {activation!r}")] = activation not in _SUPPORTED_ACTIVATIONS
+    unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
     return next((what for what, wrong in unsupported.items() if wrong), None)
 
 

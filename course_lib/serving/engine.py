@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from course_lib.errors import UsageError
-from course_lib.language.words import phrase
 from course_lib.serving.batch import Batch, Generation
 from course_lib.serving.request import MAX_BEAMS, Answer, Row
 from course_lib.serving.sampling import Text
@@ -79,20 +78,20 @@ class Engine:
         """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
             most = len(self.prefixes) - 1
-            there = phrase(f"allowed: 0 to {most}" if self.prefixes else "allowed: none, the model has no tasks")
+            there = f"allowed: 0 to {most}" if self.prefixes else "allowed: none, the model has no tasks"
             yield "prompt_learning_task_name_ids", row.task, there
             return
         prefix = self._prefix(row)
         if not row.ids and prefix is not None:
-            yield "input_lengths", 0, phrase("a task needs an input of at least one token")
+            yield "input_lengths", 0, "a task needs an input of at least one token"
         if row.output_length < 1:
-            yield "request_output_len", row.output_length, phrase("allowed: 1 or more")
+            yield "request_output_len", row.output_length, "allowed: 1 or more"
         front, tokens = 0 if prefix is None else len(prefix), len(self._input(row))
         if front + tokens + row.output_length > self.positions:
-            needed = phrase(f"{tokens} with {row.output_length} new tokens")
+            needed = f"{tokens} with {row.output_length} new tokens"
             if front:
-                needed = phrase(f"{needed} after a prefix of {front}")
-            yield "input_lengths", needed, phrase(f"the model has {self.positions} positions")
+                needed = f"{needed} after a prefix of {front}"
+            yield "input_lengths", needed, f"the model has {self.positions} positions"
         for name, ids in (
             ("input_ids" if row.ids else "start_id", self._input(row)),
             ("bad_words_list", [token for word in row.bad_words for token in word]),
@@ -100,19 +99,19 @@ class Engine:
         ):
             for token in ids:
                 if not 0 <= token < self.vocabulary:
-                    yield name, token, phrase(f"allowed: 0 to {self.vocabulary - 1}")
-        positive, share = phrase("allowed: above 0"), phrase("allowed: above 0, up to 1")
+                    yield name, token, f"allowed: 0 to {self.vocabulary - 1}"
+        positive, share = "allowed: above 0", "allowed: above 0, up to 1"
         for name, value, good, allowed in (
-            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, phrase("allowed: 0 to 1")),
+            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "allowed: 0 to 1"),
             ("temperature", row.temperature, 0 < row.temperature < torch.inf, positive),
             ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, positive),
-            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, phrase("allowed: a number")),
+            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, "allowed: a number"),
             ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, share),
             ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, share),
-            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, phrase(f"allowed: 1 to {MAX_BEAMS}")),
+            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"allowed: 1 to {MAX_BEAMS}"),
             (
                 "beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0,
-                phrase("allowed: 0: FasterTransformer adds it according to a candidate's index in memory"),
+                "allowed: 0: FasterTransformer adds it according to a candidate's index in memory",
             ),
         ):  # fmt: skip
             if not good:

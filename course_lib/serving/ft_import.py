@@ -29,7 +29,7 @@ from course_lib.errors import CourseError, one_line
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.models import frozen_base
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
@@ -161,7 +161,7 @@ def _require_whole(folder: Path, config: FtConfig) -> None:
 def _problem(finding: Finding, folder: Path, config: FtConfig) -> str | None:
     """Return why a finding prevents the import, or None if it does not."""
     if finding.kind == "missing":
-        return phrase(f"{finding.name}: no such file, {told(finding.message)}")
+        return f"{finding.name}: no such file, {told(finding.message)}"
     if finding.kind != "unexpected":
         return None if finding.kind == "config" else f"{finding.name}: {told(finding.message)}"
     if not finding.name.endswith(".bin"):
@@ -171,12 +171,12 @@ def _problem(finding: Finding, folder: Path, config: FtConfig) -> str | None:
     name, _, rank = finding.name.removesuffix(".bin").rpartition(".")
     shared = {spec.name: spec for spec in layout.tensors(config) if spec.axis is None}
     if name not in shared or not rank.isdigit():
-        ranks = phrase(f"{config.ranks} ranks" if config.ranks > 1 else "1 rank")
-        return phrase(f"{finding.name}: {size:,} bytes, but a [{config.family}] folder for {ranks} has no such file")
+        ranks = f"{config.ranks} ranks" if config.ranks > 1 else "1 rank"
+        return f"{finding.name}: {size:,} bytes, but a [{config.family}] folder for {ranks} has no such file"
     if filecmp.cmp(folder / finding.name, folder / f"{name}.bin", shallow=False):
         return None
     usual = shared[name].size(config)
-    return phrase(f"{finding.name}: rank {rank} differs from {name}.bin ({size:,} bytes, {usual:,} bytes)")
+    return f"{finding.name}: rank {rank} differs from {name}.bin ({size:,} bytes, {usual:,} bytes)"
 
 
 def _require_sums(folder: Path, config: FtConfig) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from transformers.activations import ACT2FN
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 from course_lib.serving import reader
 from course_lib.serving.layout import CONVERSION, SUMMED, Family, FtConfig
 
@@ -85,7 +84,7 @@ def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], gi
     value, recorded = given.biases_divided_by, conversion.get("biases_divided_by")
     allowed = sorted({1, config.ranks if config.family == "gptneox" else 1})
     if value is not None and value not in allowed:
-        choices = phrase(f"1 or {allowed[1]}") if len(allowed) > 1 else "1"
+        choices = f"1 or {allowed[1]}" if len(allowed) > 1 else "1"
         raise UsageError(f"--biases-divided-by {value}: allowed: {choices}")
     if recorded is not None and recorded not in allowed:
         raise CourseError(f"{folder.parent / CONVERSION}: biases_divided_by = {recorded}: {config.ranks} ranks")

@@ -14,7 +14,6 @@ from typing import Literal
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
-from course_lib.language.words import phrase
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
@@ -130,11 +129,11 @@ def prefix(config: FtConfig, task: Task) -> TensorSpec:
 def uneven(config: FtConfig) -> str | None:
     """Return why the weights cannot be split between N ranks, or None if they can."""
     if config.ranks > MOST_RANKS:
-        return phrase(f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}")
+        return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     if config.heads % config.ranks:
-        return phrase(f"{config.heads} (heads) is not divisible by {config.ranks} ranks")
+        return f"{config.heads} (heads) is not divisible by {config.ranks} ranks"
     if config.inter_size % config.ranks:
-        return phrase(f"{config.inter_size} (inner width) is not divisible by {config.ranks} ranks")
+        return f"{config.inter_size} (inner width) is not divisible by {config.ranks} ranks"
     return None
 
 

@@ -7,7 +7,7 @@ import typer
 
 from course_lib.command_line import options
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 
 
@@ -172,5 +172,5 @@ def _task(task: str | None, folder: Path | None) -> int | None:
         return names.index(task)
     if task.isdecimal() and int(task) < len(names):
         return int(task)
-    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or phrase("none, DIR has no tasks")
+    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or "none, DIR has no tasks"
     raise UsageError(f"--task {task}: no such task in {folder}; allowed: {allowed}")

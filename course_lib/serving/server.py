@@ -26,7 +26,7 @@ import httpx
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.progress import progress
 from course_lib.serving import lifeline, repository
 from course_lib.serving.container import IMAGE
@@ -38,7 +38,7 @@ MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: 
 # Start of an error line in the log: date, time and process
 LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
 COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
-NEEDS = phrase(
+NEEDS = (
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
     f"or the container {IMAGE}: `course serve DIR --print`"
 )
@@ -209,7 +209,7 @@ def tail(log: Path) -> str:
     if failure := MODEL_FAILED.search(content):
         return failure[1]
     lines = [LINE_START.sub("", line).strip() for line in content.splitlines() if COMPLAINT.match(line)]
-    return " | ".join((lines or content.split("\n"))[-3:]).strip() or phrase("the log is empty")
+    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
-from course_lib.language.words import phrase
 from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
 from course_lib.serving.ini import NAME, NAME_BYTES
@@ -69,9 +68,9 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
         values = torch.empty(0, width) if prefix.values is None else prefix.values
         fits = values.numel() % width == 0 and (values.dim() != 2 or values.shape[1] == width)
         if not fits or prefix.shape not in (None, shape):
-            theirs = phrase(f"{list(values.shape)} numbers")
+            theirs = f"{list(values.shape)} numbers"
             if prefix.shape:
-                theirs = phrase(f"{theirs} for {prefix.shape}")
+                theirs = f"{theirs} for {prefix.shape}"
             raise CourseError(f"prefix {name}: {theirs}; this model takes {width:,} per position, for {shape}")
         values_by_name[name] = values.reshape(-1, width)
         length = len(values_by_name[name])

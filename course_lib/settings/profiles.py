@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import phrase
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
@@ -58,8 +57,8 @@ def file(profile: str | None = None) -> Path:
     if path is None:
         inside = Path(chosen) / f"{Path(chosen).name}.yaml"
         close = str(inside) if inside.is_file() else next(iter(get_close_matches(chosen, BUNDLED)), "")
-        allowed = phrase(f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one")
-        problem = phrase("no such file" if chosen.endswith(".yaml") else "is not a profile")
+        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
+        problem = "no such file" if chosen.endswith(".yaml") else "is not a profile"
         raise UsageError(
             f"{where}: {chosen!r}: {problem}; did you mean {close}? allowed: {allowed}"
             if close

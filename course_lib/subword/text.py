@@ -17,7 +17,6 @@ from tokenizers import pre_tokenizers
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, open_binary, require_file
-from course_lib.language.words import phrase
 
 # A character that has occurred this often is common, and `alphabet` stops counting it.
 COMMON = 16
@@ -33,7 +32,7 @@ def is_segmented(paths: Iterable[Path]) -> bool:
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
         raise CourseError(
-            f"inputs end in {', '.join(sorted(kinds)) or phrase('nothing')}; "
+            f"inputs end in {', '.join(sorted(kinds)) or 'nothing'}; "
             "allowed: all .jsonl (documents) or all .txt (segmented)"
         )
     return kinds == {".txt"}

@@ -17,7 +17,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
-from course_lib.language.words import phrase
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
@@ -100,15 +99,15 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
     message = " ".join(str(error).split())
     names = ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
-        return phrase(f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}")
+        return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
     if low := re.search(r"Vocabulary size is smaller than required_chars\. (\d+) vs (\d+)", message):
-        return phrase(
+        return (
             f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
             f"allowed: {int(low[2]) + 1} or more"
         )
     if "sentences_.empty()" in message or "Input corpus is empty" in message or "!sentences" in message:
-        return phrase(f"{names}: no text to train on")
-    return phrase(f"{names}: sentencepiece: {message}")
+        return f"{names}: no text to train on"
+    return f"{names}: sentencepiece: {message}"
 
 
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:

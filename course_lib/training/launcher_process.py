@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from course_lib.language.words import phrase
 from course_lib.training import stop_request
 
 Launcher = subprocess.Popen[bytes]
 # exit code → what happened, for the signals that raise SystemExit
 SIGNALS = {
-    128 + signal.SIGTERM: phrase("terminated"),
-    128 + signal.SIGHUP: phrase("hung up"),
-    128 + stop_request.SIGNAL: phrase("stopped by SIGUSR1"),
+    128 + signal.SIGTERM: "terminated",
+    128 + signal.SIGHUP: "hung up",
+    128 + stop_request.SIGNAL: "stopped by SIGUSR1",
 }
 
 
@@ -95,10 +94,10 @@ def ignore_stop_request() -> None:
 def interruption(error: BaseException) -> tuple[str, int] | None:
     """Return what interrupted the run and the exit code for it, or None for an error."""
     if isinstance(error, KeyboardInterrupt):
-        return phrase("interrupted"), 128 + signal.SIGINT
+        return "interrupted", 128 + signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return SIGNALS.get(error.code, "ended"), error.code
     # Nobody reads standard output any more; errors in files have a name.
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO):
-        return phrase("the reader of the output has ended, so the run stopped"), 128 + signal.SIGPIPE
+        return "the reader of the output has ended, so the run stopped", 128 + signal.SIGPIPE
     return None

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from course_lib.errors import CourseError
 from course_lib.files import naming
-from course_lib.language.words import phrase, tr
+from course_lib.language.words import tr
 from course_lib.progress import progress
 from course_lib.training import checkpoint, events, launcher_process, log, node_check, stop_request
 from course_lib.training.node_link import Leader
@@ -110,7 +110,7 @@ class Monitor:
                         raise
                     raise self._stopped(*cause, output) from error
         if any(event.get("stopped") for event in self.ended.values()):
-            raise self._stopped(phrase("stopped by SIGUSR1"), 128 + stop_request.SIGNAL, None)
+            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL, None)
         self._judge(process.returncode)
 
     def _stop_others_after(self, process: launcher_process.Launcher) -> None:
@@ -120,7 +120,7 @@ class Monitor:
 
     def _stopped(self, cause: str, code: int, output: IO[bytes] | None) -> Stopped:
         on = self._how_on()
-        farewell = phrase(
+        farewell = (
             f"{cause} at step {self.reached} of {self.steps}; {on}"
             if self.reached
             else f"{cause} before the first step; {on}"
@@ -251,39 +251,39 @@ class Monitor:
             silent = [rank for rank in silent if self.nodes.of(rank) == self.failed]
         crashed = [event for event in errors if event["why"] == "crash"]
         if self.lost:
-            what = phrase(
+            what = (
                 f"{', '.join(self.lost)} was lost (the machine, its network, or course on it); the others were stopped"
             )
         elif crashed:
-            what = phrase(f"{self._name(crashed[0]['rank'])} failed: {crashed[0]['message']}")
+            what = f"{self._name(crashed[0]['rank'])} failed: {crashed[0]['message']}"
         elif silent and self.ended:
-            reason = phrase(
+            reason = (
                 "killed, lost, or out of memory" if self.nodes.several else "killed, or the machine ran out of memory"
             )
-            what = phrase(f"{self._name(*silent)} ended without an error message ({reason}); the others were stopped")
+            what = f"{self._name(*silent)} ended without an error message ({reason}); the others were stopped"
         elif errors:
-            what = phrase(f"{self._name(errors[0]['rank'])} failed: {errors[0]['message']}")
+            what = f"{self._name(errors[0]['rank'])} failed: {errors[0]['message']}"
         else:
-            what = phrase(f"the launcher ended with code {code} before training began: {self._last_output()}")
+            what = f"the launcher ended with code {code} before training began: {self._last_output()}"
         raise CourseError(f"{what}; at step {self.reached} of {self.steps}, {self._how_on()}")
 
     def _name(self, *ranks: int) -> str:
         """Return the numbers of ranks, and their nodes if there are several."""
         nodes = ", ".join(dict.fromkeys(map(self.nodes.of, ranks)))
         numbers = ", ".join(map(str, ranks))
-        return phrase(f"rank {numbers} on {nodes}" if self.nodes.several else f"rank {numbers}")
+        return f"rank {numbers} on {nodes}" if self.nodes.several else f"rank {numbers}"
 
     def _how_on(self) -> str:
         whole = checkpoint.whole_checkpoints(self.folder)
-        back = phrase(f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet")
-        return phrase(f"{back}; all output is in {self.folder / 'output.txt'}")
+        back = f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet"
+        return f"{back}; all output is in {self.folder / 'output.txt'}"
 
     def _last_output(self) -> str:
         lines = (self.folder / "output.txt").read_text(encoding="utf8", errors="replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), phrase("no output"))
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
 
     def _memory_line(self, event: dict[str, Any]) -> str:
-        return phrase(
+        return (
             f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.ranks)} "
             f"(another number of GPUs may continue this run; for another stage, start a new run in another "
             f"engine.output_dir); {self._how_on()}"

@@ -16,7 +16,6 @@ from typing import Any
 import orjson
 
 from course_lib.errors import CourseError
-from course_lib.language.words import phrase
 from course_lib.training import checkpoint, run_dir
 from course_lib.training.task import CONFIG, Task
 
@@ -43,7 +42,7 @@ def _versions() -> dict[str, str]:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
-            versions[name] = phrase("missing")
+            versions[name] = "missing"
     digest = sha256()
     root = Path(__file__).parents[1]
     for path in sorted(root.rglob("*.py")):
@@ -69,7 +68,7 @@ def compare(own: dict[str, Any], other: dict[str, Any], name: str, between: tupl
     early, late = between[0] - other["time"], other["time"] - between[1]
     if max(early, late) > SKEW:
         raise CourseError(
-            f"{name}: its clock is {max(early, late):.0f} s {phrase('behind' if early > late else 'ahead')}; "
+            f"{name}: its clock is {max(early, late):.0f} s {('behind' if early > late else 'ahead')}; "
             f"allowed: {SKEW:g} s; synchronize the clocks (chrony, ntpd)"
         )
 
@@ -92,11 +91,11 @@ def wait_for_folder(run: Path, digest: str, start_step: int) -> None:
 def _unseen(run: Path, digest: str, start_step: int) -> str:
     try:
         if run_dir.digest(run) != digest:
-            return phrase(f"{CONFIG} and the files beside it are not those of the first node")
+            return f"{CONFIG} and the files beside it are not those of the first node"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     saved = checkpoint.at(run, start_step)
-    return phrase(f"{saved.name} is not complete") if start_step and not checkpoint.is_whole(saved) else ""
+    return f"{saved.name} is not complete" if start_step and not checkpoint.is_whole(saved) else ""
 
 
 def same_inputs(task: Task, run: Path) -> None:

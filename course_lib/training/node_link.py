@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.training import events
 from course_lib.training.launcher_process import interruption
 from course_lib.training.nodes import Nodes
@@ -100,12 +100,12 @@ class Leader:
             other.close()
             return
         if list(slots.items()) != list(own.items()):
-            problem = phrase(f"node {number} has the nodes {_shown(slots)}, but {self.nodes.name} has {_shown(own)}")
+            problem = f"node {number} has the nodes {_shown(slots)}, but {self.nodes.name} has {_shown(own)}"
             other.tell(end=problem, code=UsageError.exit_code)
             other.close()
             raise UsageError(f"{problem}; use the same launch settings and the same number of GPUs on all nodes")
         if number in self.others or not 0 < number < len(own):
-            other.tell(end=phrase(f"launch.node_rank: {number} has joined already"), code=UsageError.exit_code)
+            other.tell(end=f"launch.node_rank: {number} has joined already", code=UsageError.exit_code)
             other.close()
             return
         self.others[number] = other
@@ -207,7 +207,7 @@ class Follower:
         if said is not None and "end" not in said:
             return said
         self.verdict = said
-        self.conclude(phrase("before training began"))
+        self.conclude("before training began")
         return None
 
     def watch(self, end: Callable[[], None]) -> threading.Thread:

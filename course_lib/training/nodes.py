@@ -12,7 +12,6 @@ from itertools import accumulate
 from pathlib import Path
 
 from course_lib.errors import UsageError
-from course_lib.language.words import phrase
 from course_lib.training.settings import RunConfig
 
 HERE = "localhost"
@@ -80,7 +79,7 @@ def find(settings: RunConfig, environment: Mapping[str, str] = os.environ) -> No
             raise UsageError("launch.hostfile: not allowed under srun, which names and starts the nodes; unset it")
         if not launch.no_ssh:
             return Nodes(slots)
-        allowed = phrase(f"0 … {len(slots) - 1}, the number of this node's line in {launch.hostfile}")
+        allowed = f"0 … {len(slots) - 1}, the number of this node's line in {launch.hostfile}"
         if launch.node_rank is None:
             raise UsageError(f"launch.node_rank: not set; pass --node-rank with one of {allowed}")
         if launch.node_rank >= len(slots):

@@ -4,7 +4,6 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-from course_lib.language.words import phrase
 from course_lib.training import checkpoint, events, launcher_process
 from course_lib.training.node_link import Follower
 
@@ -43,8 +42,8 @@ def relay(follower: Follower, command: list[str], environment: dict[str, str], f
         finally:
             launcher_process.end(process)
     whole = checkpoint.whole_checkpoints(folder)
-    back = phrase(f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet")
-    follower.conclude(phrase(f"during the run; {back}"))
+    back = f"--resume continues from {whole[0].name}" if whole else "no checkpoint was saved yet"
+    follower.conclude(f"during the run; {back}")
 
 
 def _send(follower: Follower, process: launcher_process.Launcher) -> None:

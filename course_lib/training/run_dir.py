@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_other
-from course_lib.language.words import mark, phrase, tr
+from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
@@ -145,7 +145,7 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
     if batch.total != before and wanted.global_size is None:
         same = f"batch.global_size={before}"
         if wanted.local_size:
-            same = phrase(f"{same} and batch.local_size=null")
+            same = f"{same} and batch.local_size=null"
         raise UsageError(
             f"batch.global_size: unset, which gives {batch.total} with this number of ranks, but the run in {folder} "
             f"has {before}; resume it with {same}"

@@ -12,7 +12,6 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
-from course_lib.language.words import phrase
 from course_lib.models.memory import Sizes
 from course_lib.settings.config import STRICT, setting, to_dict
 
@@ -84,7 +83,7 @@ class RateConfig:
         decay = self.decay_steps or last_step
         warmup = self.warmup_rate * decay if self.warmup_steps is None else self.warmup_steps
         if warmup > decay:
-            end = "optimizer.lr.decay_steps" if self.decay_steps else phrase("the last step")
+            end = "optimizer.lr.decay_steps" if self.decay_steps else "the last step"
             raise ValueError(
                 f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} steps up to {end}"
             )

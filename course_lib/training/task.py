@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib.language.messages import told
-from course_lib.language.words import phrase
 from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
 
@@ -93,5 +92,5 @@ class Task(ABC):
         plan = planner.plan(self.settings, ranks)
         changes = planner.smaller(self.settings, ranks)
         options = "; ".join(f"{told(change)} → {total / 1e9:.1f} GB" for change, total in changes)
-        options = options or phrase("a smaller model")
-        return phrase(f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options}")
+        options = options or "a smaller model"
+        return f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options}"

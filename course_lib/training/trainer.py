@@ -21,7 +21,6 @@ from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import phrase
 from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
@@ -239,9 +238,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
-            problem = phrase(f"the loss is {loss} at step {self.state.global_step}")
+            problem = f"the loss is {loss} at step {self.state.global_step}"
             if whole:
-                problem = phrase(f"{problem}; the last complete checkpoint is {whole[0].name}")
+                problem = f"{problem}; the last complete checkpoint is {whole[0].name}"
             raise CourseError(
                 f"{problem}: lower optimizer.lr.max, "
                 "lengthen its warm-up, clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"

@@ -17,11 +17,11 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from course_lib import __version__, files
-from course_lib.settings import profiles
-from course_lib.workspace import products as workspace
 from course_lib.errors import CourseError
 from course_lib.language.messages import told
-from course_lib.language.words import mark, phrase
+from course_lib.language.words import mark
+from course_lib.settings import profiles
+from course_lib.workspace import products as workspace
 from course_lib.workspace.products import MANIFEST, Manifest, Product
 
 HEADER = "cache.json"
@@ -29,7 +29,7 @@ FORMAT = 1
 # Float weights, nine tenths of an archive, are smallest and quickest with level 0: 92.2 % of their size in 0.35 s/MB,
 # against 92.5 % in 0.47 s/MB with level 6.
 LEVEL = 0
-AGAIN = phrase("write it again with `course cache pack`")
+AGAIN = "write it again with `course cache pack`"
 
 
 @dataclass
@@ -106,7 +106,7 @@ def unpack(wanted: Sequence[Product], source: Path) -> Unpacked:
             with files.work_folder(workspace.root() / "cache") as folder:
                 return _place(wanted, manifests, archive, folder)
     except (BadZipFile, EOFError, lzma.LZMAError, zlib.error, KeyError, _Damaged) as error:
-        problem = (str(error.args[0]) if error.args else "") or phrase("it is cut short")
+        problem = (str(error.args[0]) if error.args else "") or "it is cut short"
         raise CourseError(f"{source}: is not a complete archive of products: {problem}; {AGAIN}") from error
 
 
