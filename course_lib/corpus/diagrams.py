@@ -6,7 +6,8 @@ from itertools import combinations
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.notebooks.drawing import HUES, MUTED, PLAIN, SMALL, Canvas, Drawing, text_width
+from course_lib.notebooks.canvas import HUES, MUTED, PLAIN, SMALL, Canvas, text_width
+from course_lib.notebooks.drawing import Drawing
 
 # Widest drawing, smallest width of a cell, and space between two bands [pixels].
 WIDTH, CELL, GAP = 920, 34, 16

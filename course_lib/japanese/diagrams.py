@@ -7,7 +7,7 @@ from typing import NamedTuple
 from course_lib.errors import UsageError
 from course_lib.japanese.lattice import Step
 from course_lib.language.words import tr
-from course_lib.notebooks.drawing import (
+from course_lib.notebooks.canvas import (
     BLUE,
     GREEN,
     GREY,
@@ -16,10 +16,10 @@ from course_lib.notebooks.drawing import (
     SMALL,
     Canvas,
     Color,
-    Drawing,
     rows_without_overlap,
     with_minus,
 )
+from course_lib.notebooks.drawing import Drawing
 
 # Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
 COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13

@@ -1,76 +1,21 @@
-"""A kit for drawings: boxes, arrows, labels and a color key on a light card, written as SVG with drawsvg.
+"""Drawings: SVG files, one per language, in the folder `drawings`, and how a notebook shows them.
 
-The drawings themselves are in road.py and in the chapters' diagrams.py; plots of measured values use figures.py. Their
-sizes are chosen for the English words. A translation that is wider is written smaller, down to SMALLEST pixels.
+The three drawings that show a learner's own values are computed with canvas.py, in the chapters' diagrams.py.
 """
 
-import unicodedata
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Any, NamedTuple
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
 
-import drawsvg
-
+from course_lib.errors import UsageError
 from course_lib.language import words
 
-# Sizes in pixels.
-TITLE, TEXT, SMALL, SMALLEST = 16, 14, 12, 7
-LINE_HEIGHT = 17
-PADDING = 6
-# Latin and Japanese fonts in the order in which a viewer's machine may have them.
-FONTS = "Arial, 'Liberation Sans', 'Noto Sans JP', 'Noto Sans CJK JP', 'Hiragino Sans', 'Yu Gothic', Meiryo, sans-serif"
-CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
-Point = tuple[float, float]
-
-
-class Color(NamedTuple):
-    """The fill of a box, and the darker color of its border and of text on the fill or on the card."""
-
-    fill: str
-    line: str
-
-
-# The hues are those of figures.py; each line color has a contrast of at least 4.5 on its fill and on the card.
-PLAIN = Color("#ffffff", "#52606d")
-GREY = Color("#eceff2", "#52606d")
-BLUE = Color("#dbe8f6", "#2b5a8c")
-ORANGE = Color("#fbe3c8", "#8f4a08")
-GREEN = Color("#dcefe2", "#2a6540")
-RED = Color("#f6dbe0", "#963044")
-PURPLE = Color("#e6e1f3", "#5b4a8f")
-HUES = (BLUE, ORANGE, GREEN, RED, PURPLE)
-FROZEN, TRAINED = BLUE, ORANGE
-
-
-class Box(NamedTuple):
-    """A rectangle; `right`, `bottom`, … are the middles of its sides, where arrows begin and end."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def left(self) -> Point:
-        """The middle of the left side."""
-        return self.x, self.y + self.height / 2
-
-    @property
-    def right(self) -> Point:
-        """The middle of the right side."""
-        return self.x + self.width, self.y + self.height / 2
-
-    @property
-    def top(self) -> Point:
-        """The middle of the upper side."""
-        return self.x + self.width / 2, self.y
-
-    @property
-    def bottom(self) -> Point:
-        """The middle of the lower side."""
-        return self.x + self.width / 2, self.y + self.height
+FOLDER = Path(__file__).with_name("drawings")
+# How road() shows the reader's place: the color of the box, and the position of the text above it.
+HERE = '<style>[id="{stop}"] rect {{ fill: #fbe3c8; stroke: #8f4a08 }} #here {{ display: inline }}</style>\n'
 
 
 @dataclass(frozen=True)
@@ -83,195 +28,64 @@ class Drawing:
     """
 
     svg: str
-    title: str
-    description: str
-    width: int  # pixels
+
+    @property
+    def title(self) -> str:
+        """What the drawing is: the SVG's title."""
+        return self._element("title")
 
     @property
     def alt(self) -> str:
-        """The text for readers who do not see the drawing."""
-        return f"{self.title}. {self.description}"
+        """The text for readers who do not see the drawing: the SVG's title and description."""
+        return f"{self.title}. {self._element('desc')}"
 
     @property
     def html(self) -> str:
         """An HTML image that contains the SVG."""
+        width = re.search(r' width="(\d+)"', self.svg)
         source = b64encode(self.svg.encode()).decode()
-        return f'<img alt="{escape(self.alt)}" width="{self.width}" src="data:image/svg+xml;base64,{source}">'
+        return (
+            f'<img alt="{escape(self.alt)}" width="{width[1] if width else ""}" '
+            f'src="data:image/svg+xml;base64,{source}">'
+        )
+
+    def _element(self, name: str) -> str:
+        found = re.search(f"<{name}>(.*?)</{name}>", self.svg, re.DOTALL)
+        return unescape(found[1]) if found else ""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/html": self.html, "text/plain": self.alt}
 
 
-class Canvas:
-    """A card to draw on. x grows to the right and y downwards; all sizes are in pixels."""
+def drawing(name: str) -> Drawing:
+    """Return a drawing by its file name without the ending, in the reader's language if there is one, else in English.
 
-    def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self._content: list[drawsvg.DrawingElement] = []
-        self._heads: dict[str, drawsvg.Marker] = {}
-
-    def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: int = TEXT,
-        color: str = INK,
-        anchor: str = "middle",
-        bold: bool = False,
-    ) -> None:
-        """Write one line whose vertical middle is at `y`; `anchor` is start, middle or end.
-
-        Raises ValueError if the line does not fit on the card.
-        """
-        share = {"start": 0, "middle": 0.5, "end": 1}[anchor]
-        # The line may extend from x by its share to the left, and by the rest of it to the right.
-        room = min(x / share if share else self.width, (self.width - x) / (1 - share) if share < 1 else self.width)
-        size = _fitting(text, size, bold, room)
-        width = text_width(text, size, bold)
-        left = x - width * share
-        if left < 0 or left + width > self.width or not size / 2 <= y <= self.height - size / 2:
-            raise ValueError(f"{text!r} at ({x:.0f}, {y:.0f}) does not fit on a card of {self.width} × {self.height}")
-        weight = {"font_weight": "bold"} if bold else {}
-        # 0.35 of the size lies between the base line and the middle of a letter.
-        base = round(y + 0.35 * size, 1)
-        self._content.append(drawsvg.Text(text, size, round(x, 1), base, text_anchor=anchor, fill=color, **weight))
-
-    def lines(self, x: float, y: float, lines: Sequence[str], size: int = SMALL, color: str = MUTED) -> None:
-        """Write left-aligned lines below each other; `y` is the middle of the first line."""
-        for number, line in enumerate(lines):
-            self.text(x, y + number * LINE_HEIGHT, line, size, color, "start")
-
-    def box(
-        self, x: float, y: float, width: float, height: float, *lines: str, color: Color = PLAIN, dashed: bool = False,
-        size: int = TEXT, bold: bool = False,
-    ) -> Box:  # fmt: skip
-        """Draw a box with centered lines of text: the first in `size`, the others in SMALL.
-
-        Raises ValueError if a line is wider than the box, or if all lines together are higher.
-        """
-        shape = Box(x, y, width, height)
-        style = {"stroke_dasharray": "5 3"} if dashed else {}
-        self._content.append(
-            drawsvg.Rectangle(*(round(n, 1) for n in shape), rx=4, fill=color.fill, stroke=color.line, **style)
-        )
-        sizes = [
-            _fitting(line, SMALL if number else size, bold and not number, width - 2)
-            for number, line in enumerate(lines)
-        ]
-        first = y + height / 2 - LINE_HEIGHT * (len(lines) - 1) / 2
-        for number, (line, own) in enumerate(zip(lines, sizes, strict=False)):
-            if text_width(line, own, bold and number == 0) > width - 2 or LINE_HEIGHT * len(lines) > height + 4:
-                raise ValueError(f"{line!r} does not fit into a box of {width:.0f} × {height:.0f}")
-            self.text(x + width / 2, first + number * LINE_HEIGHT, line, own, bold=bold and number == 0)
-        return shape
-
-    def frame(self, x: float, y: float, width: float, height: float, label: str, color: Color = GREY) -> Box:
-        """Draw a dashed frame around other elements, with its label in the upper left corner; draw it before them."""
-        shape = self.box(x, y, width, height, color=Color(CARD, color.line), dashed=True)
-        self.text(x + 10, y + 14, label, SMALL, color.line, "start", bold=True)
-        return shape
-
-    def line(
-        self, *points: Point, color: str = MUTED, dashed: bool = False, thick: float = 1.5, head: bool = False
-    ) -> None:
-        """Draw a line through two or more points, with an arrow head at the last one if `head` is true."""
-        style: dict[str, Any] = {"stroke_dasharray": "5 3"} if dashed else {}
-        if head:
-            style["marker_end"] = self._head(color)
-        flat = [round(number, 1) for point in points for number in point]
-        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=color, stroke_width=thick, **style))
-
-    def arrow(self, *points: Point, color: str = MUTED, dashed: bool = False, thick: float = 1.5) -> None:
-        """Draw an arrow through two or more points."""
-        self.line(*points, color=color, dashed=dashed, thick=thick, head=True)
-
-    def brace(self, start: float, end: float, y: float, label: str, color: str = MUTED) -> None:
-        """Draw a bracket below the span from `start` to `end` with its label under it."""
-        self.line((start, y), (start, y + 6), (end, y + 6), (end, y), color=color)
-        self.text((start + end) / 2, y + 16, label, SMALL, color)
-
-    def key(self, x: float, y: float, entries: Mapping[str, Color]) -> None:
-        """Draw a color key as one row that begins at `x`; `y` is its vertical middle."""
-        room = (self.width - x) / len(entries) - 47
-        for label, color in entries.items():
-            size = _fitting(label, SMALL, False, room)
-            self.box(x, y - 7, 20, 14, color=color)
-            self.text(x + 27, y, label, size, anchor="start")
-            x += 27 + text_width(label, size) + 20
-
-    def finish(self, title: str, description: str) -> Drawing:
-        """Return the drawing.
-
-        Args:
-            title: what the drawing is; it is also written in the upper left corner.
-            description: what the drawing shows, for readers who do not see it.
-        """
-        self.text(16, 20, title, TITLE, anchor="start", bold=True)
-        out = drawsvg.Drawing(self.width, self.height, role="img", font_family=FONTS)
-        out.append(drawsvg.Title(title))
-        out.append(_Description(description))
-        out.append(drawsvg.Rectangle(0.5, 0.5, self.width - 1, self.height - 1, rx=8, fill=CARD, stroke="#cbd2d9"))
-        out.extend(self._content)
-        return Drawing(out.as_svg(header=""), title, description, self.width)
-
-    def _head(self, color: str) -> drawsvg.Marker:
-        if color not in self._heads:
-            head = drawsvg.Marker(-0.9, -0.5, 0.1, 0.5, scale=6, orient="auto")
-            head.append(drawsvg.Lines(-0.9, -0.45, -0.9, 0.45, 0.1, 0, fill=color, close=True))
-            self._heads[color] = head
-        return self._heads[color]
-
-
-class _Description(drawsvg.Title):  # type: ignore[misc]
-    """The long description of an SVG image, read by screen readers."""
-
-    TAG_NAME = "desc"
-
-
-def text_width(text: str, size: int = TEXT, bold: bool = False) -> float:
-    """Estimate the width of a line [pixels] from the widths of DejaVu Sans, which is wider than Arial.
-
-    A Japanese character is as wide as the font is high.
+    Raises:
+        UsageError: if no drawing has this name.
     """
-    return size * sum(map(_ems, text)) * (1.1 if bold else 1)
+    for language in (words.language(), words.SOURCE):
+        path = FOLDER / language / f"{name}.svg"
+        if path.is_file():
+            return Drawing(path.read_text(encoding="utf8").rstrip("\n"))
+    names = sorted(path.stem for path in (FOLDER / words.SOURCE).glob("*.svg"))
+    raise UsageError(f"drawing {name!r} does not exist; allowed: {', '.join(names)}")
 
 
-def _fitting(text: str, size: int, bold: bool, room: float) -> int:
-    """Return a font size at which a translated line is at most `room` pixels wide, if there is one; else `size`."""
-    if words.language() == words.SOURCE:
-        return size
-    return next((each for each in range(size, SMALLEST - 1, -1) if text_width(text, each, bold) <= room), size)
+def road(notebook: str | None = None) -> Drawing:
+    """Return the drawing of the eight notebooks and what each hands to the next, with "you are here" at one of them.
 
+    Args:
+        notebook: file name of the notebook without its ending, such as "03_tokenizers"; None marks no place.
 
-def with_minus(number: str) -> str:
-    """Return a formatted number with the minus sign − instead of a hyphen."""
-    return number.replace("-", "−")
-
-
-def _ems(character: str) -> float:
-    """Return the width of a character in units of the font size."""
-    if unicodedata.combining(character):
-        return 0.0
-    if unicodedata.east_asian_width(character) in "WF":
-        return 1.0
-    if character in " .,:;!|'()[]{}ijltfrI/":
-        return 0.4
-    return 0.98 if character in "mMW@%—" else 0.69 if character.isupper() else 0.63
-
-
-def rows_without_overlap(spans: Iterable[tuple[int, int]]) -> list[int]:
-    """Return a row number for each span (start, end), so that spans in the same row do not overlap.
-
-    Each span gets the first row that has room.
+    Raises:
+        UsageError: if the course has no such notebook.
     """
-    rows: list[list[tuple[int, int]]] = []
-    numbers = []
-    for start, end in spans:
-        free = (number for number, row in enumerate(rows) if all(end <= first or last <= start for first, last in row))
-        number = next(free, len(rows))
-        if number == len(rows):
-            rows.append([])
-        rows[number].append((start, end))
-        numbers.append(number)
-    return numbers
+    svg = drawing("road").svg
+    if notebook is None:
+        return Drawing(svg)
+    box = re.search(rf'<g id="{re.escape(notebook)}">\n<rect x="(\d+)" y="(\d+)"', svg)
+    if box is None:
+        stops = ", ".join(re.findall(r'<g id="(\w+)">', svg))
+        raise UsageError(f"notebook {notebook!r} does not exist; allowed: {stops}")
+    svg = svg.replace('id="here"', f'id="here" x="{box[1]}" y="{int(box[2]) - 7}"')
+    return Drawing(svg.replace("<title>", HERE.format(stop=notebook) + "<title>", 1))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.notebooks.drawing import (
+from course_lib.notebooks.canvas import (
     BLUE,
     GREY,
     MUTED,
@@ -16,11 +16,11 @@ from course_lib.notebooks.drawing import (
     TEXT,
     Box,
     Canvas,
-    Drawing,
     rows_without_overlap,
     text_width,
     with_minus,
 )  # fmt: skip
+from course_lib.notebooks.drawing import Drawing
 from course_lib.subword.folder import WORD
 
 # Width of a character's column, left margin [pixels], and the longest word that fits.

@@ -95,9 +95,8 @@ def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Def
         chapter.package,
         f"{chapter.package}/figures.py",
         f"{chapter.package}/diagrams.py",
-        "figures.py",
-        "drawing.py",
-        "road.py",
+        "notebooks/plot.py",
+        "notebooks/drawing.py",
         f"exercises/{chapter.notebooks[notebook.stem]}.py",
     )
     return Definition(partial(_run_notebook, notebook), {}, (notebook, *own), code)

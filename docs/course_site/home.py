@@ -1,12 +1,15 @@
 """The road of the course on the home page, with a link on each notebook."""
 
+import re
 from html import escape
 
-from course_lib.notebooks.road import HEIGHT, STOPS, WIDTH, road
+from course_lib.notebooks.drawing import road
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
+
+STOP = re.compile(r'<g id="(\w+)">\n(.*?)</g>', re.DOTALL)
 
 
 class Road(SphinxDirective):
@@ -15,18 +18,16 @@ class Road(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the drawing."""
         drawing = road()
-        links = "".join(self._link(name, corner, lines) for name, (corner, lines) in STOPS.items())
         # As an image, the drawing would hide its links from screen readers.
         picture = drawing.svg.replace(' role="img"', f' role="group" aria-label="{escape(drawing.alt)}"', 1)
-        picture = picture.replace("</svg>", f"{links}</svg>")
+        picture = STOP.sub(self._link, picture)
         frame = f'<div class="road" role="region" aria-label="{escape(drawing.title)}" tabindex="0">{picture}</div>'
         return [nodes.raw("", frame, format="html", classes=["no-search"])]
 
-    def _link(self, name: str, corner: tuple[int, int], lines: tuple[str, ...]) -> str:
-        page = relative_uri(f"{self.env.docname}.html", f"notebooks/{name}.html")
-        label = f"{lines[0]}: {' '.join(lines[1:])}"
-        shape = f'<rect x="{corner[0]}" y="{corner[1]}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>'
-        return f'<a href="{page}" aria-label="{escape(label)}">{shape}</a>'
+    def _link(self, stop: re.Match[str]) -> str:
+        page = relative_uri(f"{self.env.docname}.html", f"notebooks/{stop[1]}.html")
+        label = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", stop[2]))
+        return f'<a href="{page}" aria-label="{escape(label)}">{stop[0]}</a>'
 
 
 def setup(app: Sphinx) -> None:

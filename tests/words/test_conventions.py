@@ -12,7 +12,7 @@ from course_lib.language.cell_words import WORD
 
 from tests.notebooks.rules import untranslated
 
-MODULES = sorted([*LIBRARY.rglob("figures.py"), *LIBRARY.rglob("diagrams.py"), LIBRARY / "notebooks" / "road.py"])
+MODULES = sorted([*LIBRARY.rglob("figures.py"), *LIBRARY.rglob("diagrams.py")])
 EXERCISES = sorted((LIBRARY / "exercises").glob("*.py"))
 # Modules that print, except those for authors, and the functions that print.
 SAID = ("print", "echo", "say")
