@@ -85,12 +85,13 @@ class Inspection:
         yield from map(str, self.findings)
 
 
-def inspect(folder: Path, values: bool = False) -> Inspection:
+def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -> Inspection:
     """Compare a FasterTransformer folder with its config.ini.
 
     Args:
         folder: DIR or DIR/N-gpu.
         values: whether to check every file for NaN and infinity.
+        inter_size: the inner size, if config.ini has a wrong one.
 
     Raises:
         CourseError: if `folder` is missing or does not contain exactly one FasterTransformer folder. Any other problem
@@ -98,7 +99,7 @@ def inspect(folder: Path, values: bool = False) -> Inspection:
     """
     weights_folder, ranks = layout.find(folder)
     try:
-        config, warnings = ini.read(weights_folder, ranks)
+        config, warnings = ini.read(weights_folder, ranks, inter_size)
     except CourseError as error:
         finding = Finding("config", CONFIG, Problem(str(error), weights_folder / CONFIG))
         return Inspection(weights_folder, None, [], [finding])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +51,10 @@ class Client:
 
         Raises:
             CourseError: if tritonclient cannot be imported for this protocol.
+            UsageError: if the url has an impossible port.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
+        _require_address(self.url)
         self.protocol, self.timeout, self.model = protocol, timeout, model or MODEL
         try:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
@@ -144,6 +147,16 @@ class Client:
         except ValueError as error:
             reason = " ".join(str(error).split())[:200]
             raise CourseError(f"{self.url}: does not answer over {self.protocol}: {reason}") from error
+
+
+def _require_address(url: str) -> None:
+    """Raise UsageError for an impossible port, with which tritonclient would leave a half-made client behind."""
+    try:
+        port = urlsplit(f"//{url}").port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise UsageError(f"--url {url}: is not allowed; allowed: HOST:PORT, with a port from 1 to 65535")
 
 
 def ask(

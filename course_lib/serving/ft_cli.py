@@ -10,6 +10,16 @@ import typer
 from course_lib.command_line import options
 from course_lib.errors import CourseError
 
+InterSize = Annotated[
+    int | None,
+    typer.Option(
+        "--inter-size",
+        metavar="I",
+        min=1,
+        help="inner size of the MLP; FasterTransformer's GPT-2 converter writes 4 times the hidden size for any model",
+    ),
+]
+
 
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2")],
@@ -97,6 +107,7 @@ def import_(
             "needed for several ranks with use_gptj_residual = 0 if DIR has no conversion.json",
         ),
     ] = None,
+    inter_size: InterSize = None,
 ) -> None:
     """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
 
@@ -106,7 +117,7 @@ def import_(
     from course_lib.serving.ft_import import import_folder
     from course_lib.serving.ft_settings import Given
 
-    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by)
+    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by, inter_size)
     print(import_folder(folder, output, tokenizer, given).summary())
 
 
@@ -116,11 +127,12 @@ def inspect(
     ],
     values: Annotated[bool, typer.Option("--values", help="also check every number for NaN and infinity")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, with one entry per file")] = False,
+    inter_size: InterSize = None,
 ) -> None:
     """Compare a FasterTransformer folder with its config.ini, file by file; exit code 1 if anything is wrong."""
     from course_lib.serving.check import inspect as examine
 
-    inspection = examine(folder, values)
+    inspection = examine(folder, values, inter_size)
     if as_json:
         content: dict[str, Any] = asdict(inspection) | {"folder": str(inspection.folder)}
         print(json.dumps(content, ensure_ascii=False, indent=1))
@@ -128,5 +140,5 @@ def inspect(
         print("\n".join(inspection.lines()))
     if inspection.findings:
         raise CourseError(
-            f"{folder}: {len(inspection.findings)} problems, listed above; the engine would run nevertheless"
+            f"{folder}: {len(inspection.findings)} problem(s), listed above; the engine would run nevertheless"
         )

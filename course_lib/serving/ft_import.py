@@ -97,7 +97,7 @@ def import_folder(
     for read_only in (weights_folder, tokenizer):
         if read_only:
             require_other(read_only, target)
-    config, notes = ini.read(weights_folder, ranks)
+    config, notes = ini.read(weights_folder, ranks, given.inter_size)
     _require_whole(weights_folder, config)
     parent = weights_folder.resolve().parent
     conversion = reader.read_conversion(parent / CONVERSION)
@@ -150,7 +150,9 @@ def import_folder(
 
 def _require_whole(folder: Path, config: FtConfig) -> None:
     """Raise CourseError if a file is missing, has the wrong size, or would be lost by the import."""
-    found = [_problem(finding, folder, config) for finding in check.inspect(folder).findings]
+    found = [
+        _problem(finding, folder, config) for finding in check.inspect(folder, inter_size=config.inter_size).findings
+    ]
     problems = [problem for problem in found if problem]
     if problems:
         problem = f"{folder}/{problems[0]}"

@@ -22,6 +22,7 @@ class Given:
     rope_theta: float | None = None  # GPT-NeoX: base of the rotary wavelengths
     max_positions: int | None = None  # GPT-NeoX: context length [tokens]
     biases_divided_by: int | None = None  # GPT-NeoX: 1 or N
+    inter_size: int | None = None  # inner size I, if config.ini has a wrong one
 
 
 # Field of Given → key in config.json

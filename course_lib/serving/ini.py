@@ -6,6 +6,7 @@ as a warning.
 
 import configparser
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.language.messages import Remark
 from course_lib.language.words import mark
-from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task
+from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task, tensors
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
 PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text
@@ -56,8 +57,10 @@ def text(config: FtConfig) -> str:
     return file.getvalue()
 
 
-def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
+def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtConfig, list[str]]:
     """Return the configuration of a weights folder for `ranks` ranks, and the warnings.
+
+    `inter_size` replaces the value in config.ini, where FasterTransformer's GPT-2 converter always writes 4·H.
 
     Raises CourseError if the engine would stop, a value is impossible, or the course does not support the variant.
     """
@@ -76,7 +79,7 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         model_name=ini.text("model_name"),
         heads=ini.number("head_num"),
         head_size=ini.number("size_per_head"),
-        inter_size=ini.number("inter_size"),
+        inter_size=inter_size or ini.number("inter_size"),
         layers=ini.number("num_layer", most=MOST_LAYERS),
         vocab_size=ini.number("vocab_size"),
         start_id=ini.number("start_id", 0),
@@ -98,7 +101,24 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         if number >= config.vocab_size:
             message = mark("{key} = {number} is no token, vocab_size = {size}")
             warnings.append(Remark(message, key=key, number=number, size=config.vocab_size))
+    if not inter_size and (stored := _stored_inter_size(folder, config)) not in (None, config.inter_size):
+        raise CourseError(
+            f"{ini.path}: inter_size = {config.inter_size}, but the files have {stored}; "
+            f"correct it there, or give --inter-size {stored} to `course ft import` and `course ft inspect`"
+        )
     return config, warnings
+
+
+def _stored_inter_size(folder: Path, config: FtConfig) -> int | None:
+    """Return the inner size for which all files of layer 0 have the right size, or None if there is none."""
+    bias = folder / "model.layers.0.mlp.dense_h_to_4h.bias.0.bin"
+    if not bias.is_file():
+        return None
+    size = bias.stat().st_size // BYTES[config.dtype] * config.ranks
+    stored = replace(config, layers=1, inter_size=size, tasks=())
+    layer = [spec for spec in tensors(stored) if spec.name.startswith("model.layers.0.")]
+    files = [(folder / name, spec.size(stored)) for spec in layer for name in spec.files(config.ranks)]
+    return size if all(path.is_file() and path.stat().st_size == bytes_ for path, bytes_ in files) else None
 
 
 class _Ini:

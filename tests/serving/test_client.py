@@ -1,3 +1,4 @@
+import gc
 import socket
 import sys
 from collections.abc import Mapping
@@ -6,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from course_lib import cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
@@ -112,6 +114,16 @@ def test_no_server_is_one_line(folder: Path, protocol: client.Wire) -> None:
     with pytest.raises(CourseError) as error:
         serve_cli.ask(["あ"], folder, url=url, protocol=protocol)
     assert str(error.value) == f"{url}: no server answers over {protocol}; `course serve DIR` starts one"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:99999", "127.0.0.1:web", "localhost:0"])
+def test_an_impossible_port_is_one_line_and_leaves_no_half_made_client(
+    folder: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli._main(["ask", "あ", "--folder", str(folder), "--url", url]) == 2
+    gc.collect()
+    printed = capsys.readouterr().err
+    assert url in printed and printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(

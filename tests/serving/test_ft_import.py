@@ -26,7 +26,7 @@ from course_lib.serving.tasks import NamedPrefix
 
 from tests.serving import models, tiny
 from tests.serving.models import FAMILIES, build, expected_files, expected_prefix, save
-from tests.serving.test_export import GPT2, NEOX
+from tests.serving.test_export import AS_UPSTREAM, GPT2, NEOX
 
 TASKS = [NamedPrefix(*task) for task in [*models.prefixes().items(), ("none", None)]]
 INI_TASKS = "num_tasks = 3\nprompt_learning_type = 2\n\n" + "".join(
@@ -185,6 +185,25 @@ def test_the_settings_of_a_gpt2_are_those_of_its_ini(tmp_path: Path):
         import_folder(place, tmp_path / "back", given=Given("tango"))
     with pytest.raises(UsageError, match="--layer-norm-eps -1.0: allowed: a number above 0"):
         import_folder(place, tmp_path / "back", given=Given(layer_norm_eps=-1.0))
+
+
+def test_an_inner_size_that_the_originals_converter_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its GPT-2 converter writes inter_size = 4·H for a model with another n_inner."""
+    model = build("gpt2", n_inner=40)
+    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 2, corrections=AS_UPSTREAM).folder
+    before = contents(place)
+    for verb in (["inspect", str(place)], ["import", str(place), "-o", str(tmp_path / "back")]):
+        assert cli._main(["ft", *verb]) == 1
+        printed = "".join(capsys.readouterr())
+        assert "config.ini: inter_size = 64" in printed and "--inter-size 40" in printed and "short" not in printed
+        # inspect still finds that layernorm_eps is missing
+        assert cli._main(["ft", *verb, "--inter-size", "40"]) == int(verb[0] == "inspect")
+        assert "inter_size = 64" not in capsys.readouterr().out
+    assert same(tmp_path / "back", model) and model_folder.read_config(tmp_path / "back").n_inner == 40
+    again = export(tmp_path / "back", tmp_path / "again", 2, name="source", corrections=AS_UPSTREAM).folder
+    assert contents(again) == before
+    with pytest.raises(CourseError, match="--inter-size 40"):
+        reader.load(place)
 
 
 DENSE = "model.layers.1.attention.dense.weight.1.bin"
