@@ -1,31 +1,48 @@
-"""Checks for everything that the course needs on this machine.
+"""Checks for everything that the course needs on this machine: what was found, what fails without it, how to get it.
 
-Each check reports what was found, what fails without it, and how to get it. This module installs nothing.
+Installs nothing. Torch, whose import takes seconds, is imported only on a machine with a GPU.
 """
 
+import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from course_lib import __version__
-from course_lib.errors import CourseError
 from course_lib.files import human_size
-from course_lib.language.messages import Problem, Remark, padded, told
-from course_lib.language.words import mark, tr
+from course_lib.language.messages import padded
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.paths import root
+
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "sentencepiece",
+    "deepspeed",
+    "fugashi",
+    "jumandic",
+    "neologdn",
+    "numpy",
+)
+# Devices of NVIDIA's and AMD's drivers, and of Windows under WSL.
+GPUS = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
+PROBE = "外国人参政権"
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check, in English. `ok` is None if the part is absent but optional."""
+    """The result of one check. `ok` is None if the part is absent but optional."""
 
     part: str
     ok: bool | None
@@ -35,19 +52,18 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Run every check. This takes a few seconds, mostly to import torch."""
+    """Run every check."""
     parts = (_python, _torch, _deepspeed, _compiler, _mecab, _jumanpp, _triton, _font, _disk, _memory)
     return [part() for part in parts]
 
 
 def report(checks: list[Check]) -> dict[str, Any]:
     """Return the checks and library versions as JSON values for a bug report, without paths or user names."""
-    names = "torch transformers tokenizers sentencepiece deepspeed fugashi jumandic neologdn numpy"
     return {
         "course_lib": __version__,
         "platform": platform.platform(),
         "cores": default_workers(),
-        "versions": {name: _version(name) for name in names.split()},
+        "versions": {name: _version(name) for name in LIBRARIES},
         "checks": [asdict(check) | {"found": _without_paths(check.found)} for check in checks],
     }
 
@@ -58,52 +74,52 @@ def _without_paths(text: str) -> str:
 
 
 def table(checks: list[Check]) -> str:
-    """Format the checks as text in the reader's language, one line each.
-
-    If a check fails, two more lines say what does not work without the part and how to get it.
-    """
-    lines = []
+    """Format the checks as text, one line each, and two more lines for a part that is missing."""
+    states, lines = {True: tr("ok"), False: tr("MISSING"), None: tr("absent")}, []
     for check in checks:
-        state = tr({True: mark("ok"), False: mark("MISSING"), None: mark("absent")}[check.ok])
-        lines.append(f"{padded(tr(check.part), '<20')}{padded(state, '<9')}{told(check.found)}".rstrip())
+        lines.append(f"{padded(check.part, '<20')}{padded(states[check.ok], '<9')}{check.found}".rstrip())
         if not check.ok:
-            lines.append(f"{'':<20}{tr('without it: {cost}', cost=told(check.cost))}")
-            lines.append(f"{'':<20}{tr('to get it: {remedy}', remedy=told(check.remedy))}")
+            lines.append(f"{'':<20}{tr('without it: {cost}', cost=check.cost)}")
+            lines.append(f"{'':<20}{tr('to get it: {remedy}', remedy=check.remedy)}")
     return "\n".join(lines)
 
 
 def _python() -> Check:
     good = sys.version_info >= (3, 11)
-    return Check("Python", good, platform.python_version(), mark("nothing runs"), mark("install Python 3.11 or later"))
+    return Check("Python", good, platform.python_version(), tr("nothing runs"), tr("install Python 3.11 or later"))
 
 
 def _torch() -> Check:
+    cost, remedy, version = tr("chapters 4–7"), "pip install torch==2.13.0", _version("torch")
+    device = tr("CPU, {threads} threads (no GPU: the tiny profile needs none)", threads=default_workers())
     try:
-        import torch
-    except ImportError:
-        return Check("torch", False, "", mark("chapters 4–7"), "pip install torch==2.13.0")
-    if torch.cuda.is_available():
-        card = torch.cuda.get_device_properties(0)
-        device = f"{torch.cuda.device_count()} × {card.name}, {human_size(card.total_memory)}"
-    else:
-        device = Remark(
-            mark("CPU, {threads} threads (no GPU: the tiny profile needs none)"), threads=torch.get_num_threads()
-        )
-    return Check("torch", True, Remark(mark("{version} on {device}"), version=torch.__version__, device=device))
+        if version and any(Path(each).exists() for each in GPUS):
+            import torch
+
+            if torch.cuda.is_available():
+                card = torch.cuda.get_device_properties(0)
+                device = f"{torch.cuda.device_count()} × {card.name}, {human_size(card.total_memory)}"
+            else:
+                device = tr(
+                    "CPU: torch cannot use this machine's GPU; compare its build with the driver's version"
+                )
+    except (ImportError, OSError) as error:
+        return Check("torch", False, str(error).splitlines()[0], cost, remedy)
+    found = tr("{version} on {device}", version=version, device=device) if version else ""
+    return Check("torch", version is not None, found, cost, remedy)
 
 
 def _deepspeed() -> Check:
     version, remedy = _version("deepspeed"), "pip install deepspeed==0.19.8"
-    return Check("DeepSpeed", version is not None, version or "", mark("ZeRO training in chapters 4–6"), remedy)
+    return Check("DeepSpeed", version is not None, version or "", tr("ZeRO training in chapters 4–6"), remedy)
 
 
 def _compiler() -> Check:
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
-    ninja = _version("ninja") or shutil.which("ninja")
-    message = mark("{compiler}, ninja yes") if ninja else mark("{compiler}, ninja no")
-    found = Remark(message, compiler=Path(compiler).name) if compiler else ""
-    cost = mark("training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)")
-    return Check(mark("C++ compiler"), bool(compiler and ninja), found, cost, "apt-get install g++; pip install ninja")
+    ninja = bool(_version("ninja") or shutil.which("ninja"))
+    found = f"{Path(compiler).name}, ninja {tr('yes') if ninja else tr('no')}" if compiler else ""
+    cost = tr("training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)")
+    return Check(tr("C++ compiler"), bool(compiler and ninja), found, cost, "apt-get install g++; pip install ninja")
 
 
 def _mecab() -> Check:
@@ -111,72 +127,60 @@ def _mecab() -> Check:
         import jumandic
         from fugashi import GenericTagger
 
-        words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse("外国人参政権")
+        words = GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati").parse(PROBE)
     except (ImportError, RuntimeError) as error:
         # The last line with text in MeCab's message gives the reason.
         reason = next((line for line in str(error).splitlines()[::-1] if line.strip("- ")), "")
-        cost = mark("segmentation, and so everything after chapter 1")
+        cost = tr("segmentation, and so everything after chapter 1")
         return Check("MeCab + jumandic", False, reason, cost, "pip install fugashi jumandic")
     return Check("MeCab + jumandic", True, f"fugashi {_version('fugashi')}, jumandic {_version('jumandic')}: {words}")
 
 
 def _jumanpp() -> Check:
-    from course_lib.japanese.jumanpp import JumanppSegmenter, find_binary
-
-    cost = mark("the course uses MeCab, its default segmenter; the notebook skips the comparison with Juman++")
-    remedy = mark(
-        "build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH"
-    )
+    cost = tr("the course uses MeCab, its default segmenter; the notebook skips the comparison with Juman++")
+    remedy = tr("build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH")
+    named = os.environ.get("JUMANPP")
+    binary = named or shutil.which("jumanpp")
+    if binary is None:
+        return Check("Juman++", None, "", cost, remedy)
     try:
-        if find_binary() is None:
-            return Check("Juman++", None, "", cost, remedy)
-        words = JumanppSegmenter.from_path().words(["外国人参政権"])[0]
-    # Juman++ is installed but does not work.
-    except CourseError as error:
-        return Check("Juman++", False, Problem(str(error)), cost, remedy)
-    return Check("Juman++", True, " ".join(words))
+        done = subprocess.run([binary, "--segment"], input=f"{PROBE}\n", capture_output=True, text=True, timeout=60)
+        words = done.stdout.strip()
+        works = words.replace(" ", "") == PROBE
+        found = words if works else tr("does not segment: {answer}", answer=(done.stderr or done.stdout).strip()[:80])
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
+        works, found = False, str(error).splitlines()[0]
+    return Check("Juman++", works, found, cost, remedy)
 
 
 def _triton() -> Check:
-    from course_lib.serving import server
-
-    cost = mark("chapter 7 answers requests inside the Python process, without a server")
-    try:
-        server.find()
-    except CourseError as error:
-        return Check(mark("Triton server"), None, str(error).split(":")[0], cost, Problem(server.NEEDS))
-    wheel = Remark(mark("in the wheel nvidia-pytriton {version}"), version=_version("nvidia-pytriton"))
-    return Check(mark("Triton server"), True, wheel)
+    version = _version("nvidia-pytriton") if find_spec("pytriton") else None
+    return Check(
+        tr("Triton server"),
+        None if version is None else True,
+        tr("in the wheel nvidia-pytriton {version}", version=version) if version else "",
+        tr("chapter 7 answers requests inside the Python process, without a server"),
+        tr("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64), or a container: `course serve DIR --print`"),
+    )
 
 
 def _font() -> Check:
-    try:
-        # The import registers the font.
-        import matplotlib_fontja  # noqa: F401
-        from matplotlib import font_manager, rcParams
-
-        family = rcParams["font.family"][0]
-        font_manager.findfont(family, fallback_to_default=False)
-    except (ImportError, ValueError):
-        cost = mark("figures show boxes instead of Japanese characters")
-        return Check(mark("Japanese font"), False, "", cost, "pip install matplotlib-fontja")
-    return Check(mark("Japanese font"), True, str(family))
+    found = find_spec("matplotlib_fontja") is not None
+    cost = tr("figures show boxes instead of Japanese characters")
+    return Check(tr("Japanese font"), found, "IPAexGothic" if found else "", cost, "pip install matplotlib-fontja")
 
 
 def _disk() -> Check:
-    existing = next(p for p in (root(), *root().parents) if p.exists())
+    existing = next(path for path in (root(), *root().parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    found = Remark(mark("{size} free for the workspace"), size=human_size(free))
-    return Check(mark("Disk"), free > 2e9, found, mark("tiny needs 1 GB, xl 500 GB"), mark("free some space"))
+    found = tr("{size} free for the workspace", size=human_size(free))
+    return Check(tr("Disk"), free > 2e9, found, tr("tiny needs 1 GB, xl 500 GB"), tr("free some space"))
 
 
 def _memory() -> Check:
     memory = psutil.virtual_memory()
-    sizes = {"free": human_size(memory.available), "total": human_size(memory.total)}
-    found = Remark(mark("{free} of {total} free"), **sizes)
-    return Check(
-        mark("Memory"), memory.available > 3e9, found, mark("tiny needs 3 GB free"), mark("close other programs")
-    )
+    found = tr("{free} of {total} free", free=human_size(memory.available), total=human_size(memory.total))
+    return Check(tr("Memory"), memory.available > 3e9, found, tr("tiny needs 3 GB free"), tr("close other programs"))
 
 
 def _version(name: str) -> str | None:

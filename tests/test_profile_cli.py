@@ -71,8 +71,8 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
         (5e8, "57,000 years"),
     ],
 )
-def test_durations_have_two_digits(hours: float, wanted: str) -> None:
-    assert profile_cli._duration(hours) == wanted
+def testdurations_have_two_digits(hours: float, wanted: str) -> None:
+    assert profile_cli.duration(hours) == wanted
 
 
 def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> None:

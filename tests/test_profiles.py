@@ -101,9 +101,9 @@ def test_commands_hand_an_absolute_path_to_their_processes(
 ) -> None:
     path = own(monkeypatch, "extends: tiny\n")
     with pytest.raises(SystemExit):
-        cli.main(["clean", "1"])
+        cli.main(["clean", "1", "--dry-run"])
     assert os.environ["COURSE_PROFILE"] == str(path.absolute())
-    assert capsys.readouterr().out.endswith("/small\n")
+    assert "/small;" in capsys.readouterr().out
 
 
 def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from course_lib.gptsan import products as gptsan_products
 from course_lib.prefix import products as prefix_products
 from course_lib.settings import profiles, yaml_values
 from course_lib.settings.config import STRICT, setting
-from course_lib.workspace import chapters
+from course_lib.workspace import chapters, cleaning
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import Definition, Product, State
 from pydantic.dataclasses import dataclass
@@ -204,7 +204,7 @@ def test_changed_code(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace, "__file__", str(tmp_path / "workspace.py"))
+    monkeypatch.setattr(workspace, "__file__", str(tmp_path / "workspace/products.py"))
     (tmp_path / "part").mkdir()
     digests = []
     for name, content in [
@@ -226,7 +226,7 @@ def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
 def test_the_steps_of_the_course_name_packages_that_exist() -> None:
     packages = {package for product in chapters.products() for package in product.define().code}
     assert packages >= {"corpus", "japanese", "subword"}
-    places = [Path(workspace.__file__).parent / package for package in packages]
+    places = [Path(workspace.__file__).parents[1] / package for package in packages]
     assert all(place.is_file() or (place / "__init__.py").is_file() for place in places)
 
 
@@ -419,14 +419,53 @@ def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, caps
     assert len(listed) == 1 and products > 20 and len(loaded) <= products
 
 
-def test_clean_removes_a_chapter_and_says_how_much(course: Course) -> None:
+def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) -> None:
     course.make()
-    expected = workspace.size("a")
-    assert expected == workspace.size("a/first") + workspace.size("a/second") > 1000
-    assert workspace.clean(["a"]) == expected
+    first, run = workspace.root() / "a/first", workspace.root() / "a/runs/0123456789ab"
+    run.mkdir(parents=True)
+    for path in (
+        run / "checkpoint",
+        run.parent / "notes",
+        first / "mine",
+        first / "in/mine",
+        workspace.root() / "a/own",
+    ):
+        path.write_text("x")
+    # an output that the user changed to another text of the same size
+    (workspace.root() / "a/second/in/text").write_text("twoone")
+    before = everything(workspace.root())
+    found = cleaning.removal(["a", "never"])
+    assert everything(workspace.root()) == before
+    assert found.parts.keys() == {"a/first", "a/second"} and found.size > 1000 and found.seconds >= 0
+    found.remove()
+    left = {name for name in everything(workspace.root()) if name.startswith("a/")}
+    assert left == {
+        "a/first/mine",
+        "a/first/in/mine",
+        "a/second/in/text",
+        "a/own",
+        "a/runs/notes",
+        "a/runs/0123456789ab/checkpoint",
+    }
+    assert {path.name for path in found.kept} == {"mine", "text", "own", "runs"}
+    cleaning.removal(["a"], runs=True).remove()
+    assert not run.exists() and (run.parent / "notes").exists()
     assert [course.state(name).kind for name in course.inputs] == ["missing", "missing", "stale"]
-    assert workspace.clean(["a", "never"]) == 0
-    assert course.make() == ["a/first", "a/second"]  # both came out as they were, so the third still follows from them
+
+
+def test_clean_asks_on_a_terminal_and_needs_yes_without_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = workspace.root() / "corpus/x"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"settings": {}, "inputs": {}, "outputs": {}, "seconds": 7200}')
+    assert cli._main(["clean", "1"]) == 2 and "--yes" in capsys.readouterr().err
+    assert cli._main(["clean", "1", "--dry-run"]) == 0 and "2.0 h" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda question: False)
+    assert cli._main(["clean", "1"]) == 0 and folder.exists()
+    monkeypatch.setattr("typer.confirm", lambda question: True)
+    assert cli._main(["clean", "1"]) == 0 and not folder.exists()
 
 
 def test_each_profile_has_products_of_its_own(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def show(
     ]
     rows.append((tr("all"), hours, disk, tr("not counted: the notebooks' own cells, minutes each")))
     for name, took, space, what in rows:
-        print(f"{padded(name, '<9')}{padded(_duration(took), '>10')}{human_size(space):>10}  {what}")
+        print(f"{padded(name, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
 
 
 def new(
@@ -106,7 +106,7 @@ def new(
     print(tr("Next: export COURSE_PROFILE={path}; course profile show; course run all", path=path))
 
 
-def _duration(hours: float) -> str:
+def duration(hours: float) -> str:
     """Return hours as text with two significant digits, in the unit that suits them."""
     factor, message, _ = next(each for each in UNITS if hours * each[0] < each[2])
     value = hours * factor

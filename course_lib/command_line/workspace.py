@@ -2,12 +2,14 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from course_lib.command_line.profile import duration
 from course_lib.errors import UsageError
 from course_lib.files import human_size
 from course_lib.language.messages import padded, told
@@ -142,14 +144,37 @@ def _count(name: str) -> str:
     return tr(name) if name in COUNTS else name
 
 
-def clean(chapter: Annotated[str, typer.Argument(metavar="CHAPTER|all", help="a chapter's number or name")]) -> None:
-    """Remove the products of a chapter, or of all chapters, from the current profile's workspace."""
-    from course_lib.workspace import chapters
+def clean(
+    chapter: Annotated[str, typer.Argument(metavar="CHAPTER|all", help="a chapter's number or name")],
+    runs: Annotated[bool, typer.Option("--runs", help="also the training runs, with their checkpoints")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be removed")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Remove the products of a chapter, or of all chapters, from the current profile's workspace, after a question."""
+    from course_lib.workspace import chapters, cleaning
     from course_lib.workspace import products as workspace
 
-    freed = workspace.clean([selected.package for selected in chapters.select(chapter)])
+    found = cleaning.removal([selected.package for selected in chapters.select(chapter)], runs)
     folder = os.path.relpath(workspace.root())
-    print(tr("removed {size} from {folder}", size=human_size(freed), folder=folder))
+    for name, (space, seconds) in found.parts.items():
+        print(f"{name:<28}{human_size(space):>9}  {duration(seconds / 3600):>8}")
+    for path in found.kept:
+        size = human_size(sum(each.stat().st_size for each in cleaning.files_in(path)))
+        why = tr("not written by the course")
+        if path.name == cleaning.RUNS:
+            why = tr("training runs; --runs removes them")
+        print(tr("stays: {path}, {size} ({why})", path=os.path.relpath(path, workspace.root()), size=size, why=why))
+    sizes = {"size": human_size(found.size), "time": duration(found.seconds / 3600), "folder": folder}
+    if dry_run or not found.paths:
+        print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("clean: no terminal to ask on; --yes removes this, --dry-run only shows it")
+        if not typer.confirm(tr("Remove {size} from {folder}? It took {time} to build.", **sizes)):
+            return
+    found.remove()
+    print(tr("removed {size} from {folder}", size=human_size(found.size), folder=folder))
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:

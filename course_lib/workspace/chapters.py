@@ -10,12 +10,12 @@ from course_lib.corpus import products as corpus
 from course_lib.errors import UsageError
 from course_lib.gptsan import products as gptsan
 from course_lib.japanese import products as japanese
+from course_lib.language.words import language, mark
 from course_lib.paths import NOTEBOOKS
 from course_lib.prefix import products as prefix
 from course_lib.pretrain import products as pretrain
 from course_lib.serving import products as serving
 from course_lib.subword import products as subword
-from course_lib.language.words import language, mark
 from course_lib.workspace.products import Definition, Product
 
 

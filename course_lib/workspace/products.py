@@ -7,9 +7,8 @@ This module does not interpret the files in a product.
 """
 
 import json
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -18,17 +17,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock
-
 from course_lib import __version__, files
-from course_lib.settings import config, profiles
+from course_lib.language.messages import Remark, told
+from course_lib.language.words import mark, tr
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
 from course_lib.paths import data as data
 from course_lib.paths import root as root
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.settings import config, profiles
+from filelock import FileLock
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",
@@ -83,11 +81,16 @@ class Product:
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the built product, or None if it is missing or invalid."""
-        try:
-            loaded: Any = json.loads((self.folder / MANIFEST).read_text(encoding="utf8"))
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
-        return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
+        return read_manifest(self.folder)
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest in a product's folder, or None if it is missing or invalid."""
+    try:
+        loaded: Any = json.loads((folder / MANIFEST).read_text(encoding="utf8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
 
 
 def product(name: str) -> Callable[[Callable[[], Definition]], Product]:
@@ -183,15 +186,6 @@ class Snapshot:
 def size(name: str) -> int:
     """Return the size on disk of a product, or of all products in a chapter [bytes]."""
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
-
-
-def clean(chapters: Sequence[str]) -> int:
-    """Remove the folders of chapters, including files left by killed runs. Return the number of bytes freed."""
-    freed = 0
-    for chapter in chapters:
-        freed += size(chapter)
-        shutil.rmtree(root() / chapter, ignore_errors=True)
-    return freed
 
 
 def _definition(product: Product, definitions: dict[str, Definition]) -> Definition:
