@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,12 @@ def products() -> list[Product]:
 
 
 def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Definition:
+    package = files("course_lib")
+    shown = (f"{chapter.package}/{name}.py" for name in ("figures", "diagrams"))
     code = (
         chapter.package,
-        f"{chapter.package}/figures.py",
-        f"{chapter.package}/diagrams.py",
-        "notebooks/plot.py",
-        "notebooks/drawing.py",
+        *(name for name in shown if package.joinpath(name).is_file()),
+        "notebooks",
         f"exercises/{chapter.notebooks[notebook.stem]}.py",
     )
     return Definition(partial(_run_notebook, notebook), {}, (notebook, *own), code)
