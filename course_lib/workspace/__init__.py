@@ -1,0 +1,1 @@
+"""Products, chapters and archives of products."""
