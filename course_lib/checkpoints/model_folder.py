@@ -107,7 +107,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
 
-    Raises CourseError if the folder cannot be read, or if weights are missing or have the wrong shape.
+    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, of the wrong shape or not finite.
     """
     with reading_weights(folder):
         model, loading_info = model_class.from_pretrained(
@@ -118,7 +118,11 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
             ignore_mismatched_sizes=True,
             **options,
         )
-    require_whole(folder, loading_info)
+    _require_whole(folder, loading_info)
+    for name, parameter in model.named_parameters():
+        # A sum is not finite if one of its terms is not, and needs no memory.
+        if not torch.isfinite(parameter.detach().sum(dtype=torch.float32)):
+            raise CourseError(f"{folder}: {name} has values that are not finite (NaN or infinity)")
     return model.eval()
 
 
@@ -146,13 +150,17 @@ def reading_weights(folder: Path) -> Iterator[None]:
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
 
 
-def require_whole(folder: Path, found: dict[str, Any]) -> None:
-    """Raise CourseError if weights were missing or had the wrong shape when transformers loaded them.
+def _require_whole(folder: Path, found: dict[str, Any]) -> None:
+    """Raise CourseError if weights were missing, unknown or of the wrong shape when transformers loaded them.
 
     `found` is the loading info returned by `from_pretrained(output_loading_info=True)`.
     """
     if missing := sorted(found["missing_keys"]):
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
+    if unknown := sorted(name for name in found["unexpected_keys"] if not weight_files.is_leftover(name)):
+        raise CourseError(
+            f"{folder}: {unknown[0]} and {len(unknown) - 1} more weights have no place in the model that {CONFIG} describes"
+        )
     for name, stored, wanted in found["mismatched_keys"]:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")
 

@@ -50,10 +50,8 @@ def safe_load(path: Path) -> dict[str, Any]:
             loaded = _load(path, inert)
         except pickle.UnpicklingError as error:
             unknown = FORBIDDEN.search(str(error))
-            if not unknown:
-                raise CourseError(f"{path}: not a PyTorch checkpoint, or cut short") from error
-            if not HARMLESS.fullmatch(unknown[1]) or unknown[1] in inert:
-                raise CourseError(f"{path}: not loaded, it asks for {unknown[1]}, which could run code") from error
+            if not unknown or not HARMLESS.fullmatch(unknown[1]) or unknown[1] in inert:
+                raise refusal(path, error) from error
             inert.add(unknown[1])
         # A damaged file can raise any exception in the zip reader or the unpickler.
         except Exception as error:
@@ -62,6 +60,13 @@ def safe_load(path: Path) -> dict[str, Any]:
             if not isinstance(loaded, dict):
                 raise CourseError(f"{path}: holds a {type(loaded).__name__}, expected a dict of tensors")
             return loaded
+
+
+def refusal(path: Path, error: pickle.UnpicklingError) -> CourseError:
+    """Return the error for a file that torch refused to unpickle, without torch's advice to load it unsafely."""
+    unknown = FORBIDDEN.search(str(error))
+    problem = f"not loaded, it asks for {unknown[1]}, which could run code" if unknown else "not a PyTorch checkpoint, or cut short"
+    return CourseError(f"{path}: {problem}")
 
 
 def _load(path: Path, inert: set[str]) -> Any:

@@ -13,7 +13,7 @@ from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 from course_lib.language.words import tr
 from course_lib.settings import config as configuration
 from course_lib.settings import profiles
-from course_lib.training.run_verb import RunKind
+from course_lib.training.run_verb import RunKind, Step
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a GPTSAN")]
 Spout = Annotated[
@@ -162,12 +162,14 @@ train = RUN.verb(
 
 
 def export(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")], output: options.Output
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")],
+    output: options.Output,
+    step: Step = None,
 ) -> None:
     """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
     from course_lib.gptsan.export import export as write
 
-    print(write(source, output).summary())
+    print(write(source, output, step).summary())
 
 
 def generate(

@@ -34,20 +34,20 @@ class Trained:
         )
 
 
-def export(run: Path, target: Path) -> Trained:
-    """Export the model from the latest complete checkpoint of a run. `target` appears complete or not at all.
+def export(run: Path, target: Path, step: int | None = None) -> Trained:
+    """Export the model from a run's checkpoint of a step, or the latest one. `target` appears complete or not at all.
 
     Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the fp32 weights in the optimizer,
     converted to the dtype used in model.checkpoint or, for a new model, to the training dtype.
 
-    Raises CourseError if the run has no complete checkpoint.
+    Raises CourseError if that checkpoint is missing, incomplete or damaged.
     """
     from course_lib.checkpoints import deepspeed_shards, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.gptsan.extra_stage import read_config, read_weights, tensors_of
     from course_lib.gptsan.freeze import frozen_names
 
-    latest = checkpoint.latest(run)
+    latest = checkpoint.to_export(run, step)
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()

@@ -179,7 +179,7 @@ class Gptsan(Task):
         import torch
         from transformers import AutoModelForCausalLM
 
-        from course_lib.checkpoints.model_folder import reading_weights
+        from course_lib.checkpoints.model_folder import load_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
         from course_lib.gptsan.freeze import freeze
         from course_lib.gptsan.model import GPTSanForCausalLM
@@ -189,8 +189,7 @@ class Gptsan(Task):
         shape._attn_implementation = settings.model.attention
         model: GPTSanForCausalLM
         if checkpoint:
-            with reading_weights(checkpoint):
-                model = GPTSanForCausalLM.from_pretrained(checkpoint, config=shape, dtype=dtype)
+            model = load_weights(GPTSanForCausalLM, checkpoint, shape, dtype=dtype)
         else:
             # Under ZeRO stage 3, from_config shards the new weights as it creates them.
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)

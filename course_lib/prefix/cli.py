@@ -12,7 +12,7 @@ from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
 from course_lib.prefix.config import Form, PrefixConfig, RecipeConfig
 from course_lib.settings import config as configuration
-from course_lib.training.run_verb import RunKind
+from course_lib.training.run_verb import RunKind, Step
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read")]
 AnyBase = Annotated[bool, typer.Option("--any-base", help="accept a prefix trained on other weights of the same shape")]
@@ -56,6 +56,7 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
     output: options.Output,
     form: Annotated[Form, typer.Option("--form", help="form of the prefix file")] = "course",
+    step: Step = None,
 ) -> None:
     """Write the prefix of a run's latest complete checkpoint.
 
@@ -63,7 +64,7 @@ def export(
     """
     from course_lib.prefix.export import export as write
 
-    print(write(run, output, form).summary())
+    print(write(run, output, form, step).summary())
 
 
 def generate(

@@ -35,8 +35,8 @@ class Trained:
         return tr("step {step:,}, {what}, held-out loss {loss:.4f} → {target}", loss=self.loss, **facts)
 
 
-def export(run: Path, target: Path | None = None, form: Form = "course") -> Trained:
-    """Write the prefix from a run's latest complete checkpoint.
+def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> Trained:
+    """Write the prefix from a checkpoint of a run.
 
     The prefix is the encoder output, computed from the optimizer's fp32 weights. The `full` method has no prefix; for
     it, write the trained base model and its tokenizer to a folder instead.
@@ -45,15 +45,16 @@ def export(run: Path, target: Path | None = None, form: Form = "course") -> Trai
         run: the run folder.
         target: file or folder to write; None selects the default name in the run folder.
         form: format of the prefix file.
+        step: the step of the checkpoint; None selects the latest one.
 
     Raises:
-        CourseError: if the run has no complete checkpoint.
+        CourseError: if that checkpoint is missing, incomplete or damaged.
         UsageError: if the method is `full` and `form` is not "course".
     """
     from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
 
-    latest = checkpoint.latest(run)
+    latest = checkpoint.to_export(run, step)
     settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(latest)
     losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
     held_out = losses[-1] if losses else None

@@ -15,7 +15,7 @@ from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import error_line, tr
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.settings import config as configuration
-from course_lib.training.run_verb import RunKind
+from course_lib.training.run_verb import RunKind, Step
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="a Hugging Face model folder")]
@@ -142,11 +142,12 @@ def export(
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", metavar="T", help="for a raw checkpoint: its tokenizer folder")
     ] = None,
+    step: Step = None,
 ) -> None:
     """Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."""
     from course_lib.pretrain import export as exporter
 
-    print(exporter.export(source, output, dtype, license, config, tokenizer).summary())
+    print(exporter.export(source, output, dtype, license, config, tokenizer, step).summary())
 
 
 def convert_megatron(

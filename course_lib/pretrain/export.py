@@ -28,7 +28,7 @@ from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config as settings_files
 from course_lib.training import log
-from course_lib.training.checkpoint import FOLDER, is_whole, latest, step_of
+from course_lib.training.checkpoint import FOLDER, is_whole, step_of, to_export
 from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
 from course_lib.training.task import CONFIG
 
@@ -81,13 +81,14 @@ def export(
     license: str | None = None,
     config: Path | None = None,
     tokenizer: Path | None = None,
+    step: int | None = None,
 ) -> ExportReport:
     """Export the model in `source` to the `target` folder, which is written atomically.
 
     A raw DeepSpeed checkpoint has neither a configuration nor a tokenizer, so it requires both arguments.
 
     Args:
-        source: a run folder (its latest complete checkpoint is used), a Trainer checkpoint, or a raw DeepSpeed
+        source: a run folder (its latest checkpoint is used), a Trainer checkpoint, or a raw DeepSpeed
             checkpoint.
         target: the model folder to write.
         dtype: data type of the weights. None selects the training dtype, in which the model was evaluated. A 16-bit
@@ -95,6 +96,7 @@ def export(
         license: license for the model card, such as apache-2.0.
         config: a config.json or the YAML settings for a run; overrides the configuration of the checkpoint and the run.
         tokenizer: a tokenizer folder; overrides the tokenizers of the checkpoint and the run.
+        step: for a run folder, the step of another checkpoint.
 
     Raises:
         CourseError: if a file is missing, damaged or inconsistent with the model.
@@ -103,7 +105,7 @@ def export(
     # Reject a target inside its source, except for the `model` folder of a run.
     if target.absolute() != source.absolute() / MODEL:
         require_other(source, target)
-    resolved = _find(source)
+    resolved = _find(source, step)
     own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
     settings = settings_files.load(PretrainConfig, resolved.run / CONFIG) if resolved.run else None
     tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
@@ -152,17 +154,19 @@ def export(
     )
 
 
-def _find(source: Path) -> _Source:
+def _find(source: Path, step: int | None) -> _Source:
     """Return the checkpoint that `source` refers to. Raises CourseError if it is missing or incomplete."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
-        found = latest(source)
+        found = to_export(source, step)
         return _Source(found, source if (source / CONFIG).is_file() else None, step_of(found))
+    if step is not None:
+        raise UsageError(f"--step: {step} is not allowed: {source} is no run folder")
     parent = source.absolute().parent
     run = parent.parent if parent.name == FOLDER and (parent.parent / CONFIG).is_file() else None
     if run and not is_whole(source):
-        raise CourseError(f"{source}: the checkpoint is not whole; `course export {run}` takes the latest that is")
+        raise CourseError(f"{source}: the checkpoint is damaged or incomplete; `course export {run}` lists the others")
     return _Source(source, run, _step(source))
 
 

@@ -35,12 +35,21 @@ def is_whole(checkpoint: Path) -> bool:
         return False
 
 
-def latest(run: Path) -> Path:
-    """Return the latest complete checkpoint of a run. Raises CourseError if there is none."""
+def to_export(run: Path, step: int | None = None) -> Path:
+    """Return the checkpoint of a step, or the latest one.
+
+    Raises CourseError if it is incomplete or damaged: an older one is exported only when it is asked for.
+    """
     whole = whole_checkpoints(run)
     if not whole:
         raise CourseError(f"{run}: the run has no whole checkpoint yet")
-    return whole[0]
+    every = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0]
+    wanted = at(run, step) if step is not None else max(every, key=step_of)
+    if wanted not in whole:
+        problem = "is damaged or incomplete" if wanted.exists() else "does not exist"
+        others = ", ".join(f"--step {step_of(path)}" for path in whole)
+        raise CourseError(f"{wanted}: {problem}; {others} exports a complete checkpoint")
+    return wanted
 
 
 def at(run: Path, step: int) -> Path:

@@ -68,8 +68,10 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
         UsageError: if settings contradict each other.
         CourseError: if the run stops before its last step for any other reason.
     """
+    nodes = find(task.settings)
+    if resume:
+        task = run_dir.with_batch_of_run(task, nodes.ranks, say)
     settings = task.settings
-    nodes = find(settings)
     batch = settings.batch.resolve(nodes.ranks)
     if nodes.follows:
         return _follow(task, nodes, say)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from course_lib.files import naming
+from course_lib.files import atomic_write, naming
 
 FILE = "log.jsonl"
 
@@ -109,11 +109,15 @@ def append(run: Path, entry: dict[str, Any]) -> None:
         file.write(orjson.dumps(entry) + b"\n")
 
 
-def read(run: Path) -> list[dict[str, Any]]:
-    """Return the log entries of a run, ordered by step.
+def keep_until(run: Path, step: int) -> None:
+    """Remove the entries of later steps, which a run that continues from `step` repeats."""
+    kept = [entry for entry in read(run) if entry["step"] <= step]
+    with atomic_write(run / FILE) as file:
+        file.writelines(orjson.dumps(entry) + b"\n" for entry in kept)
 
-    If steps were repeated after the run was killed, only their last entries are returned.
-    """
+
+def read(run: Path) -> list[dict[str, Any]]:
+    """Return the log entries of a run, ordered by step."""
     entries: dict[tuple[int, str], dict[str, Any]] = {}
     for text in (run / FILE).read_bytes().splitlines() if (run / FILE).exists() else ():
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -55,6 +55,21 @@ def sole_user(folder: Path) -> Iterator[None]:
         raise CourseError(f"{folder}: another process is training here; choose another engine.output_dir") from None
 
 
+def with_batch_of_run(task: Task, ranks: int, say: Callable[[str], None]) -> Task:
+    """Return the task with the global batch of the run in its folder, if the settings name none and ranks changed it."""
+    settings = task.settings
+    folder: Path = settings.engine.output_dir
+    if settings.batch.global_size or not checkpoint.whole_checkpoints(folder):
+        return task
+    before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    if settings.batch.resolve(ranks).total == before:
+        return task
+    batch = replace(settings.batch, global_size=before, local_size=None)
+    local = batch.resolve(ranks).local
+    say(tr("batch.global_size: {size}, as the run began; {local} for each rank", size=before, local=local))
+    return type(task)(replace(settings, batch=batch))
+
+
 def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], None]) -> int:
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
 
@@ -79,16 +94,21 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         _require_same(task, earlier, resolved.batch, facts)
         ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            message = mark(
-                "{checkpoint} was saved by {before} ranks and continues on {ranks}, with the same batches; dropout "
-                "masks and the order of sums differ"
+            say(
+                tr(
+                    "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the order "
+                    "of sums differ",
+                    checkpoint=whole[0].name,
+                    before=saved_by,
+                    ranks=ranks,
+                )
             )
-            say(tr(message, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if task.train_length(earlier) != task.train_length(settings):
             message = mark(
                 "the training length was changed: from here on, learning rate and sample order follow the new length"
             )
             say(tr(message))
+        log.keep_until(folder, start_step)
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
@@ -141,15 +161,6 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
     before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
-    wanted = task.settings.batch
-    if batch.total != before and wanted.global_size is None:
-        same = f"batch.global_size={before}"
-        if wanted.local_size:
-            same = f"{same} and batch.local_size=null"
-        raise UsageError(
-            f"batch.global_size: unset, which gives {batch.total} with this number of ranks, but the run in {folder} "
-            f"has {before}; resume it with {same}"
-        )
     old |= {"batch.global_size": before}
     new |= {"batch.global_size": batch.total}
     for key, value in new.items():

@@ -12,6 +12,9 @@ from course_lib.settings import config as configuration
 from course_lib.training import sbatch
 from course_lib.training.settings import RunConfig
 
+Step = Annotated[
+    int | None, typer.Option("--step", min=0, metavar="N", help="checkpoint to export; default: the latest one")
+]
 Settings = TypeVar("Settings", bound=RunConfig)
 
 

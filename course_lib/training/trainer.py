@@ -5,6 +5,7 @@ deepspeed_config.py defines what DeepSpeed shards, and worker.py starts a rank.
 """
 
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import IntervalStrategy
 
+from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
 from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
@@ -98,7 +100,11 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         Args:
             latest: the checkpoint to continue from; None starts from the beginning.
         """
-        self.train(resume_from_checkpoint=str(latest) if latest else None)
+        try:
+            self.train(resume_from_checkpoint=str(latest) if latest else None)
+        # transformers reads the states of the random generators without running code from them.
+        except pickle.UnpicklingError as error:
+            raise refusal(Path(str(latest)), error) from error
         if self.test_dataset is not None and not self.stopped:
             self.evaluate_on(self.test_dataset, "test")
 

@@ -115,7 +115,7 @@ def killed(here: Place, start: Start, kill: Callable[[], None], name: str, *over
 def goes_on(here: Place, start: Start, *overrides: str) -> None:
     """Resume the run that has lost a node, with both nodes and with one."""
     shutil.copytree(here.folder / "lost", here.folder / "left")
-    end = checkpoint.step_of(checkpoint.latest(here.folder / "lost")) + 2
+    end = checkpoint.step_of(checkpoint.to_export(here.folder / "lost")) + 2
     both = here.wait(start([*here.file("lost", f"engine.max_steps={end}", *overrides), "--resume"]))
     here.check("it goes on with both nodes", both[0] == 0 and max(losses(here.folder / "lost")) >= end, both)
     alone = subprocess.run(
@@ -156,7 +156,7 @@ def requeued(here: Place, slurm: slurm_cluster.Cluster) -> None:
     slurm.run("scancel", "--signal=USR1", job)
     written = here.folder / f"pretrain-batch-{job}.log"
     until(lambda: "--resume continues from checkpoint-" in written.read_text(encoding="utf8"))
-    saved = checkpoint.step_of(checkpoint.latest(here.folder / "batch"))
+    saved = checkpoint.step_of(checkpoint.to_export(here.folder / "batch"))
     line = next(each for each in written.read_text(encoding="utf8").splitlines() if each.startswith("course: "))
     stopped = line.startswith("course: stopped by SIGUSR1 at step ") and f"continues from checkpoint-{saved};" in line
     here.check("Slurm's signal saves a checkpoint and ends the run", stopped, line)
@@ -192,7 +192,7 @@ def by_ssh() -> int:
         here.step("lost", before + 3, process)
         process.terminate()
         code, said = here.wait(process)
-        saved = checkpoint.step_of(checkpoint.latest(here.folder / "lost"))
+        saved = checkpoint.step_of(checkpoint.to_export(here.folder / "lost"))
         line = f"course: terminated at step {saved} of 100000; --resume continues from checkpoint-{saved};"
         here.check("a terminated run saves a checkpoint", code == 143 and said.startswith(line), said)
         until(lambda: not ssh.sessions())
@@ -219,7 +219,7 @@ def by_hand() -> int:
         here.step("hand", 6, both[0])
         both[1].terminate()
         ends = [here.wait(each) for each in both]
-        saved = checkpoint.step_of(checkpoint.latest(here.folder / "hand"))
+        saved = checkpoint.step_of(checkpoint.to_export(here.folder / "hand"))
         line = f"course: terminated on nodeB at step {saved} of 100000; --resume continues from checkpoint-{saved};"
         right = all(code == 143 and said.startswith(line) and said.count("\n") == 1 for code, said in ends)
         here.check("a terminated node makes both save a checkpoint and end with code 143", right, ends)

@@ -228,7 +228,7 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
     code, out, said = alone.end()
     assert "checkpoint-5 was saved by 2 ranks and continues on 1, with the same batches" in out
     assert code == 138 and said.startswith("course: stopped by SIGUSR1 at step ")
-    assert checkpoint.step_of(checkpoint.latest(left)) >= 7 and checkpoint.ranks_of(checkpoint.latest(left)) == 1
+    assert checkpoint.step_of(checkpoint.to_export(left)) >= 7 and checkpoint.ranks_of(checkpoint.to_export(left)) == 1
 
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):

@@ -131,7 +131,7 @@ def goes_on(command: Command, step: int) -> None:
     train = [entry for entry in resumed.log if entry["kind"] == "train"]
     assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
     assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]
-    assert checkpoint.ranks_of(checkpoint.latest(command.run)) == 1
+    assert checkpoint.ranks_of(checkpoint.to_export(command.run)) == 1
 
 
 def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
@@ -174,4 +174,4 @@ def test_a_killed_command_leaves_no_ranks(start: Callable[..., Command]) -> None
     command.process.kill()
     command.end()
     until(lambda: not command.left())
-    assert checkpoint.step_of(checkpoint.latest(command.run)) >= 4
+    assert checkpoint.step_of(checkpoint.to_export(command.run)) >= 4
