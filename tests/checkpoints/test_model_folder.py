@@ -210,6 +210,33 @@ def test_weights_that_are_missing_or_of_another_shape_are_never_drawn_at_random(
         model_folder.load_model(gpt2)
 
 
+@pytest.mark.parametrize("verb", ["generate", "ct2 export", "ft export"])
+def test_layers_that_the_config_does_not_name_are_an_error(
+    folder: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    for key in ("n_layer", "num_hidden_layers"):
+        content |= {key: content[key] - 1} if key in content else {}
+    (folder / "config.json").write_text(json.dumps(content))
+    assert use(verb, folder, tmp_path) == 1
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said and str(folder) in said and ".2." in said
+
+
+@pytest.mark.parametrize("verb", ["generate", "prefix generate", "ct2 export"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_not_finite_are_an_error(
+    folder: Path, tmp_path: Path, verb: str, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = load_file(folder / "model.safetensors")
+    name = sorted(weights)[3]
+    weights[name].view(-1)[1] = value
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert use(verb, folder, tmp_path) == 1
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said and f"{folder}: {name}" in said and "not finite" in said
+
+
 def test_an_index_that_names_no_file_or_one_elsewhere(gpt2: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (gpt2 / "model.safetensors").rename(gpt2.parent / "outside.safetensors")
     index = gpt2 / "model.safetensors.index.json"

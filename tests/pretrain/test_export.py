@@ -63,12 +63,11 @@ def shape(rows: int, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
-    """A run of ours that saved twice, whose last checkpoint is not whole."""
+    """A run of ours with a checkpoint and a log that goes on after it."""
     run = tmp_path / "run"
     checkpoint = run / "checkpoints" / f"checkpoint-{STEPS}"
     shutil.copytree(made / "bf16-2", checkpoint)
     mark_complete(checkpoint)
-    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-5"), ignore=shutil.ignore_patterns("*rank_1*"))
     shutil.copytree(words, run / "tokenizer")
     (run / "config.yaml").write_text(config.to_yaml(config.build(PretrainConfig, settings(rows))))
     inputs = {"/secret/place/wiki/text": {"documents": 1234, "tokens": 567_890, "sha256": "0"}}
@@ -84,6 +83,12 @@ def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
     ]:
         log.append(run, {"kind": kind, "step": step, "loss": loss, "tokens_per_second": 10.0, "learning_rate": 1e-4})
     return run
+
+
+def damaged(run: Path) -> Path:
+    """Save a later checkpoint whose second shard is lost."""
+    whole = run / "checkpoints" / f"checkpoint-{STEPS}"
+    return Path(shutil.copytree(whole, whole.with_name("checkpoint-5"), ignore=shutil.ignore_patterns("*rank_1*")))
 
 
 def settings(rows: int) -> dict[str, Any]:
@@ -163,6 +168,14 @@ def test_a_run_gives_its_latest_whole_checkpoint_with_everything(
         assert (target / name).read_bytes() == (words / name).read_bytes()
     assert json.loads((target / "tokenizer_config.json").read_text())["model_max_length"] == 16
     assert (target / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_older_checkpoint_is_exported_only_when_asked_for(run: Path, tmp_path: Path) -> None:
+    later = damaged(run)
+    for step in (None, 5, 7):
+        with pytest.raises(CourseError, match=f"{later if step != 7 else 'checkpoint-7'}: .*--step {STEPS} exports"):
+            export(run, tmp_path / "model", step=step)
+    assert export(run, tmp_path / "model", step=STEPS).step == STEPS
 
 
 def test_the_card(run: Path, tmp_path: Path) -> None:
@@ -356,7 +369,7 @@ def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
     )
     cases: list[tuple[Path, dict[str, Any], str]] = [
         (tmp_path / "nowhere", {}, "nowhere: no such folder"),
-        (run / "checkpoints" / "checkpoint-5", {}, "checkpoint-5: the checkpoint is not whole; `course export "),
+        (damaged(run), {}, "checkpoint-5: the checkpoint is damaged or incomplete; `course export "),
         (made / "fp32-1", {}, "--tokenizer: none found beside "),
         (made / "fp32-1", {"tokenizer": tmp_path}, "--tokenizer: .* is no tokenizer folder"),
         (made / "fp32-1", {"tokenizer": words}, "--config: .* says nothing of the model's shape"),

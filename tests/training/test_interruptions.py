@@ -122,12 +122,15 @@ def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callab
 def goes_on(command: Command, step: int) -> None:
     """An interrupted run of two ranks goes on with one."""
     settings = config.load(
-        PretrainConfig, command.run.parent / "c.yaml", ["launch.ranks=1", f"engine.max_steps={step + 2}"]
+        PretrainConfig,
+        command.run.parent / "c.yaml",
+        ["launch.ranks=1", "batch.global_size=null", f"engine.max_steps={step + 2}"],
     )
     said: list[str] = []
     before = log.read(command.run)
     resumed = launch.train(Gpt2(settings), resume=True, say=said.append)
-    assert said[0].startswith(f"checkpoint-{step} was saved by 2 ranks and continues on 1, with the same batches")
+    # The settings name no global batch, and the run knows its own.
+    assert said[0].startswith("batch.global_size: 4") and said[1].startswith(f"checkpoint-{step}: number of ranks 2 → 1")
     train = [entry for entry in resumed.log if entry["kind"] == "train"]
     assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
     assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]

@@ -1,5 +1,6 @@
 """Costs of an interval, lines, and the log of a run that was taken up again."""
 
+import orjson
 import pytest
 from course_lib.training import log
 
@@ -56,11 +57,13 @@ def test_the_line_has_every_field():
     )
 
 
-def test_steps_taken_twice_count_as_taken_last_and_a_torn_line_is_left_out(tmp_path):
-    for step, loss in ((1, 9.0), (2, 8.0), (3, 7.0)):
-        log.append(tmp_path, ENTRY | {"step": step, "loss": loss})
+def test_a_run_that_continues_drops_the_steps_it_repeats_and_a_torn_line(tmp_path):
+    for step in (1, 2, 3):
+        log.append(tmp_path, ENTRY | {"step": step})
     with open(tmp_path / log.FILE, "ab") as file:
-        file.write(b'{"kind": "train", "st\n')
-    for step, loss in ((2, 8.5), (3, 7.5)):
-        log.append(tmp_path, ENTRY | {"step": step, "loss": loss})
-    assert [(entry["step"], entry["loss"]) for entry in log.read(tmp_path)] == [(1, 9.0), (2, 8.5), (3, 7.5)]
+        file.write(b'{"kind": "train", "st')
+    log.keep_until(tmp_path, 2)
+    log.append(tmp_path, ENTRY | {"step": 3, "loss": 7.5})
+    lines = (tmp_path / log.FILE).read_bytes().splitlines()
+    assert [orjson.loads(line)["step"] for line in lines] == [1, 2, 3]
+    assert log.read(tmp_path)[-1]["loss"] == 7.5
