@@ -107,7 +107,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
 
-    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, of the wrong shape or not finite.
+    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, not finite or of the wrong shape.
     """
     with reading_weights(folder):
         model, loading_info = model_class.from_pretrained(
@@ -159,7 +159,7 @@ def _require_whole(folder: Path, found: dict[str, Any]) -> None:
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
     if unknown := sorted(name for name in found["unexpected_keys"] if not weight_files.is_leftover(name)):
         raise CourseError(
-            f"{folder}: {unknown[0]} and {len(unknown) - 1} more weights have no place in the model that {CONFIG} describes"
+            f"{folder}: {unknown[0]} and {len(unknown) - 1} more weights have no place in the model of {CONFIG}"
         )
     for name, stored, wanted in found["mismatched_keys"]:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")

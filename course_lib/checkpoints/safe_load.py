@@ -65,7 +65,11 @@ def safe_load(path: Path) -> dict[str, Any]:
 def refusal(path: Path, error: pickle.UnpicklingError) -> CourseError:
     """Return the error for a file that torch refused to unpickle, without torch's advice to load it unsafely."""
     unknown = FORBIDDEN.search(str(error))
-    problem = f"not loaded, it asks for {unknown[1]}, which could run code" if unknown else "not a PyTorch checkpoint, or cut short"
+    problem = (
+        f"not loaded, it asks for {unknown[1]}, which could run code"
+        if unknown
+        else "not a PyTorch checkpoint, or cut short"
+    )
     return CourseError(f"{path}: {problem}")
 
 

@@ -56,7 +56,7 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 def with_batch_of_run(task: Task, ranks: int, say: Callable[[str], None]) -> Task:
-    """Return the task with the global batch of the run in its folder, if the settings name none and ranks changed it."""
+    """Return the task with the global batch of the run in its folder, if the settings name none."""
     settings = task.settings
     folder: Path = settings.engine.output_dir
     if settings.batch.global_size or not checkpoint.whole_checkpoints(folder):
@@ -96,8 +96,8 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         if ranks != saved_by:
             say(
                 tr(
-                    "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the order "
-                    "of sums differ",
+                    "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
+                    "order of sums differ",
                     checkpoint=whole[0].name,
                     before=saved_by,
                     ranks=ranks,

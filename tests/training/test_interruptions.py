@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
@@ -130,11 +132,35 @@ def goes_on(command: Command, step: int) -> None:
     before = log.read(command.run)
     resumed = launch.train(Gpt2(settings), resume=True, say=said.append)
     # The settings name no global batch, and the run knows its own.
-    assert said[0].startswith("batch.global_size: 4") and said[1].startswith(f"checkpoint-{step}: number of ranks 2 → 1")
+    assert said[0].startswith("batch.global_size: 4") and said[1].startswith(
+        f"checkpoint-{step}: number of ranks 2 → 1"
+    )
     train = [entry for entry in resumed.log if entry["kind"] == "train"]
     assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
     assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]
     assert checkpoint.ranks_of(checkpoint.to_export(command.run)) == 1
+
+
+class Malicious:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("made",)
+
+
+@pytest.mark.rehearse
+def test_a_checkpoint_that_would_run_code_is_refused_without_advice_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sets = ("launch.ranks=1", "engine.max_steps=4", "engine.tracking=[]")
+    run = tmp_path / "run"
+    launch.train(Gpt2(pretrain.settings(pretrain.inputs(tmp_path), run, *sets)))
+    (states,) = checkpoint.to_export(run).glob("rng_state*.pth")
+    torch.save(torch.load(states, weights_only=False) | {"python": Malicious()}, states)
+    checkpoint.mark_complete(states.parent)
+    longer = pretrain.settings(tmp_path, run, *sets, "engine.max_steps=5")
+    with pytest.raises(CourseError, match=r"checkpoint-4: .* posix\.mkdir") as caught:
+        launch.train(Gpt2(longer), resume=True)
+    assert "weights_only" not in str(caught.value)
 
 
 def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
