@@ -107,7 +107,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
 
-    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, not finite or of the wrong shape.
+    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, not finite or misshapen.
     """
     with reading_weights(folder):
         model, loading_info = model_class.from_pretrained(
