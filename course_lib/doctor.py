@@ -100,9 +100,7 @@ def _torch() -> Check:
                 card = torch.cuda.get_device_properties(0)
                 device = f"{torch.cuda.device_count()} × {card.name}, {human_size(card.total_memory)}"
             else:
-                device = tr(
-                    "CPU: torch cannot use this machine's GPU; compare its build with the driver's version"
-                )
+                device = tr("CPU: torch cannot use this machine's GPU; compare its build with the driver's version")
     except (ImportError, OSError) as error:
         return Check("torch", False, str(error).splitlines()[0], cost, remedy)
     found = tr("{version} on {device}", version=version, device=device) if version else ""

@@ -19,7 +19,14 @@ from course_lib.exercises.answers import Case, plain, run_cases
 from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
 from course_lib.language.words import keyed, tr
 
-__all__ = ["Case", "Chapter", "Exercise", "run_cases"]
+__all__ = ["Case", "Chapter", "Exercise", "Expression", "run_cases"]
+
+
+class Expression(str):
+    """A solution that needs names of the notebook, as Python code."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """Exercises for chapter 5: expert capacity, a capacity factor to choose, and the prefix-LM mask."""
 
+from functools import cache
+from numbers import Real
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
+from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import tr
 
 
@@ -19,50 +21,51 @@ def sees(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
     return [[int(slot <= first + token or slot < prefix) for slot in slots] for token in range(tokens)]
 
 
-# Largest share of tokens without room that the experiment allows.
-ALLOWED = 0.02
+# Largest share of tokens without room that the experiment allows, and the step of its factors.
+ALLOWED, STEP = 0.02, 0.05
+
+
+@cache
+def _choices() -> tuple[list[int], int]:
+    """Return what the notebook's cell measures: the experts that 1,024 positions choose, and the number of experts."""
+    from course_lib.checkpoints.torch_dtypes import TORCH
+    from course_lib.gptsan import products
+    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.measure import router_logits
+
+    dtype = TORCH[products.tuned_settings().precision.dtype]
+    model = Generator.open(products.BASE.path() / products.MODEL, dtype=dtype).model
+    logits = router_logits(model, products.base_examples()[1])[0]
+    return logits.argmax(-1)[:1024].tolist(), logits.shape[-1]
+
+
+def _dropped(factor: float) -> float:
+    choices, experts = _choices()
+    return kept(choices, experts, factor).count(False) / len(choices)
 
 
 def _check_factor(answer: Any) -> str | None:
-    two = tr("hand in two things: (factor, dropped); dropped maps each factor to the share of the tokens without room.")
-    if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict | list):
-        return two
-    try:
-        factor, dropped = float(answer[0]), {float(key): float(value) for key, value in dict(answer[1]).items()}
-    except (TypeError, ValueError):
-        return tr("dropped maps numbers to numbers: {1.0: share, 1.25: share, …}.")
-    if any(not 0 <= share <= 1 for share in dropped.values()):
-        return tr("a share is between 0 and 1: tokens without room ÷ all tokens, neither a count nor percent.")
-    if factor not in dropped:
+    if not isinstance(answer, Real):
+        return tr("the answer is a factor, a number such as 1.25.")
+    factor = round(float(answer), 4)
+    lower = round(factor - STEP, 2)
+    if factor < 1 or abs(factor - round(factor, 2)) > 1e-3 or round(factor * 100) % 5:
         return tr(
-            "you chose {factor:g}, but measured only {measured}.",
-            factor=factor,
-            measured=", ".join(f"{key:g}" for key in sorted(dropped)),
+            "the factors go up from 1.0 in steps of {step}; {factor:g} is none of them.", step=STEP, factor=factor
         )
-    shares = [dropped[key] for key in sorted(dropped)]
-    if len(shares) < 3:
-        return tr("measure at least three factors, from 1.0 up; you measured {number}.", number=len(shares))
-    if shares != sorted(shares, reverse=True):
-        return tr("the shares rise with the factor: are they the tokens that have room? Here it is 1 minus that.")
-    if dropped[factor] > ALLOWED:
+    if (without := _dropped(factor)) > ALLOWED:
         return tr(
             "with {factor:g}, {dropped:.1%} of the tokens have no room, {allowed:.0%} are allowed: go higher.",
             factor=factor,
-            dropped=dropped[factor],
+            dropped=without,
             allowed=ALLOWED,
         )
-    smaller = [key for key in sorted(dropped) if key < factor]
-    if not smaller:
+    if factor > 1 and (without := _dropped(lower)) <= ALLOWED:
         return tr(
-            "{factor:g} is enough; would less be enough, too? Measure a factor below it: capacity costs time.",
+            "{factor:g} is more than needed: with {lower:g}, only {dropped:.1%} have no room.",
             factor=factor,
-        )
-    if enough := [key for key in smaller if dropped[key] <= ALLOWED]:
-        return tr(
-            "{factor:g} is more than needed: with {enough:g}, only {dropped:.1%} have no room.",
-            factor=factor,
-            enough=enough[0],
-            dropped=dropped[enough[0]],
+            lower=lower,
+            dropped=without,
         )
     return None
 
@@ -104,14 +107,14 @@ CHAPTER = Chapter(
     ),
     Exercise(
         f"find the smallest capacity factor with which at most {ALLOWED:.0%} of the tokens have no room, "
-        "and hand in (factor, dropped)",
+        f"in steps of {STEP} from 1.0",
         _check_factor,
         (
             "Measure 1.0, 1.25, 1.5 and 2.0 first; the share falls with the factor.",
             "Then measure between the last factor that drops too many and the first that does not.",
         ),
-        (1.5, {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}),
-        "Your numbers differ: they depend on how even the router is. With equal shares, 1.0 would drop nothing. Every "
+        Expression("next(f / 20 for f in range(20, 81) if kept(choices, max(choices) + 1, f / 20).count(False) <= 20)"),
+        "The number depends on how even the router is. With equal shares, 1.0 would drop nothing. Every "
         "expert computes its whole capacity, used or not, so a factor of 2 doubles that cost.",
     ),
     Exercise(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
+from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import tr
 
 
@@ -38,50 +38,31 @@ _RANKS = (
     ((8, 64, 8.0, 6.0, 5.0), 0, "the shared tensors alone need 6 GB on each card, so no number of cards helps"),
 )
 FORMATS = ("fp32", "fp16", "bf16")
+HALF = 0.5
 
 
 def _check_format(answer: Any) -> str | None:
-    if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict):
-        return tr("hand in two things: (your choice, {'fp32': measure('fp32'), …}).")
-    choice, measured = answer
-    if missing := [name for name in FORMATS if name not in measured]:
-        return tr("measure all three formats before you choose; {missing} is missing.", missing=missing[0])
-    if bad := [name for name in FORMATS if not isinstance(measured[name], list) or len(measured[name]) != 2]:
-        return tr("{format}: a measurement is a pair, bytes and change, as measure gives it.", format=bad[0])
-    sizes = {name: float(measured[name][0]) for name in FORMATS}
-    changes = {name: float(measured[name][1]) for name in FORMATS}
-    for name in FORMATS[1:]:
-        if not 0.49 < sizes[name] / sizes["fp32"] < 0.51:
-            return tr(
-                "{name} takes 2 of fp32's 4 bytes per number, yet you have {ratio:.2f} ×.",
-                name=name,
-                ratio=sizes[name] / sizes["fp32"],
-            )
-        # A base that is stored in fp16 is not rounded by fp16.
-        if changes[name] <= 1e-5 and (name == "bf16" or changes["bf16"] <= 1e-5):
-            return tr(
-                "{name} rounds the weights, so logits change; you have {change:g}. Use fp32's as reference.",
-                name=name,
-                change=changes[name],
-            )
-    if changes["fp32"] > 1e-4:
+    """Measure every format with the notebook's function and judge the choice by that."""
+    if not isinstance(answer, list) or len(answer) != 2 or not callable(answer[1]):
+        return tr("hand in your choice and the notebook's function: ('fp32', measure).")
+    choice, measure = answer
+    if choice not in FORMATS:
+        return tr("{choice!r} is none of {allowed}.", choice=choice, allowed=", ".join(FORMATS))
+    # format → bytes, change of the logits [nats]
+    measured = {name: measure(name) for name in FORMATS}
+    ratio = measured[choice][0] / measured["fp32"][0]
+    if ratio > HALF:
         return tr(
-            "fp32 stores these weights as they are; a change of {change:g} comes from the comparison.",
-            change=changes["fp32"],
+            "{choice} takes {ratio:.2f} × the bytes of fp32; at most half is allowed.", choice=choice, ratio=ratio
         )
-    if changes["bf16"] < 2 * changes["fp16"]:
-        return tr("bf16 has 3 bits less for the digits of a number than fp16, so its error is larger: swapped?")
-    if choice == "bf16":
-        off = tr(
-            "{changes_bf16:.2g} instead of {changes_fp16:.2g} nats",
-            changes_bf16=changes["bf16"],
-            changes_fp16=changes["fp16"],
-        )
-        return tr("bf16 has the size of fp16, and its logits are further off, {off}; its range is not needed.", off=off)
-    if choice == "fp32":
-        return tr("fp32 changes nothing, but takes twice the bytes that are allowed.")
-    return (
-        None if choice == "fp16" else tr("{choice!r} is none of {allowed}.", choice=choice, allowed=", ".join(FORMATS))
+    best = min(
+        (name for name in FORMATS if measured[name][0] <= HALF * measured["fp32"][0]), key=lambda n: measured[n][1]
+    )
+    if measured[choice][1] <= measured[best][1]:
+        return None
+    off = tr("{off:.2g} instead of {least:.2g} nats", off=measured[choice][1], least=measured[best][1])
+    return tr(
+        "{choice} has the size of {best}, and its logits are further off, {off}.", choice=choice, best=best, off=off
     )
 
 
@@ -132,7 +113,7 @@ CHAPTER = Chapter(
             "Measure all three formats; the sizes leave two of them.",
             "Which of the two has more bits for the digits of a number?",
         ),
-        ("fp16", {"fp32": (9_317_376, 0.0), "fp16": (4_658_688, 0.0042), "bf16": (4_658_688, 0.032)}),
+        Expression('("fp16", measure)'),
         "fp16 has 11 significant bits (10 of them stored) and reaches 65504; bf16 has 8 (7 stored) and the range of "
         "fp32. A model whose weights or activations exceed 65504 needs bf16; the export refuses such weights in fp16. "
         "The original backend for GPT-NeoX would run bf16 weights in fp32.",

@@ -26,6 +26,7 @@ def share(text: str) -> float:
     return len([char for char in chars if 0x3041 <= ord(char) <= 0x309F]) / max(1, len(chars))
 
 
+NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
     1: [
         twice,

@@ -23,17 +23,12 @@ def in_slots(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
     return mask(tokens, max(0, prefix - spout), spout)
 
 
-DROPPED = {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}
+# experts that 1,024 positions choose: an even share is 256, and expert 0 has 346 of them
+CHOICES = [0] * 346 + [1] * 226 + [2] * 226 + [3] * 226
+NAMES = {"choices": CHOICES, "kept": room}
 RIGHT: dict[int, list[Any]] = {
     1: [*in_forms(room, LIST), lambda c, e, f: [int(kept) for kept in room(c, e, f)]],
-    2: [
-        (1.5, DROPPED),
-        [np.float32(1.5), {key: np.float64(share) for key, share in DROPPED.items()}],
-        (torch.tensor(1.5), {key: torch.tensor(share) for key, share in DROPPED.items()}),
-        (1.5, list(DROPPED.items())),
-        (2, {2: 0, 1: 0.1, 1.5: 0.03}),
-        (1.25, {1.0: 0.0201, 1.25: 0.02, 1.5: 0.02}),
-    ],
+    2: [1.3, np.float32(1.3), np.float64(1.3), torch.tensor(1.3), 1.3000000001],
     3: [*in_forms(in_slots, LIST), lambda n, p, s: [[cell == 1 for cell in row] for row in in_slots(n, p, s)]],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -46,16 +41,14 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
     ],
     2: [
-        (1.5, "hand in two things"),
-        ((1.5, 0.01), "hand in two things"),
-        ((1.5, {"low": "much", "high": "little"}), "maps numbers to numbers"),
-        ((1.5, {1.0: 11.0, 1.25: 4.0, 1.5: 1.0}), "nor percent"),
-        ((2.0, DROPPED), "measured only 1, 1.25, 1.5"),
-        ((1.5, {1.25: 0.04, 1.5: 0.01}), "at least three factors"),
-        ((1.5, {1.0: 0.89, 1.25: 0.96, 1.5: 0.99}), "1 minus that"),
-        ((1.25, DROPPED), "go higher"),
-        ((1.5, {1.5: 0.01, 2.0: 0.0, 2.5: 0.0}), "Measure a factor below it"),
-        ((2.0, DROPPED | {2.0: 0.0}), "more than needed: with 1.5"),
+        ("1.3", "the answer is a factor"),
+        # invented numbers
+        ((1.5, {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}), "the answer is a factor"),
+        (1.28, "is none of them"),
+        (0.95, "is none of them"),
+        (1.25, "go higher"),
+        (1.35, "more than needed: with 1.3"),
+        (2, "more than needed: with 1.95"),
     ],
     3: [
         (lambda n, p, s: mask(n, p, s, own=0), "a token sees itself"),

@@ -27,6 +27,7 @@ def word_by_word(marked: str) -> str:
     return " ".join(out)
 
 
+NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
     1: [
         normalize(japanese.TYPED),

@@ -24,6 +24,7 @@ def capped(step: int, warmup: int, decay: int, high: float, low: float) -> float
     return rate(min(step, decay), warmup, decay, high, low)
 
 
+NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
     1: [["batch.micro_size=1"], ("batch.micro_size=2", "zero.stage=2"), "batch.micro_size=2", {"batch.micro_size": 2},
         np.array(["batch.micro_size=2", "zero.overlap_comm=false"]), "zero.stage=1 batch.micro_size=1"],

@@ -54,6 +54,7 @@ def ratio(texts: list[str], encode: Any) -> float:
     return characters / tokens
 
 
+NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
     1: [recursive, rebuilt, *in_forms(recursive, (tuple, np.array, lambda x: np.array(x, dtype=object), lambda x: [*map(np.str_, x)]))],
     2: [ratio, lambda texts, e: len("".join(texts)) / sum(len(e(t)) for t in texts), *in_forms(ratio, NUMBER)],
