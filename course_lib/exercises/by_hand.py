@@ -76,7 +76,7 @@ CHAPTER = Chapter(
                     ([[1 - _LATE, _LATE], [0.5, 0.5]], "there is no mask: row 1 reads from column 2"),
                     (
                         [[0.5, 0.5], [0.5, 0.5]],
-                        "a score of 0 is no mask, since e^0 = 1; a score of -inf gives weight 0",
+                        "a score of 0 is no mask: e^0 = 1; a score of -inf gives weight 0",
                     ),
                     ([[1 - _LATE, 0], [0.5, 0.5]], "the mask came after the division: row 1 must add up to 1"),
                     ([[1, 0.5], [0, 0.5]], "rows and columns are exchanged: a row belongs to the token that reads"),
@@ -90,7 +90,7 @@ CHAPTER = Chapter(
             (
                 ([[800.0, 0.0], [800.0, 800.0]],),
                 [[1.0, 0.0], [0.5, 0.5]],
-                "subtract the row's largest score before exp",
+                "subtract a row's largest score before exp",
             ),
         ),
         (
@@ -106,7 +106,7 @@ CHAPTER = Chapter(
             (
                 (0.0, 2.0, 0.0, 0.0, 1, 0.1),
                 -0.1,
-                "in step 1 the corrected averages are the gradient and its square: the step is rate · sign of the gradient",
+                "in step 1 the corrected averages are the gradient and its square, so the weight moves by the rate",
                 (
                     (-0.2, "that is plain gradient descent; AdamW divides by the root of the second average"),
                     (0.1, "the weight moves against the gradient"),
@@ -115,7 +115,7 @@ CHAPTER = Chapter(
             (
                 (1.0, 0.0, 0.0, 1.0, 5, 0.1),
                 0.99,
-                "without a gradient only weight decay acts: weight · (1 − rate · 0.1)",
+                "without a gradient only weight decay acts: weight · (1 − 0.1 rate)",
             ),
             (
                 (1.0, -3.0, 0.2, 4.0, 3, 0.01),

@@ -50,9 +50,7 @@ def _check_factor(answer: Any) -> str | None:
     factor = round(float(answer), 4)
     lower = round(factor - STEP, 2)
     if factor < 1 or abs(factor - round(factor, 2)) > 1e-3 or round(factor * 100) % 5:
-        return tr(
-            "the factors go up from 1.0 in steps of {step}; {factor:g} is none of them.", step=STEP, factor=factor
-        )
+        return tr("factors go up from 1.0 in steps of {step}; {factor:g} is none of them.", step=STEP, factor=factor)
     if (without := _dropped(factor)) > ALLOWED:
         return tr(
             "with {factor:g}, {dropped:.1%} of the tokens have no room, {allowed:.0%} are allowed: go higher.",

@@ -52,21 +52,15 @@ def _check_length(answer: Any) -> str | None:
     if not isinstance(tried, list) or not all(isinstance(length, Integral) and length > 0 for length in tried):
         return tr("hand in the chosen length and the lengths that you tried: (5, [1, 5, 20]).")
     chosen = answer[0]
-    if len(set(tried)) < LENGTHS:
-        return tr(
-            "you tried {number} lengths; {lengths} show where more stop helping.",
-            number=len(set(tried)),
-            lengths=LENGTHS,
-        )
+    if (number := len(set(tried))) < LENGTHS:
+        return tr("you tried {number} lengths; {lengths} show where more stop helping.", number=number, lengths=LENGTHS)
     if chosen not in tried:
         return tr("length {chosen} is chosen, and it is not among the tried lengths.", chosen=chosen)
     shares = {length: _shares(length) for length in sorted(tried)}
     means = {length: mean(values) for length, values in shares.items()}
     best = max(means, key=lambda length: (means[length], -length))
     if means[best] < 0.05:
-        return tr(
-            "no length works: the best one, {best}, has {share:.0%}. Try longer ones.", best=best, share=means[best]
-        )
+        return tr("no length works: the best one, {best}, has {best_share:.0%}.", best=best, best_share=means[best])
     floor = means[best] - stdev(shares[best])
     shortest = min(length for length in shares if means[length] >= floor)
     if means[chosen] < floor:

@@ -50,19 +50,15 @@ def _check_format(answer: Any) -> str | None:
         return tr("{choice!r} is none of {allowed}.", choice=choice, allowed=", ".join(FORMATS))
     # format → bytes, change of the logits [nats]
     measured = {name: measure(name) for name in FORMATS}
-    ratio = measured[choice][0] / measured["fp32"][0]
-    if ratio > HALF:
-        return tr(
-            "{choice} takes {ratio:.2f} × the bytes of fp32; at most half is allowed.", choice=choice, ratio=ratio
-        )
-    best = min(
-        (name for name in FORMATS if measured[name][0] <= HALF * measured["fp32"][0]), key=lambda n: measured[n][1]
-    )
-    if measured[choice][1] <= measured[best][1]:
+    whole = measured["fp32"][0]
+    if (ratio := measured[choice][0] / whole) > HALF:
+        return tr("{choice} takes {ratio:.2f} × the bytes of fp32; half is allowed.", choice=choice, ratio=ratio)
+    least, best = min((change, name) for name, (size, change) in measured.items() if size <= HALF * whole)
+    if measured[choice][1] <= least:
         return None
-    off = tr("{off:.2g} instead of {least:.2g} nats", off=measured[choice][1], least=measured[best][1])
+    off = tr("{off:.2g} instead of {least:.2g} nats", off=measured[choice][1], least=least)
     return tr(
-        "{choice} has the size of {best}, and its logits are further off, {off}.", choice=choice, best=best, off=off
+        "{choice} has the size of {best}, and its logits are further off: {off}.", choice=choice, best=best, off=off
     )
 
 

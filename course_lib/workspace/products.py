@@ -17,6 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from filelock import FileLock
+
 from course_lib import __version__, files
 from course_lib.language.messages import Remark, told
 from course_lib.language.words import mark, tr
@@ -26,7 +28,6 @@ from course_lib.paths import REPOSITORY
 from course_lib.paths import data as data
 from course_lib.paths import root as root
 from course_lib.settings import config, profiles
-from filelock import FileLock
 
 LIBRARIES = (
     "numpy", "lxml", "rensa", "neologdn", "fugashi", "jumandic", "tokenizers", "sentencepiece", "transformers", "torch",

@@ -75,7 +75,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         # invented numbers
         (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)}), "hand in your choice and"),
         (("int8", measure), "is none of fp32"),
-        (("fp32", measure), "at most half"),
+        (("fp32", measure), "half is allowed"),
         (("bf16", measure), "0.032 instead of 0.004"),
         (("bf16", of_fp16_base), "instead of 0 nats"),
     ],

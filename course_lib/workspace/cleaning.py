@@ -1,0 +1,104 @@
+"""What `course clean` removes: the files that the course wrote for a chapter's products, and training runs if asked.
+
+Files that no manifest lists, or that were changed after they were built, belong to the user and stay.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_lib import files
+from course_lib.paths import root
+from course_lib.workspace.products import MANIFEST, read_manifest
+
+# A folder in the workspace of a chapter that holds training runs, and the names that the course gives to runs.
+RUNS = "runs"
+RUN = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass
+class Removal:
+    """What would be removed, and what stays."""
+
+    # product or run → size [bytes], seconds that it took to build
+    parts: dict[str, tuple[int, float]] = field(default_factory=dict)
+    paths: list[Path] = field(default_factory=list)
+    # files of the user's own, and the folder of training runs if they are not removed
+    kept: list[Path] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Size of all that is removed [bytes]."""
+        return sum(size for size, _ in self.parts.values())
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it took to build all that is removed."""
+        return sum(seconds for _, seconds in self.parts.values())
+
+    def remove(self) -> None:
+        """Remove the files and runs, then the folders that are empty."""
+        for path in self.paths:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+                continue
+            path.unlink(missing_ok=True)
+            folder = path.parent
+            while folder != root() and not any(folder.iterdir()):
+                folder.rmdir()
+                folder = folder.parent
+
+
+def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
+    """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
+    found = Removal()
+    for chapter in (root() / name for name in chapters):
+        if not chapter.is_dir():
+            continue
+        for path in sorted(chapter.iterdir()):
+            if path.name == RUNS and path.is_dir():
+                _add_runs(path, runs, found)
+            elif path.is_dir() and (manifest := read_manifest(path)):
+                written = [path / MANIFEST, *_unchanged(path, manifest["outputs"])]
+                _add(f"{chapter.name}/{path.name}", written, manifest.get("seconds", 0.0), found)
+                found.kept += sorted(set(files_in(path)) - set(written))
+            elif path.name.startswith(".") and path.suffix in (".lock", ".tmp"):
+                # locks, and what killed builds left
+                found.paths.append(path)
+            else:
+                found.kept.append(path)
+    return found
+
+
+def _add_runs(folder: Path, wanted: bool, found: Removal) -> None:
+    if not wanted:
+        found.kept.append(folder)
+        return
+    for path in sorted(folder.iterdir()):
+        if RUN.fullmatch(path.name):
+            _add(str(path.relative_to(root())), [path], 0.0, found)
+        else:
+            found.kept.append(path)
+
+
+def _add(name: str, paths: list[Path], seconds: float, found: Removal) -> None:
+    found.parts[name] = sum(file.stat().st_size for path in paths for file in files_in(path)), seconds
+    found.paths += paths
+
+
+def files_in(path: Path) -> Iterator[Path]:
+    """Yield a file, or the files in a folder."""
+    return (each for each in ([path] if path.is_file() else path.rglob("*")) if each.is_file())
+
+
+def _unchanged(folder: Path, outputs: dict[str, dict[str, object]]) -> Iterator[Path]:
+    """Yield the outputs that are as they were built. A file is read only if it is newer than the manifest."""
+    built = (folder / MANIFEST).stat().st_mtime_ns
+    for name, facts in outputs.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != facts["bytes"]:
+            continue
+        if path.stat().st_mtime_ns <= built or files.sha256(path) == facts["sha256"]:
+            yield path
