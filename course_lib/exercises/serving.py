@@ -57,9 +57,7 @@ def _check_format(answer: Any) -> str | None:
     if measured[choice][1] <= least:
         return None
     off = tr("{off:.2g} instead of {least:.2g} nats", off=measured[choice][1], least=least)
-    return tr(
-        "{choice} has the size of {best}, and its logits are further off: {off}.", choice=choice, best=best, off=off
-    )
+    return tr("{choice} has the size of {best}, but its logits are off by {off}.", choice=choice, best=best, off=off)
 
 
 CHAPTER = Chapter(
