@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from course_lib.checkpoints import compute, model_folder, weight_files
@@ -24,7 +24,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import IGNORE, STD, initial, read_config
-from course_lib.gptsan.freeze import SPOUT, decays, freeze, frozen_names
+from course_lib.gptsan.freeze import SPOUT, freeze, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
@@ -33,8 +33,7 @@ from course_lib.gptsan.trainer import cross_entropy
 from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
-from course_lib.training.lr_schedule import learning_rate
-from course_lib.training.parameter_groups import parameter_groups
+from course_lib.training import quick
 
 
 @dataclass(frozen=True)
@@ -132,25 +131,16 @@ def _run(
     """Train and evaluate a model, see `short_run`."""
     train, held_out = examples
     rng = np.random.default_rng(seed)
-    told = _classes(train, rng if shuffled else None)
-    chosen = settings.optimizer
-    groups = parameter_groups(model, decays, chosen.weight_decay)
-    trained = [parameter for group in groups for parameter in group["params"]]
-    optimizer = torch.optim.AdamW(groups, chosen.lr.max, (chosen.beta1, chosen.beta2), chosen.epsilon)
-    model.train()
-    order = _epochs(len(train), how.samples, rng)
+    classes = _classes(train, rng if shuffled else None)
+
+    def loss(rows: npt.NDArray[np.int64]) -> Tensor:
+        output, y = _read(model, train, rows, classes[rows], how.length)
+        mean, log_z = cross_entropy(output.logits, y)
+        return mean + settings.loss.z_loss * log_z + output.router_loss
+
     with progress(how.steps, "step", _label(seed, shuffled)) as bar:
-        for step in range(1, how.steps + 1):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(chosen.lr, step, how.steps)
-            rows = next(order)
-            output, y = _read(model, train, rows, told[rows], how.length)
-            loss, log_z = cross_entropy(output.logits, y)
-            (loss + settings.loss.z_loss * log_z + output.router_loss).backward()
-            nn.utils.clip_grad_norm_(trained, chosen.grad_clip or float("inf"))
-            optimizer.step()
-            optimizer.zero_grad()
-            bar.update()
+        batches = _batches(len(train), how.samples, rng, bar)
+        quick.train(model, loss, batches, settings.optimizer, how.steps)
     return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
 
 
@@ -186,11 +176,13 @@ def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray
     return labels[first][rng.permutation(len(documents))][number]
 
 
-def _epochs(examples: int, samples: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the rows for each step; every epoch has a new order."""
+def _batches(examples: int, samples: int, rng: np.random.Generator, bar: Any) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Yield the rows for each step, as one micro-batch; every epoch has a new order. `bar` counts the steps."""
     while True:
         order = rng.permutation(examples)
-        yield from (order[at : at + samples] for at in range(0, examples - samples + 1, samples))
+        for at in range(0, examples - samples + 1, samples):
+            bar.update()
+            yield [order[at : at + samples]]
 
 
 def _read(

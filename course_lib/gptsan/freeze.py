@@ -52,14 +52,6 @@ def is_extra(name: str, shape: "GPTSanConfig | ShapeConfig") -> bool:
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
 
 
-def decays(name: str) -> bool:
-    """Return whether weight decay applies to a parameter. It applies to all except biases and norms.
-
-    The tanreinama/GPTSAN code also decays the norms, because its exclusion pattern does not match their names.
-    """
-    return not name.endswith("bias") and ".norm." not in name
-
-
 def read_ignore(path: Path) -> set[str]:
     """Read the names from an ignore-params.json file. Raises CourseError if it is not a JSON list of names."""
     try:

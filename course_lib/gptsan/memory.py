@@ -8,9 +8,9 @@ assume that no expert overflows and that every position has a target.
 from dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
-from course_lib.gptsan.freeze import decays
 from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, ShapeConfig
 from course_lib.models.memory import Sizes
+from course_lib.training.parameter_groups import decays
 
 # Bytes per logit in fp32: the logits (stored for log Z), their log-softmax, and three tensors of the same size at the
 # start of the backward pass.

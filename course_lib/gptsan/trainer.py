@@ -15,7 +15,7 @@ from typing_extensions import override
 from course_lib.errors import CourseError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.freeze import decays, digests
+from course_lib.gptsan.freeze import digests
 from course_lib.gptsan.layouts import IGNORE
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
@@ -65,10 +65,6 @@ class GptsanTrainer(RunTrainer):
         if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
             raise CourseError(f"{changed[0]}: is frozen, but has changed since training began")
         super()._save_checkpoint(model, trial)
-
-    @override
-    def decays(self, name: str) -> bool:
-        return decays(name)
 
     @override
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:

@@ -50,14 +50,6 @@ def is_emoji(character: str) -> bool:
     return "\U0001f000" <= character <= "\U0001faff"
 
 
-def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """Return the size of the gradients and of the optimizer's states [bytes]."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return sum(tensor.numel() * tensor.element_size() for tensor in (*states, *gradients))
-
-
 def kept_for_backward(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
     """Return the result of a forward pass, and the size of the tensors that it keeps for the backward pass [bytes].
 

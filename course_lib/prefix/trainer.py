@@ -15,7 +15,6 @@ from course_lib.gptsan.freeze import digests
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
@@ -83,11 +82,6 @@ class PrefixTrainer(RunTrainer):
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save nothing, because the weights are in DeepSpeed's files, which `export` reads."""
-
-    @override
-    def decays(self, name: str) -> bool:
-        # As in rinna's prefix-tuning-gpt, weight decay does not apply to biases and norms.
-        return decays(name)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
         """Return the mean cross-entropy [nats] for a micro-batch from samples.collate."""

@@ -1,6 +1,7 @@
 """Warm start for a prefix, based on the keys and values that the frozen model computes for real tokens."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch.nn import functional
 from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import require_room
 from course_lib.prefix.encoder import PrefixEncoder
-from course_lib.training.parameter_groups import parameter_groups
+from course_lib.training import quick
+from course_lib.training.settings import OptimizerConfig, RateConfig
 
 
 @torch.no_grad()
@@ -53,13 +55,5 @@ def fit(
         with torch.no_grad():
             encoder.prefix_wte.weight.copy_(target)
         return []
-    groups = parameter_groups(encoder, lambda name: "bias" not in name, weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=lr)
-    losses = []
-    for _ in range(steps):
-        loss = functional.mse_loss(encoder(), target)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.detach())
-    return [float(loss) for loss in losses]
+    optimizer = OptimizerConfig(weight_decay, grad_clip=0, lr=RateConfig(max=lr, min=lr, warmup_rate=0))
+    return quick.train(encoder, lambda _: functional.mse_loss(encoder(), target), repeat([None]), optimizer, steps)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import nn
 from transformers import TrainingArguments
-from typing_extensions import override
 
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.data import Splits, held_out_set, train_set
@@ -47,10 +46,6 @@ class Gpt2Trainer(RunTrainer):
         )
         super().__init__(settings, batch, arguments, model, sets)
 
-    @override
-    def decays(self, name: str) -> bool:
-        return decays(name)
-
     def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
         """Return the mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
 
@@ -65,14 +60,6 @@ class Gpt2Trainer(RunTrainer):
         logits = output.logits.float().flatten(0, 1)
         loss = nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED)
         return (loss, output) if return_outputs else loss
-
-
-def decays(name: str) -> bool:
-    """Return whether weight decay applies to the parameter called `name`.
-
-    Biases and LayerNorm parameters are excluded (ln_1, ln_2 and ln_f in GPT-2; input_layernorm and others in GPT-NeoX).
-    """
-    return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:

@@ -4,13 +4,15 @@ Characters per token do not say how hard the tokens are to predict. Here, one GP
 with each tokenizer, and evaluated on the same unseen documents (course_lib/evaluation/bits.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic.dataclasses import dataclass
+from torch import Tensor
+from torch.nn import functional
 
 from course_lib.errors import CourseError
 from course_lib.evaluation.bits import Bits, bits
@@ -24,8 +26,8 @@ from course_lib.progress import progress
 from course_lib.settings.config import STRICT, setting
 from course_lib.subword.config import END
 from course_lib.subword.folder import Codec
-from course_lib.training.lr_schedule import learning_rate
-from course_lib.training.settings import RateConfig
+from course_lib.training import quick
+from course_lib.training.settings import OptimizerConfig, RateConfig
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -74,9 +76,7 @@ def _trained(
     if not sequences:
         raise CourseError(f"texts: {len(stream)} tokens; needed: more than {settings.length}")
     model = _new_model(codec, seed, settings)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
     steps = max(round(sequences * settings.passes / settings.batch), 1)
-    rate = RateConfig(max=settings.rate, min=settings.rate / 10, warmup_steps=max(steps // 10, 1))
     rng = np.random.default_rng(seed)
     # Positions of the first tokens; each pass begins at another token.
     starts = np.concatenate(
@@ -85,19 +85,19 @@ def _trained(
             for _ in range(int(settings.passes) + 1)
         ]
     )
-    for step in range(1, steps + 1):
-        chosen = starts[(step - 1) * settings.batch : step * settings.batch]
-        ids = torch.from_numpy(stream[chosen[:, None] + np.arange(settings.length + 1)])
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(rate, step, steps)
-        logits = model(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if bar is not None:
-            bar.update(1 / steps)
+
+    def batches() -> Iterator[list[Tensor]]:
+        for at in range(0, steps * settings.batch, settings.batch):
+            chosen = starts[at : at + settings.batch]
+            if bar is not None:
+                bar.update(1 / steps)
+            yield [torch.from_numpy(stream[chosen[:, None] + np.arange(settings.length + 1)])]
+
+    def loss(ids: Tensor) -> Tensor:
+        return functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    rate = RateConfig(max=settings.rate, min=settings.rate / 10, warmup_steps=max(steps // 10, 1))
+    quick.train(model, loss, batches(), OptimizerConfig(weight_decay=0.1, beta2=0.95, lr=rate), steps)
     return CausalScorer(model.eval(), codec.encode, codec.decode, _end(codec), _end(codec))
 
 

@@ -1,13 +1,22 @@
 """Optimizer groups with and without weight decay, the same for every trainer of the course."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
 
-def parameter_groups(model: nn.Module, decays: Callable[[str], bool], weight_decay: float) -> list[dict[str, Any]]:
-    """Return two optimizer groups of trained parameters: those for which `decays(name)` is true, and the rest."""
+def decays(name: str) -> bool:
+    """Return whether weight decay applies to the parameter called `name`: to all except biases and norms.
+
+    Norms are called ln_1, ln_2 and ln_f in GPT-2, and …norm in GPT-NeoX and GPTSAN. The tanreinama/GPTSAN code also
+    decays the norms, because its exclusion pattern does not match their names.
+    """
+    return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
+
+
+def parameter_groups(model: "nn.Module", weight_decay: float) -> list[dict[str, Any]]:
+    """Return two optimizer groups of trained parameters: those with weight decay (see `decays`), and the rest."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [
         {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}

@@ -119,18 +119,14 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         It runs before the first step, once the weights are on their device.
         """
 
-    def decays(self, name: str) -> bool:
-        """Return whether weight decay applies to the parameter called `name`."""
-        return not name.endswith("bias")
-
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """Return AdamW for the trained parameters, in two groups: with and without weight decay (see `decays`).
+        """Return AdamW for the trained parameters, in two groups: with and without weight decay.
 
         With offload, Accelerate uses DeepSpeed's CPU AdamW instead.
         """
         if self.optimizer is None:
             wanted = self.settings.optimizer
-            groups = parameter_groups(model or self.model, self.decays, wanted.weight_decay)
+            groups = parameter_groups(model or self.model, wanted.weight_decay)
             self.optimizer = torch.optim.AdamW(
                 groups, wanted.lr.max, (wanted.beta1, wanted.beta2), wanted.epsilon, fused=wanted.fused
             )

@@ -7,7 +7,7 @@ import torch
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
-from course_lib.prefix.measure import exact_matches, finished_lines, is_emoji, kept_for_backward, state_bytes
+from course_lib.prefix.measure import exact_matches, finished_lines, is_emoji, kept_for_backward
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.samples import Row, collate, loss
 from course_lib.pretrain import text_codec
@@ -59,17 +59,6 @@ def test_finished_lines(text, lines):
 
 def test_emoji():
     assert all(map(is_emoji, "😃🍜🐶")) and not any(map(is_emoji, "。あ漢Ａｱ～"))
-
-
-def test_the_size_of_states_is_three_numbers_a_trained_parameter():
-    layer = nn.Linear(30, 20)
-    layer.bias.requires_grad_(False)
-    optimizer = torch.optim.AdamW([each for each in layer.parameters() if each.requires_grad])
-    layer(torch.ones(4, 30)).sum().backward()
-    assert state_bytes(optimizer) == 4 * 600
-    optimizer.step()
-    # AdamW's own step counter is one number more.
-    assert state_bytes(optimizer) == 3 * 4 * 600 + 4
 
 
 def test_what_is_kept_for_the_backward_pass():

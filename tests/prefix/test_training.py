@@ -19,10 +19,10 @@ from course_lib.prefix.files import read
 from course_lib.prefix.model import build, warm_start
 from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import cache_values
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.settings import config
 from course_lib.training import checkpoint, launch
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import decays
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases

@@ -10,11 +10,11 @@ from course_lib.gptsan.config import GptsanConfig
 from course_lib.models.causal import build_model, model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.settings.config import describe, load
 from course_lib.settings.profiles import CONFIGS
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.memory import plan
+from course_lib.training.parameter_groups import decays
 from transformers import AutoModelForCausalLM
 
 RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))

@@ -9,9 +9,9 @@ from course_lib.errors import UsageError
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.settings import config
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import decays
 from course_lib.training.settings import RateConfig
 
 ARCHITECTURES: list[Any] = ["gpt2", "gpt-neox"]

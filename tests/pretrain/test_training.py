@@ -21,12 +21,12 @@ from course_lib.pretrain import data, text_codec
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.export import export
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
 from course_lib.training import checkpoint, launch, log, run_dir
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import decays
 from course_lib.training.settings import ResolvedBatch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

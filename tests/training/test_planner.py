@@ -11,10 +11,10 @@ import pytest
 import torch
 from course_lib.models.causal import build_model
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.gpt2_trainer import decays
 from course_lib.settings.config import build, load
 from course_lib.training import planner
 from course_lib.training.memory import GB
+from course_lib.training.parameter_groups import decays
 
 from tests.allocations import allocated
 from tests.training import ranks

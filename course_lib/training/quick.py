@@ -1,0 +1,49 @@
+"""The training loop by itself: in this process, on one device, without DeepSpeed and checkpoints.
+
+Optimizer, learning-rate schedule and clipping are those of a run (trainer.py).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.parameter_groups import parameter_groups
+from course_lib.training.settings import OptimizerConfig
+
+
+def train(
+    model: nn.Module,
+    loss: Callable[[Any], Tensor],
+    batches: Iterable[Sequence[Any]],
+    settings: OptimizerConfig,
+    steps: int,
+) -> list[float]:
+    """Train the parameters that require gradients with AdamW, and return the loss at each step.
+
+    Args:
+        model: the model, on its device.
+        loss: returns the mean loss of a micro-batch, a tensor with one element.
+        batches: the micro-batches of each step, for at least `steps` steps.
+        settings: AdamW, learning-rate schedule and clipping.
+        steps: number of optimizer steps.
+    """
+    betas = settings.beta1, settings.beta2
+    optimizer = torch.optim.AdamW(parameter_groups(model, settings.weight_decay), betas=betas, eps=settings.epsilon)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    losses = []
+    model.train()
+    for step, micro_batches in zip(range(1, steps + 1), batches, strict=False):
+        losses.append(0.0)
+        for micro_batch in micro_batches:
+            part = loss(micro_batch) / len(micro_batches)
+            part.backward()  # type: ignore[no-untyped-call]
+            losses[-1] += part.item()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(settings.lr, step, steps)
+        nn.utils.clip_grad_norm_(trained, settings.grad_clip or float("inf"))
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses
