@@ -140,12 +140,12 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(tmp_path: Path, capsys:
         workspace.data("classified/list.csv"), *(tmp_path / name for name in ("words", "examples", "base", "stage")),
     )  # fmt: skip
     texts = sorted(listed.parent.glob("*/0*.txt"))
-    assert "600 entries" in course(capsys, "gptsan", "vocabulary", *texts, "-o", words, "--set", "size=600")
+    assert "entries 600" in course(capsys, "gptsan", "vocabulary", *texts, "-o", words, "--set", "size=600")
     said = course(
         capsys, "gptsan", "encode", "--input", listed, "--tokenizer", words, "--mode", "lm", "-o", examples,
         "--set", "num_context=64", "--set", "d_spout=4", "--workers", 2,
     )  # fmt: skip
-    assert "in 4 classes from 192 documents" in said and list(examples.glob("lm_*.tfrecord"))
+    assert "documents 192" in said and "classes 4" in said and list(examples.glob("lm_*.tfrecord"))
     changes = [
         f"data.input={examples}", "launch.ranks=1", "engine.max_steps=2", "engine.eval_freq=0", "engine.logging_freq=1", "engine.tracking=[]",
     ]  # fmt: skip
@@ -158,20 +158,21 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(tmp_path: Path, capsys:
     said = course(capsys, "gptsan", "train", "-c", "gptsan-tiny.yaml", "-o", base, *new)
     assert "global step 2" in said and f"→ {base / 'model'}" in said
     said = course(capsys, "gptsan", "add-extra-stage", base / "model", "-o", stage, "--layers", 2)
-    assert "2 extra layers → 3 layers" in said
+    assert "layers 3" in said
     assert "fits" in course(capsys, "memory", "-c", stage / "train.yaml", "--set", f"data.input={examples}")
     changes += [f"model.checkpoint={stage}", f"model.ignore={stage / 'ignore-params.json'}"]
     said = course(
         capsys, "gptsan", "train", "-c", "gptsan-tiny-extra.yaml", "-o", tmp_path / "run",
         *(word for value in changes for word in ("--set", value)),
     )  # fmt: skip
-    assert "frozen (bit for bit as they were)" in said
+    assert "frozen" in said
     assert "step 2" in course(capsys, "gptsan", "export", tmp_path / "run", "-o", tmp_path / "model")
     written = course(
-        capsys, "gptsan", "generate", tmp_path / "model", "--context", "明日は", "--spout", 1, "--top-k", 5, "--num-generate", 2,
+        capsys, "gptsan", "generate", tmp_path / "model", "明日は", "--spout", 1, "--top-k", 5, "--num-generate", 2,
         "--seed", 3, "--set", "max_new_tokens=8",
     )  # fmt: skip
     assert written.count("明日は") == 2
+    assert course(capsys, "gptsan", "generate", tmp_path / "model", "", "--set", "max_new_tokens=3")
     assert "1: " in course(capsys, "gptsan", "fill", tmp_path / "model", "明日は[MASK]れ。", "--spout", "zeros")
 
 

@@ -1,7 +1,7 @@
 """Subcommands for chapter 5: `course gptsan …`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,6 +23,13 @@ Spout = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="seed of the random generator; default: 0")]
 
 
+def summary(report: dict[str, Any], output: Path) -> str:
+    """Return the numbers in a report on one line: `documents 192, examples 512 → output`."""
+    sizes = {name: len(value) if isinstance(value, dict) else value for name, value in report.items()}
+    shown = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items() if isinstance(size, int) and size]
+    return f"{', '.join(shown)} → {output}"
+
+
 def vocabulary(
     sources: Annotated[list[Path], typer.Argument(metavar="IN...", help="documents: .jsonl, or plain text")],
     output: options.Output,
@@ -36,17 +43,7 @@ def vocabulary(
     settings = options.settings(VocabularyConfig, "gptsan.vocabulary", config, overrides)
     texts = (text for path in sources for text in read_texts(path))
     counts = build_vocabulary(texts, settings.size, output, settings.character_coverage)
-    print(
-        tr(
-            "{entries:,} entries ({substrings:,} substrings, {characters:,} characters) from {documents:,} documents "
-            "→ {output}",
-            entries=counts.entries,
-            substrings=counts.substrings,
-            characters=counts.single,
-            documents=counts.texts,
-            output=output,
-        )
-    )
+    print(summary(counts, output))
 
 
 def encode(
@@ -73,7 +70,7 @@ def encode(
     changes = [*(overrides or []), *([f"mode={mode}"] if mode else [])]
     settings = options.settings(EncodeConfig, "gptsan.classes", config, changes)
     report = encoder.encode(source, tokenizer or products.VOCABULARY.path(), output, settings, workers)
-    print(f"{report.summary()} → {output}")
+    print(summary(report, output))
 
 
 def import_tf(
@@ -85,7 +82,7 @@ def import_tf(
     """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
     from course_lib.gptsan import import_tf as importer
 
-    print(importer.import_tf(source, output).summary())
+    print(summary(importer.import_tf(source, output), output))
 
 
 def add_extra_stage(
@@ -97,7 +94,7 @@ def add_extra_stage(
     """Add layers to a GPTSAN; write the list of frozen parameters and the settings that train the others."""
     from course_lib.gptsan import extra_stage
 
-    print(extra_stage.add_extra_stage(source, output, layers, seed).summary())
+    print(summary(extra_stage.add_extra_stage(source, output, layers, seed), output))
 
 
 def _complete(settings: GptsanConfig, file: Path) -> GptsanConfig:
@@ -150,7 +147,8 @@ def _run(settings: GptsanConfig, resume: bool) -> str:
     run = launch.train(Gptsan(settings), resume)
     if run.followed:
         return tr(launch.FOLLOWED)
-    return export(run.folder, run.folder / run_dir.MODEL).summary()
+    model = run.folder / run_dir.MODEL
+    return summary(export(run.folder, model), model)
 
 
 RUN = RunKind(GptsanConfig, of_profile=_of_profile, complete=_complete, run=_run, planned=_planned)
@@ -169,14 +167,14 @@ def export(
     """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
     from course_lib.gptsan.export import export as write
 
-    print(write(source, output, step).summary())
+    print(summary(write(source, output, step), output))
 
 
 def generate(
     model: Model,
-    context: Annotated[str, typer.Option("--context", metavar="TEXT", help="beginning of the texts")] = "",
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="beginning of the texts; default: none")] = "",
     prefix: Annotated[
-        str, typer.Option("--prefix", metavar="TEXT", help="text before the context; attention in both directions")
+        str, typer.Option("--prefix", metavar="TEXT", help="text before TEXT; attention in both directions")
     ] = "",
     spout: Spout = None,
     top_k: Annotated[
@@ -195,8 +193,8 @@ def generate(
     settings = options.given(
         GenerateConfig, config, overrides, spout=spout, top_k=top_k, num_generate=num_generate, seed=seed
     )
-    for text in Generator.open(model).continue_text(context, settings, prefix):
-        print(text)
+    for written in Generator.open(model).continue_text(text, settings, prefix):
+        print(written)
 
 
 def fill(

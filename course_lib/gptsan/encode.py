@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -25,141 +25,106 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, sha256
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import FEATURES, REPORT, Array, ExampleWriter
-from course_lib.gptsan.inputs import Document, Piece, list_documents, read_pieces
+from course_lib.gptsan.inputs import Piece, Source, list_documents, read_pieces
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.gptsan.tfrecord import write_examples
-from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 
 
-@dataclass
-class EncodeReport:
-    """Counts from one encoding run."""
-
-    documents: int = 0
-    examples: int = 0
-    tokens: int = 0  # in the examples, without padding
-    largest_id: int = 0
-    left_out_documents: int = 0  # documents that yield no example: they end within the encoder part
-    # Tokens in no example: from these documents, the ends of others, and lines cut off by the original layout.
-    left_out_tokens: int = 0
-    classes: dict[int, int] | None = None  # class → number of examples; None: no classes, `i` is the example index
-    bytes_read: int = 0
-    seconds: float = 0.0
-
-    def summary(self) -> str:
-        """Return a one-line summary."""
-        sizes = {"examples": self.examples, "documents": self.documents, "tokens": self.tokens}
-        if self.classes is None:
-            parts = [tr("{examples} examples from {documents} documents, {tokens} tokens", **sizes)]
-        else:
-            sizes |= {"classes": len(self.classes)}
-            parts = [
-                tr("{examples} examples in {classes} classes from {documents} documents, {tokens} tokens", **sizes)
-            ]
-        if self.left_out_tokens and self.left_out_documents:
-            parts.append(
-                tr(
-                    "left out: {documents} documents too short for the encoder part, {tokens} tokens in all",
-                    documents=self.left_out_documents,
-                    tokens=self.left_out_tokens,
-                )
-            )
-        elif self.left_out_tokens:
-            parts.append(tr("left out: {tokens} tokens in all", tokens=self.left_out_tokens))
-        rate = self.bytes_read / max(self.seconds, 1e-9) / 1e6
-        return "; ".join([*parts, f"{self.seconds:.1f} s ({rate:.2f} MB/s)"])
-
-
 def encode(
     inputs: str | Sequence[Path], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int = 1
-) -> EncodeReport:
-    """Encode documents and write them to `folder`. If encoding fails, existing output there is left unchanged.
+) -> dict[str, Any]:
+    """Encode documents and write them to `folder`; return the counts as `encode_documents` does.
 
     `inputs` is the path to a CSV list with class labels, a file pattern, or a list of paths (see `list_documents`).
-
-    Raises CourseError if the CSV list is invalid or `encode_documents` fails, and UsageError if no file matches the
-    pattern, or if the output folder contains other files or an input file.
     """
-    documents = list_documents(inputs, settings.d_spout)
-    for name in FILES:
-        require_file(tokenizer / name)
-    for path in (*(document.path for document in documents), tokenizer):
+    sources = list_documents(inputs, settings.d_spout)
+    for path in (*(source.path for source in sources), tokenizer):
         require_other(path, folder)
     with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
-        return encode_documents(documents, tokenizer, temporary, settings, workers)
+        return encode_documents(sources, tokenizer, temporary, settings, workers)
 
 
 def encode_documents(
-    documents: Sequence[Document], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int
-) -> EncodeReport:
-    """Encode documents as training examples in an existing folder.
+    sources: Sequence[Source], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int
+) -> dict[str, Any]:
+    """Encode documents as training examples in an existing folder, and return the counts in encoding.json.
 
     The output is byte-identical for any number of workers.
-
-    Raises CourseError if a tokenizer file is missing or damaged, a document contains no text or is not UTF-8, or no
-    document is long enough.
     """
-    started = perf_counter()
     checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
     # The folder may contain a different tokenizer than in an earlier call.
     _loaded.cache_clear()
     # Forked workers inherit the loaded tokenizer.
     _loaded(tokenizer, settings.original_layout)
-    report = _write_arrays(folder, documents, tokenizer, settings, workers)
-    if not report.examples:
+    report = _write_arrays(folder, sources, tokenizer, settings, workers)
+    if not report["examples"]:
         raise CourseError(
             f"no example: every document ends within the encoder part (mode {settings.mode}, "
-            f"{report.left_out_tokens} tokens left out); "
+            f"{report['left_out_tokens']} tokens left out); "
             f"try longer documents or a num_context below {settings.num_context}"
         )
-    shards = min(settings.shards, report.examples)
+    shards = min(settings.shards, report["examples"])
     write_shard = partial(_write_shard, folder, settings.mode, shards)
-    with progress(report.examples, "examples", "writing TFRecords") as bar:
+    with progress(report["examples"], "examples", "writing TFRecords") as bar:
         for count in ordered_map(write_shard, range(shards), workers):
             bar.update(count)
-    content = {**dataclasses.asdict(settings), **dataclasses.asdict(report), "tokenizer": checksums}
-    del content["seconds"]
+    content = dataclasses.asdict(settings) | report | {"tokenizer": checksums}
     (folder / REPORT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
-    report.seconds = perf_counter() - started
     return report
 
 
 def _write_arrays(
-    folder: Path, documents: Sequence[Document], tokenizer: Path, settings: EncodeConfig, workers: int
-) -> EncodeReport:
-    """Write the .npy files and count their contents.
+    folder: Path, sources: Sequence[Source], tokenizer: Path, settings: EncodeConfig, workers: int
+) -> dict[str, Any]:
+    """Write the .npy files and return the counts.
 
     The documents are shuffled here because the tanreinama/GPTSAN training script reads its files in order, without
     shuffling.
     """
-    order = np.random.default_rng(settings.seed).permutation(len(documents)).tolist()
-    pieces = read_pieces(documents, order)
-    report, classes, served = EncodeReport(len(documents)), Counter[int](), set[int]()
+    pieces = read_pieces(sources, settings.seed)
+    counts, classes, largest = Counter[str](), Counter[int](), 0
+    # The pieces of a document follow one another.
+    current, served = -1, False
     nottoken = _loaded(tokenizer, settings.original_layout)[1].nottoken
-    size = sum(document.path.stat().st_size for document in documents)
+    size = sum(source.path.stat().st_size for source in sources)
     with ExampleWriter(folder, settings.num_context) as writer, progress(size, "B", "encoding") as bar:
         for group in ordered_map(partial(_encode_group, tokenizer, settings), pieces, workers):
             for part in group:
-                count, label = len(part.x), documents[part.document].label
-                numbers = np.arange(writer.rows, writer.rows + count) if label is None else np.full(count, label)
+                if part.document != current:
+                    current, served = part.document, False
+                    counts["documents"] += 1
+                count = len(part.x)
+                if count and not served:
+                    served = True
+                    counts["served"] += 1
+                numbers = np.arange(writer.rows, writer.rows + count)
+                labels = numbers if part.label is None else np.full(count, part.label)
                 source = np.full(count, part.document)
-                writer.append(x=part.x, y=part.y, i=numbers, num_input=part.num_input, document=source)
-                if count:
-                    served.add(part.document)
-                    if label is not None:
-                        classes[label] += count
-                report.tokens += int(np.count_nonzero(part.x != nottoken))
-                report.largest_id = max(report.largest_id, int(part.x.max(initial=0)), int(part.y.max(initial=0)))
-                report.left_out_tokens += part.left_out
-                report.bytes_read += part.size
+                writer.append(x=part.x, y=part.y, i=labels, num_input=part.num_input, document=source)
+                if count and part.label is not None:
+                    classes[part.label] += count
+                counts["tokens"] += int(np.count_nonzero(part.x != nottoken))
+                counts["left_out"] += part.left_out
+                counts["bytes"] += part.size
+                largest = max(largest, int(part.x.max(initial=0)), int(part.y.max(initial=0)))
                 bar.update(part.size)
-    report.examples = writer.rows
-    report.left_out_documents = len(documents) - len(served)
-    report.classes = dict(sorted(classes.items())) if documents[0].label is not None else None
-    return report
+    return {
+        "documents": counts["documents"],
+        "examples": writer.rows,
+        # In the examples, without padding.
+        "tokens": counts["tokens"],
+        "largest_id": largest,
+        # Documents without an example: they end within the encoder part.
+        "left_out_documents": counts["documents"] - counts["served"],
+        # Tokens in no example: from these documents, the ends of others, and lines cut off by the original layout.
+        "left_out_tokens": counts["left_out"],
+        # Class → number of examples. None: no classes, `i` is the index of the example.
+        "classes": dict(sorted(classes.items())) if sources[0].label is not None else None,
+        "bytes_read": counts["bytes"],
+    }
 
 
 @lru_cache(maxsize=1)
@@ -174,6 +139,7 @@ class _Encoded:
     """Examples from one piece of a document."""
 
     document: int
+    label: int | None
     x: Array
     y: Array
     num_input: Array
@@ -193,7 +159,7 @@ def _encode_group(tokenizer: Path, settings: EncodeConfig, pieces: list[Piece]) 
         x = np.array([example.x for example in examples], np.int32).reshape(shape)
         y = np.array([example.y for example in examples], np.int32).reshape(shape)
         num_input = np.array([example.num_input for example in examples], np.int32)
-        encoded.append(_Encoded(piece.document, x, y, num_input, left_out, piece.batch.size))
+        encoded.append(_Encoded(piece.document, piece.label, x, y, num_input, left_out, piece.batch.size))
     return encoded
 
 

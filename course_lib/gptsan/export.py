@@ -1,46 +1,22 @@
 """Export of a trained model as a Hugging Face folder."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.task import Gptsan
-from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training import checkpoint
 from course_lib.training.run_dir import export_folder
 from course_lib.training.task import CONFIG
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Report on an export."""
-
-    folder: Path
-    step: int
-    trained: int  # number of trained tensors
-    frozen: int  # number of frozen tensors
-
-    def summary(self) -> str:
-        """Return a one-line summary."""
-        return tr(
-            "step {step:,}, {trained} tensors trained, {frozen} frozen (bit for bit as they were) → {folder}",
-            step=self.step,
-            trained=self.trained,
-            frozen=self.frozen,
-            folder=self.folder,
-        )
-
-
-def export(run: Path, target: Path, step: int | None = None) -> Trained:
-    """Export the model from a run's checkpoint of a step, or the latest one. `target` appears complete or not at all.
+def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
+    """Export the model from a run's checkpoint of a step, or the latest one; return the step and numbers of tensors.
 
     Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the fp32 weights in the optimizer,
     converted to the dtype used in model.checkpoint or, for a new model, to the training dtype.
-
-    Raises CourseError if that checkpoint is missing, incomplete or damaged.
     """
     from course_lib.checkpoints import deepspeed_shards, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
@@ -70,4 +46,5 @@ def export(run: Path, target: Path, step: int | None = None) -> Trained:
         weight_files.write(tensors(), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)
-    return Trained(target, checkpoint.step_of(latest), len(trained), len(parameters) - len(trained))
+    step = checkpoint.step_of(latest)
+    return {"step": step, "trained": len(trained), "frozen": len(parameters) - len(trained)}

@@ -20,7 +20,6 @@ more parameters, remove their names from ignore-params.json.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,9 @@ from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, read_parameters
-from course_lib.gptsan.shape import SPOUT_OUT, read_shape
+from course_lib.gptsan.shape import LAYERS, SPOUT_OUT, read_shape
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
-from course_lib.language.words import mark, tr
 from course_lib.progress import progress
 from course_lib.settings.config import build
 
@@ -58,56 +56,14 @@ TRAIN_PARAMS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class StageReport:
-    """Report on an added stage."""
-
-    folder: Path
-    layers: int  # new layers
-    total_layers: int
-    kept: int  # number of parameter elements taken from the input model
-    new: int  # number of new parameter elements
-    frozen: int  # number of names in ignore-params.json
-
-    def summary(self) -> str:
-        """Return a one-line summary."""
-        message = (
-            mark(
-                "{layers} extra layers → {total} layers: {kept:,} parameters kept, {new:,} new, "
-                "{frozen:,} tensors frozen by {file} → {folder}"
-            )
-            if self.layers > 1
-            else mark(
-                "{layers} extra layer → {total} layers: {kept:,} parameters kept, {new:,} new, "
-                "{frozen:,} tensors frozen by {file} → {folder}"
-            )
-        )
-        return tr(
-            message,
-            layers=self.layers,
-            total=self.total_layers,
-            kept=self.kept,
-            new=self.new,
-            frozen=self.frozen,
-            file=IGNORE,
-            folder=self.folder,
-        )
-
-
-def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, final: Path | None = None) -> StageReport:
-    """Write a copy of a GPTSAN model with new layers on top. The output folder appears complete or not at all.
-
-    The model path in train.yaml is `final`, or `folder` if `final` is None.
-
-    Raises UsageError if `layers` is below 1 or `folder` exists, and CourseError if `source` is not a GPTSAN model, or
-    is incomplete or damaged.
-    """
-    if layers < 1:
-        raise UsageError(f"--layers: {layers} is not allowed: at least 1")
+def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> dict[str, int]:
+    """Write a copy of a GPTSAN model with new layers on top; return counts of layers, parameters and frozen tensors."""
     if folder.exists():
         raise UsageError(f"-o {folder}: exists already; allowed: a new name")
     require_other(source, folder)
     config = read_config(source)
+    if not 1 <= layers <= LAYERS - config.num_ext_layers:
+        raise UsageError(f"--layers: {layers} is not allowed: 1 to {LAYERS - config.num_ext_layers}")
     held = {name: weight for name, weight in read_weights(source).items() if name != HEAD}
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
@@ -127,7 +83,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
                 bar.update()
 
     settings = original_settings(source, folder, config)
-    twin = training_yaml(final or folder, settings, seed)
+    twin = training_yaml(settings, seed)
     with atomic_folder(folder) as temporary:
         weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)
@@ -137,7 +93,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0, fina
         (temporary / TRAIN).write_text(twin, encoding="utf8")
     made = sum(wanted[name].numel() for name in new)
     kept = sum(wanted[name].numel() for name in parameters) - made
-    return StageReport(folder, layers, config.num_layers, kept, made, len(frozen))
+    return {"layers": config.num_layers, "kept": kept, "new": made, "frozen": len(frozen)}
 
 
 def read_config(source: Path) -> GPTSanConfig:
@@ -199,18 +155,18 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
     }
 
 
-def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
+def training_yaml(settings: dict[str, Any], seed: int = 0) -> str:
     """Return the settings in `parameters.json` as YAML for `course gptsan train -c`.
+
+    `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy.
 
     Values that are hard-coded in tanreinama/GPTSAN are added. After the warm-up, the learning rate stays at its
     maximum, as it does in the original code for the first (1 / base_lr)² steps.
-
-    Raises UsageError if a value is not valid for training.
     """
     train = settings["train_params"]
     rate, warmup = train["base_lr"], train["num_warmup_steps"]
     content = {
-        "model": {"checkpoint": str(folder), "ignore": str(folder / IGNORE)},
+        "model": {"checkpoint": "${here}", "ignore": f"${{here}}/{IGNORE}"},
         "spout": {"mode": "none"},
         "batch": {"global_size": train["batch_size"], "micro_size": 1},
         "optimizer": {
@@ -220,7 +176,7 @@ def training_yaml(folder: Path, settings: dict[str, Any], seed: int = 0) -> str:
         },
         "precision": {"dtype": "bf16"},
         "engine": {
-            "output_dir": f"{folder}-trained",
+            "output_dir": "${here}-trained",
             "max_steps": 10 * warmup,
             "save_steps": train["checkpoint_per_steps"],
             "keep_checkpoints": train["max_to_keep_save"],

@@ -7,7 +7,7 @@ the checkpoint format; tf_names.py maps names and axes. This module neither buil
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from course_lib.files import atomic_folder, read_json, require_other, write_json
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import Dims, differences, infer_dims, variables
-from course_lib.language.words import tr
 from course_lib.progress import progress
 
 PARAMETERS = "parameters.json"
@@ -36,50 +35,14 @@ NOT_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 MOMENTS = ("/adam_m", "/adam_v")
 
 
-@dataclass(frozen=True)
-class ImportReport:
-    """Report on an import: source, target, sizes and counts."""
-
-    folder: Path
-    checkpoint: Path  # path prefix of the checkpoint files
-    dims: Dims
-    dtype: str
-    variables: int
-    left_out: int  # variables not imported: Adam moments and the global step
-    parameters: int
-    files: tuple[str, ...]
-
-    def summary(self) -> str:
-        """Return a one-line summary."""
-        d = self.dims
-        return tr(
-            "{switch} switch + {extra} extra layers × {hidden}, {experts} experts, spout {spout}: {parameters:,} "
-            "parameters in {dtype} from {variables} variables, {left_out} left out → {folder}",
-            switch=d.switch_layers,
-            extra=d.ext_layers,
-            hidden=d.hidden,
-            experts=d.experts,
-            spout=d.spout,
-            parameters=self.parameters,
-            dtype=self.dtype,
-            variables=self.variables,
-            left_out=self.left_out,
-            folder=self.folder,
-        )
-
-
-def import_tf(source: Path, folder: Path) -> ImportReport:
-    """Convert a TensorFlow checkpoint to a Hugging Face folder.
+def import_tf(source: Path, folder: Path) -> dict[str, Any]:
+    """Convert a TensorFlow checkpoint to a Hugging Face folder, and return what is written to its conversion.json.
 
     The vocabulary, the emoji table and `parameters.json` are copied if they are in the same folder as the checkpoint.
-    After an error, `folder` is left unchanged.
 
     Args:
         source: Folder of the checkpoint, path prefix of its files, or its index file.
         folder: Folder to write.
-
-    Raises:
-        CourseError: A variable or file is missing, unknown or damaged; the message names it.
     """
     require_other(source, folder)
     bundle = TensorBundle(source)
@@ -115,14 +78,20 @@ def import_tf(source: Path, folder: Path) -> ImportReport:
                 shutil.copyfile(original, temporary / name)
         if bundle.prefix.with_name(PARAMETERS).is_file():
             shutil.copyfile(bundle.prefix.with_name(PARAMETERS), temporary / PARAMETERS)
-        # The head bias is a buffer, not a parameter, so it is not counted.
-        report = ImportReport(
-            folder, bundle.prefix, dims, dtype, len(wanted), len(bundle.entries) - len(wanted),
-            numbers - dims.vocabulary, tuple(sorted(path.name for path in temporary.iterdir())),
-        )  # fmt: skip
-        # The folder may be shared, so it must not contain paths from this machine.
-        names = {"folder": folder.name, "checkpoint": bundle.prefix.name}
-        write_json(temporary / "conversion.json", asdict(report) | names)
+        report = {
+            # The folder may be shared, so it must not contain paths from this machine.
+            "folder": folder.name,
+            "checkpoint": bundle.prefix.name,
+            "dtype": dtype,
+            **asdict(dims),
+            "variables": len(wanted),
+            # Adam moments and the global step.
+            "left_out": len(bundle.entries) - len(wanted),
+            # The head bias is a buffer, not a parameter, so it is not counted.
+            "parameters": numbers - dims.vocabulary,
+            "files": sorted(path.name for path in temporary.iterdir()),
+        }
+        write_json(temporary / "conversion.json", report)
     return report
 
 

@@ -1,22 +1,29 @@
-"""Input files for `course gptsan encode`: a CSV list of files and classes, or plain files, read in bounded pieces."""
+"""Input files for `course gptsan encode`, read in pieces of bounded size.
+
+They are listed in a CSV file with their classes, or given by a pattern. As in the rest of the course, a .txt file is
+plain text and any other file is JSON Lines (documents.py).
+"""
 
 import csv
 import glob
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.documents import BATCH, Batch, read_batches
+import numpy as np
+
+from course_lib.documents import BATCH, Batch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import require_file
+from course_lib.files import inner_suffix, require_file
 
 HEADER = ["filename", "fileid"]
 
 
 @dataclass(frozen=True)
-class Document:
-    """File to encode, with its class label, if any."""
+class Source:
+    """File to encode, with the class label of its documents, if any. A .txt file is one document."""
 
     path: Path
     label: int | None = None
@@ -24,30 +31,31 @@ class Document:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive lines from a document, about 1 MB (up to 4 MB if plain text has no blank line)."""
+    """A document from a .jsonl file, or consecutive lines from a .txt file: about 1 MB, 4 MB without a blank line."""
 
-    document: int  # index in the list of documents
+    document: int  # index of the document
     number: int  # index within the document, from 0
+    label: int | None
     batch: Batch
 
     def lines(self) -> list[str]:
         """Return the decoded lines. All types of line endings are recognized.
 
-        Raises CourseError if a line is not UTF-8, or if the first piece of a document contains only whitespace.
+        Raises CourseError if the piece is not readable, or if the first piece of a document contains only whitespace.
         """
-        path, decoded = self.batch.path, []
-        for number, line in self.batch.numbered():
+        path, text = self.batch.path, ""
+        for number, line in self.batch.numbered() if _is_plain(path) else ():
             try:
-                decoded.append(line.decode("utf-8-sig" if number == 1 else "utf8"))
+                text += line.decode("utf-8-sig" if number == 1 else "utf8")
             except UnicodeDecodeError as error:
                 raise CourseError(f"{path}, line {number}: not UTF-8 at byte {error.start} of the line") from None
-        lines = list(io.StringIO("".join(decoded), newline=None))
+        lines = list(io.StringIO(text if _is_plain(path) else "".join(texts(self.batch)), newline=None))
         if self.number == 0 and not any(map(str.strip, lines)):
-            raise CourseError(f"{path}: no text in it")
+            raise CourseError(f"{path}, line {self.batch.first}: no text in it")
         return lines
 
 
-def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]:
+def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
     """Return the documents to encode.
 
     Args:
@@ -68,10 +76,10 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Document]
         paths = list(inputs)
     if not paths:
         raise UsageError(f"--input {inputs!r}: no such file; allowed: a list.csv, or a pattern such as 'texts/*.txt'")
-    return [Document(require_file(path)) for path in paths]
+    return [Source(require_file(path)) for path in paths]
 
 
-def _read_list(path: Path, d_spout: int) -> list[Document]:
+def _read_list(path: Path, d_spout: int) -> list[Source]:
     """Read a CSV list with the columns `filename,fileid`.
 
     File names are relative to the folder that contains the list.
@@ -83,7 +91,7 @@ def _read_list(path: Path, d_spout: int) -> list[Document]:
     first = text.partition("\n")[0].rstrip("\r")
     if first != ",".join(HEADER):
         raise CourseError(f"{path}, line 1: expected {','.join(HEADER)!r}, found {first[:60]!r}")
-    rows, documents = csv.reader(io.StringIO(text)), dict[Path, Document]()
+    rows, documents = csv.reader(io.StringIO(text)), dict[Path, Source]()
     try:
         for row in rows:
             if row and rows.line_num > 1:
@@ -97,11 +105,11 @@ def _read_list(path: Path, d_spout: int) -> list[Document]:
     return list(documents.values())
 
 
-def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Document:
+def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Source:
     if len(row) != len(HEADER):
         raise CourseError(f"{path}, line {line}: expected a file name and a class, found {len(row)} fields")
     try:
-        document = Document(require_file(path.parent / row[0]), int(row[1]))
+        document = Source(require_file(path.parent / row[0]), int(row[1]))
     # OSError means that the operating system does not allow this file name.
     except (CourseError, OSError) as error:
         raise CourseError(f"{path}, line {line}: {error}") from None
@@ -115,16 +123,34 @@ def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Docume
     return document
 
 
-def read_pieces(documents: Sequence[Document], order: Iterable[int]) -> Iterator[list[Piece]]:
-    """Yield the pieces in groups of about 1 MB. `order` gives the indices of the documents in reading order."""
+def read_pieces(sources: Sequence[Source], seed: int) -> Iterator[list[Piece]]:
+    """Yield the documents of the files in groups of about 1 MB.
+
+    The files are shuffled, and so are the documents within each batch of about 1 MB from a .jsonl file. A .txt file has
+    the index of its source as its document index; documents from .jsonl files have the indices after those.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = itertools.count(len(sources))
     group: list[Piece] = []
     size = 0
-    for document in order:
-        for number, batch in enumerate(read_batches(documents[document].path)):
-            group.append(Piece(document, number, batch))
+    for index in rng.permutation(len(sources)).tolist():
+        source = sources[index]
+        for number, batch in enumerate(read_batches(source.path)):
+            if _is_plain(source.path):
+                group.append(Piece(index, number, source.label, batch))
+            else:
+                documents = [(first, line) for first, line in batch.numbered() if not line.isspace()]
+                for place in rng.permutation(len(documents)).tolist():
+                    first, line = documents[place]
+                    own = Batch(source.path, first, [line], len(line))
+                    group.append(Piece(next(numbers), 0, source.label, own))
             size += batch.size
             if size >= BATCH:
                 yield group
                 group, size = [], 0
     if group:
         yield group
+
+
+def _is_plain(path: Path) -> bool:
+    return inner_suffix(path) == ".txt"

@@ -133,7 +133,7 @@ def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) ->
 
     texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
     counts = build_vocabulary(texts, settings.size, folder, settings.character_coverage)
-    return {"entries": counts.entries, "texts": counts.texts}
+    return {name: counts[name] for name in ("entries", "texts")}
 
 
 def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) 
 
     documents = list_documents(source, settings.d_spout)
     report = encode_documents(documents, tokenizer, folder, settings, default_workers())
-    return {"examples": report.examples, "tokens": report.tokens}
+    return {name: report[name] for name in ("examples", "tokens")}
 
 
 def _base(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _tuned(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str
 def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
     from course_lib.gptsan.extra_stage import add_extra_stage
 
-    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers, final=EXTRA.folder / MODEL)
-    return {"layers": report.total_layers, "new parameters": report.new, "kept parameters": report.kept}
+    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
+    return {"layers": report["layers"], "new parameters": report["new"], "kept parameters": report["kept"]}
 
 
 def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
@@ -239,6 +239,6 @@ def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
 
     def write_model(run: Path) -> dict[str, Any]:
         trained = export(run, folder / MODEL)
-        return {"trained tensors": trained.trained, "frozen tensors": trained.frozen}
+        return {"trained tensors": trained["trained"], "frozen tensors": trained["frozen"]}
 
     return run_product.fill(folder, Gptsan(settings), RUNS, write_model)

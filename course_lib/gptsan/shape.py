@@ -20,6 +20,8 @@ EMBEDDINGS = ("model.embed_tokens.weight", "model.position_embeddings.weight")
 EXTRA_POSITIONS = "model.extra_position_embeddings.weight"
 # Number of tanh layers before the output projection in the spout network.
 SPOUT_LAYERS = 8
+# Maximum number of layers of one kind.
+LAYERS = 1024
 # Output projection in the spout network; its shape depends on the number of layers in the model.
 SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
 
@@ -39,9 +41,9 @@ class ShapeConfig:
     d_ff: int = setting(8192, "hidden width of an expert", ge=1, le=1 << 18)
     d_ext: int = setting(4096, "hidden width of an extra layer's feed-forward part", ge=1, le=1 << 18)
     d_spout: int = setting(128, "width of the spout; 0: no spout", ge=0, le=1 << 16)
-    num_switch_layers: int = setting(10, "number of switch layers (layers with experts)", ge=0, le=1024)
+    num_switch_layers: int = setting(10, "number of switch layers (layers with experts)", ge=0, le=LAYERS)
     num_ext_layers: int = setting(
-        0, "number of extra layers (layers without experts) on top of the switch layers", ge=0, le=1024
+        0, "number of extra layers (layers without experts) on top of the switch layers", ge=0, le=LAYERS
     )
     num_heads: int = setting(16, "number of attention heads; must divide d_model", ge=1, le=1024)
     num_experts: int = setting(16, "number of experts in a switch layer", ge=1, le=4096)

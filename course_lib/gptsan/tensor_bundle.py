@@ -31,12 +31,11 @@ import torch
 from google.protobuf.message import DecodeError
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, require_file
-from course_lib.gptsan.messages import Messages, message_classes
+from course_lib.files import require_file
+from course_lib.gptsan.tensorflow_format import Messages, masked_crc32c, message_classes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes: two block handles, padding, the magic number
-MASK = 0xA282EAD8
 # TensorFlow DataType value → (NumPy dtype of the bytes, dtype of the tensor).
 DTYPES: dict[int, tuple[str, torch.dtype]] = {
     1: ("<f4", torch.float32),
@@ -121,7 +120,7 @@ class TensorBundle:
             self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")
         end = entry.offset + entry.size
         raw = self._maps[entry.shard][entry.offset : end]
-        if mask(crc32c(raw)) != entry.crc:
+        if masked_crc32c(raw) != entry.crc:
             raise CourseError(
                 f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {end}"
             )
@@ -159,21 +158,6 @@ def find_prefix(source: Path) -> Path:
     if not prefix.with_name(prefix.name + ".index").is_file():
         raise CourseError(f"{source}: no TensorFlow checkpoint: {prefix.name}.index is not there")
     return prefix
-
-
-def crc32c(data: Any) -> int:
-    """Compute the CRC32C of a buffer, at about 10 GB/s."""
-    from google_crc32c import extend
-
-    crc = 0
-    for at in range(0, len(data), CHUNK):
-        crc = extend(crc, bytes(data[at : at + CHUNK]))
-    return crc
-
-
-def mask(crc: int) -> int:
-    """Mask a CRC32C as leveldb does before storing it: rotate right by 15 bits and add 0xA282EAD8 modulo 2³²."""
-    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
 def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
@@ -225,7 +209,7 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values in a block. Raises ValueError if the checksum is wrong or the block is compressed."""
     compression, crc = struct.unpack_from("<BI", content, offset + size)
-    if mask(crc32c(content[offset : offset + size + 1])) != crc:
+    if masked_crc32c(content[offset : offset + size + 1]) != crc:
         raise ValueError(f"checksum differs at byte {offset}")
     if compression:
         raise ValueError("compressed, which no TensorFlow writes here")

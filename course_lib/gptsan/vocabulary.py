@@ -24,7 +24,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -54,19 +53,8 @@ OLD_FORMS = {pair[1]: pair[0] for pair in NEW_AND_OLD.split()}
 NEW_FORMS = {new: old for old, new in OLD_FORMS.items()}
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Size of the texts used to build a vocabulary, and the number of its entries."""
-
-    texts: int
-    characters: int
-    entries: int
-    substrings: int  # entries of 2 or 3 characters
-    single: int  # entries of one character
-
-
-def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: float) -> Counts:
-    """Build a vocabulary of `size` entries and write it to a folder that GPTSanTokenizer can load.
+def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: float) -> dict[str, int]:
+    """Build a vocabulary of `size` entries, write it to a folder that GPTSanTokenizer can load, and return the counts.
 
     The same texts always produce the same files.
 
@@ -76,9 +64,6 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
         folder: folder to write.
         coverage: share of the texts' characters, counted with repetitions, whose entries come before any substring's.
             With 0, characters and substrings compete by their scores.
-
-    Raises UsageError if `size` is too small for the special block or larger than these texts can fill, and CourseError
-    if the texts are empty.
     """
     least = len(SPECIALS) + len(ALWAYS)
     if size <= least:
@@ -96,7 +81,14 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
         long = [entry for entry in chosen if len(entry) > 1]
         single = sorted({*ALWAYS, *(entry for entry in chosen if len(entry) == 1)}, key=lambda c: (-characters[c], c))
         lines = [*(",".join(_spellings(entry)) for entry in [*long, *single]), *SPECIALS]
-        counts = Counts(number, length, len(lines), len(long), len(single))
+        counts = {
+            "texts": number,
+            "characters": length,
+            "entries": len(lines),
+            # Entries of 2 or 3 characters, and of one.
+            "substrings": len(long),
+            "single": len(single),
+        }
         _write(temporary, lines, tables, counts)
     return counts
 
@@ -148,7 +140,7 @@ def _spellings(entry: str) -> list[str]:
     return ["".join(forms) for forms in product(*(c + NEW_FORMS.get(c, "") for c in entry))]
 
 
-def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: Counts) -> None:
+def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: dict[str, int]) -> None:
     """Write the vocabulary files. vocab.txt ends without a newline, because the original tools expect that."""
     config = {
         "tokenizer_class": "GPTSanTokenizer",
@@ -161,5 +153,5 @@ def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], co
         "do_clean_text": False,
     }
     (folder / "vocab.txt").write_text("\n".join(lines), encoding="utf8", newline="\n")
-    for name, content in ("emoji", tables), ("tokenizer_config", config), ("preparation", asdict(counts)):
+    for name, content in ("emoji", tables), ("tokenizer_config", config), ("preparation", counts):
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

@@ -32,7 +32,9 @@ except TypeError:
 
 
 def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path, ...]]:
-    """Read a YAML file as plain Python values. `${key}` is replaced by the value of another key.
+    """Read a YAML file as plain Python values.
+
+    `${key}` is replaced by the value of another key, and `${here}` by the absolute path of the file's folder.
 
     If the file has the key `extends`, its values are merged over those of the file that it names: mappings key by key,
     everything else replaces what was there. That file may extend another one.
@@ -66,8 +68,10 @@ def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path
 
 
 def _load(path: Path) -> Any:
+    folder = _escape(str(path.absolute().parent))
     try:
-        return OmegaConf.load(path)
+        content = OmegaConf.to_container(OmegaConf.load(path))
+        return OmegaConf.create(_replaced(content, "${here}", folder))
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
 
@@ -101,18 +105,18 @@ def _parse(override: str) -> Any:
         raise UsageError(f"--set {override!r}: expected section.key=value")
     try:
         marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
-        return OmegaConf.create(_escape(_unmarked(marked)))
+        return OmegaConf.create(_escape(_replaced(marked, PLAIN, "${")))
     except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
         raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
 
 
-def _unmarked(value: Any) -> Any:
-    """Replace PLAIN with `${` in the keys and values of an override."""
+def _replaced(value: Any, old: str, new: str) -> Any:
+    """Replace a text in the keys and values of nested mappings and lists."""
     if isinstance(value, dict):
-        return {_unmarked(key): _unmarked(inner) for key, inner in value.items()}
+        return {_replaced(key, old, new): _replaced(inner, old, new) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_unmarked(inner) for inner in value]
-    return value.replace(PLAIN, "${") if isinstance(value, str) else value
+        return [_replaced(inner, old, new) for inner in value]
+    return value.replace(old, new) if isinstance(value, str) else value
 
 
 def _one_line(error: Exception) -> str:

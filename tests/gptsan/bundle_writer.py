@@ -5,7 +5,8 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from course_lib.gptsan.tensor_bundle import MAGIC, crc32c, mask, messages
+from course_lib.gptsan.tensor_bundle import MAGIC, messages
+from course_lib.gptsan.tensorflow_format import masked_crc32c
 from course_lib.gptsan.tf_names import Dims, variables
 
 DTYPES = {"float32": 1, "int32": 3, "int64": 9, "float16": 19, "object": 7}
@@ -34,7 +35,7 @@ def table(rows: list[tuple[bytes, bytes]], rows_per_block: int) -> bytes:
     def add(inner: bytes) -> bytes:
         nonlocal content
         handle = varint(len(content)) + varint(len(inner))
-        content += inner + b"\0" + struct.pack("<I", mask(crc32c(inner + b"\0")))
+        content += inner + b"\0" + struct.pack("<I", masked_crc32c(inner + b"\0"))
         return handle
 
     for at in range(0, len(rows), rows_per_block):
@@ -56,7 +57,7 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, 
             shard_id=shard,
             offset=len(data[shard]),
             size=len(raw),
-            crc32c=mask(crc32c(raw)),
+            crc32c=masked_crc32c(raw),
         )
         for size in value.shape:
             entry.shape.dim.add(size=size)

@@ -1,4 +1,4 @@
-"""`course gptsan encode`: lists and patterns, the same bytes for any number of workers, one line for what is wrong, nothing half-written."""
+"""`course gptsan encode`: lists, patterns and JSON Lines, the same bytes for any number of workers, errors."""
 
 import json
 from functools import partial
@@ -15,8 +15,9 @@ from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import FEATURES, Examples
 from course_lib.gptsan.swe import SubwordEncoding, load
-from course_lib.gptsan.tfrecord import read_examples
 from course_lib.gptsan.vocabulary import build_vocabulary
+
+from tests.gptsan.tfrecords import read_examples
 
 TALES = [
     "むかしむかし、ある所におじいさんがいました。\n山へ行きました！",
@@ -60,8 +61,12 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
         "document.npy", "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
     ]  # fmt: skip
     examples, swe = Examples(tmp_path / "out"), loaded(tokenizer)
-    assert report.documents == 8 and report.examples == len(examples) and list(report.classes or ()) == [0, 1, 2, 3]
-    assert report.tokens == sum(int((example["x"] != swe.nottoken).sum()) for example in examples)
+    assert (
+        report["documents"] == 8
+        and report["examples"] == len(examples)
+        and list(report["classes"] or ()) == [0, 1, 2, 3]
+    )
+    assert report["tokens"] == sum(int((example["x"] != swe.nottoken).sum()) for example in examples)
     ids: dict[int, list[int]] = {}
     for example in examples:
         real = example["x"][example["x"] != swe.nottoken].tolist()
@@ -74,14 +79,14 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
     source = examples.arrays["document"]
     assert sorted(set(source.tolist())) == list(range(8))
     assert all(len(set(examples.arrays["i"][source == number])) == 1 for number in range(8))
-    assert report.classes == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
+    assert report["classes"] == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
 
 
 def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     examples = Examples(tmp_path / "out")
     shards = [list(read_examples(tmp_path / "out" / f"lm_{shard:04d}.tfrecord")) for shard in range(3)]
-    assert sum(map(len, shards)) == report.examples
+    assert sum(map(len, shards)) == report["examples"]
     for row, example in enumerate(examples):
         record = shards[row % 3][row // 3]
         assert {name: values.tolist() for name, values in record.items()} == {
@@ -92,11 +97,26 @@ def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_pat
 def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales.parent / "*.txt"), tokenizer, tmp_path / "out", SMALL)
     examples = Examples(tmp_path / "out")
-    assert report.documents == 9 and report.classes is None and examples.classes is None
-    assert [int(example["i"]) for example in examples] == list(range(report.examples))
+    assert report["documents"] == 9 and report["classes"] is None and examples.classes is None
+    assert [int(example["i"]) for example in examples] == list(range(report["examples"]))
     paths = sorted(tales.parent.glob("*.txt"))
     encode(paths, tokenizer, tmp_path / "same", SMALL)
     assert content(tmp_path / "out") == content(tmp_path / "same")
+
+
+def test_json_lines_are_documents(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
+    """The same texts, one to a file and many to a file, give the same examples."""
+    paths = sorted(tales.parent.glob("t*.txt"))
+    encode(paths, tokenizer, tmp_path / "files", SMALL)
+    lines = [json.dumps({"id": path.name, "text": path.read_text(encoding="utf8")}) for path in paths]
+    (tmp_path / "all.jsonl").write_text("\n\n".join(lines) + "\n")
+    report = encode(str(tmp_path / "*.jsonl"), tokenizer, tmp_path / "lines", SMALL, workers=2)
+    one, other = Examples(tmp_path / "files"), Examples(tmp_path / "lines")
+    assert sorted(example["x"].tolist() for example in one) == sorted(example["x"].tolist() for example in other)
+    assert report["documents"] == len(set(other.arrays["document"].tolist())) == 8
+    tales.write_text("filename,fileid\nall.jsonl,2\nother.txt,1")
+    mixed = encode(str(tales), tokenizer, tmp_path / "mixed", SMALL)
+    assert mixed["documents"] == 9 and mixed["classes"] == {1: 1, 2: report["examples"]}
 
 
 @pytest.mark.parametrize("mode", ["lm", "mlm", "hybrid"])
@@ -116,8 +136,8 @@ def test_a_long_document_comes_in_pieces(tokenizer: Path, tmp_path: Path, monkey
     whole = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "whole", SMALL)
     monkeypatch.setattr(inputs, "read_batches", partial(read_batches, size=1000))
     pieces = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "pieces", SMALL)
-    assert pieces.documents == whole.documents == 1 and pieces.bytes_read == whole.bytes_read
-    assert whole.examples < pieces.examples < whole.examples + 20  # a piece ends with an example of its own
+    assert pieces["documents"] == whole["documents"] == 1 and pieces["bytes_read"] == whole["bytes_read"]
+    assert whole["examples"] < pieces["examples"] < whole["examples"] + 20  # a piece ends with an example of its own
     encode([tmp_path / "long.txt"], tokenizer, tmp_path / "again", SMALL, workers=2)
     assert content(tmp_path / "again") == content(tmp_path / "pieces")
 
@@ -126,12 +146,9 @@ def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Pat
     settings = EncodeConfig(mode="mlm", num_context=64, shards=0)
     report = encode(str(tales), tokenizer, tmp_path / "out", settings)
     labels = {int(example["i"]) for example in Examples(tmp_path / "out")}
-    assert 0 < report.left_out_documents < 8 and len(labels) <= 8 - report.left_out_documents
-    assert f"{report.left_out_documents} documents too short for the encoder part" in report.summary()
+    assert 0 < report["left_out_documents"] < 8 and len(labels) <= 8 - report["left_out_documents"]
     assert not list((tmp_path / "out").glob("*.tfrecord"))
-    with pytest.raises(
-        CourseError, match="no example: every document ends within the encoder part .* num_context below 1280"
-    ):
+    with pytest.raises(CourseError, match="no example"):
         encode(str(tales), tokenizer, tmp_path / "none", EncodeConfig(mode="mlm"))
     assert not (tmp_path / "none").exists()
 
@@ -139,8 +156,8 @@ def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Pat
 def test_encoding_json_says_what_was_done(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     kept = json.loads((tmp_path / "out" / "encoding.json").read_text())
-    assert (kept["mode"], kept["num_context"], kept["examples"], kept["documents"]) == ("lm", 16, report.examples, 8)
-    assert kept["classes"] == {str(label): count for label, count in (report.classes or {}).items()}
+    assert (kept["mode"], kept["num_context"], kept["examples"], kept["documents"]) == ("lm", 16, report["examples"], 8)
+    assert kept["classes"] == {str(label): count for label, count in (report["classes"] or {}).items()}
     assert kept["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
     assert str(tmp_path) not in json.dumps(kept)
 
@@ -148,29 +165,25 @@ def test_encoding_json_says_what_was_done(tales: Path, tokenizer: Path, tmp_path
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("filename;fileid\nt0.txt;0", "line 1: expected 'filename,fileid', found 'filename;fileid'"),
+        ("filename;fileid\nt0.txt;0", "line 1"),
         ("filename,fileid", "lists no files"),
-        ("filename,fileid\nt0.txt", "line 2: expected a file name and a class, found 1 fields"),
+        ("filename,fileid\nt0.txt", "line 2"),
         ("filename,fileid\nt0.txt,0\nt9.txt,1", "line 3: .*t9.txt: no such file"),
-        ("filename,fileid\n,1", "line 2: .*is a directory"),
         ('filename,fileid\n"t0.txt,0\n' + "t1.txt,1\n" * 20_000, "field larger than field limit"),
-        (f"filename,fileid\n{'t' * 300},1", "line 2: .*File name too long"),
-        ("filename,fileid\nt0.txt,tale", "line 2: fileid 'tale' is not an integer"),
-        (
-            "filename,fileid\nt0.txt,128",
-            r"line 2: class 128 is outside the spout: 0 to 127 are allowed \(d_spout 128\)",
-        ),
-        ("filename,fileid\nt0.txt,-1", "line 2: class -1 is outside"),
+        ("filename,fileid\nt0.txt,tale", "line 2: fileid 'tale'"),
+        ("filename,fileid\nt0.txt,128", "line 2: class 128"),
         ("filename,fileid\nt0.txt,0\n\n./t0.txt,1", "line 4: ./t0.txt is listed twice"),
-        ("filename,fileid\nempty.txt,0", "line 2: .*empty.txt: the file is empty"),
-        ("filename,fileid\nt0.txt,0\nblank.txt,0", "blank.txt: no text in it"),
-        ("filename,fileid\nt0.txt,0\nlatin.txt,0", "latin.txt, line 2: not UTF-8 at byte 2 of the line"),
+        ("filename,fileid\nt0.txt,0\nblank.txt,0", "blank.txt, line 1: no text"),
+        ("filename,fileid\nt0.txt,0\nlatin.txt,0", "latin.txt, line 2: not UTF-8"),
+        ("filename,fileid\nt0.txt,0\nlines.jsonl,0", "lines.jsonl, line 2: expected an object"),
+        ("filename,fileid\nt0.txt,0\nempty.jsonl,0", "empty.jsonl, line 2: no text"),
     ],
 )
 def test_wrong_input_is_one_line(rows: str, message: str, tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     before = content(tmp_path / "out")
-    (tmp_path / "empty.txt").touch()
+    (tmp_path / "lines.jsonl").write_text('{"text": "a"}\n["a"]\n')
+    (tmp_path / "empty.jsonl").write_text('{"text": "a"}\n{"text": " "}\n')
     (tmp_path / "blank.txt").write_text(" \n\u3000\n")
     (tmp_path / "latin.txt").write_bytes(b"first\nna\xefve\n")
     tales.write_text(rows)
@@ -201,7 +214,7 @@ def test_other_ends(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="list.csv: not UTF-8 at byte"):
         encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     with pytest.raises(CourseError, match="vocab.txt: no such file"):
-        encode(str(tmp_path / "*.txt"), tmp_path, tmp_path / "out", SMALL)
+        encode(str(tmp_path / "*.txt"), tmp_path / "no", tmp_path / "out", SMALL)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("mine")
     with pytest.raises(UsageError, match="the folder holds other files"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,9 @@ def test_kept_new_and_frozen(tmp_path: Path, ext: int, dtype: torch.dtype, size:
     frozen = json.loads((tmp_path / "out/ignore-params.json").read_text())
     assert set(frozen) <= parameters.keys()
     assert parameters.keys() - set(frozen) == made | {f"model.spout.{2 * i}.weight" for i in range(8)}
-    assert report.frozen == len(frozen) == len(set(frozen))
-    assert report.kept + report.new == sum(value.numel() for value in parameters.values())
-    assert report.total_layers == model.config.num_layers == first + 2
+    assert report["frozen"] == len(frozen) == len(set(frozen))
+    assert report["kept"] + report["new"] == sum(value.numel() for value in parameters.values())
+    assert report["layers"] == model.config.num_layers == first + 2
     model(input_ids=torch.tensor([[1, 2, 3]]), spout=torch.zeros(1, 4, dtype=model.dtype))
 
 
@@ -100,11 +101,14 @@ def test_settings_of_training(tmp_path: Path):
         "num_contexts": 6, "num_switch_layers": 2, "num_ext_layers": 4, "num_hidden": 16, "num_header": 2, "num_experts": 3,
         "num_pallarelizm": 8, "num_spout": 4, "num_vocabulary": 12,
     }  # fmt: skip
-    twin = config.load(GptsanConfig, tmp_path / "out/train.yaml")
+    assert str(tmp_path) not in (tmp_path / "out/train.yaml").read_text()
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    twin = config.load(GptsanConfig, tmp_path / "copy/train.yaml")
     assert twin.batch.resolve(2).accumulation == 2
     assert (twin.optimizer.lr.max, twin.optimizer.lr.min, twin.optimizer.lr.warmup_steps) == (1e-4, 1e-4, 2000)
-    assert twin.model.checkpoint == tmp_path / "out"
-    assert twin.model.ignore == tmp_path / "out/ignore-params.json"
+    assert twin.model.checkpoint == tmp_path / "copy"
+    assert twin.model.ignore == tmp_path / "copy/ignore-params.json"
+    assert twin.engine.output_dir == tmp_path / "copy-trained"
     assert (tmp_path / "out/vocab.txt").read_text() == "a\nb"
     assert (tmp_path / "out/emoji.json").is_file()
 
@@ -184,7 +188,8 @@ def test_refuses_what_exists_and_no_layers(tmp_path: Path):
     for target in (tmp_path / "out", source):
         with pytest.raises(UsageError, match="exists already"):
             add_extra_stage(source, target, 1)
-    with pytest.raises(UsageError, match="--layers: 0 is not allowed"):
-        add_extra_stage(source, tmp_path / "new", 0)
+    for layers in 0, 1025, 1_000_000:
+        with pytest.raises(UsageError, match=f"--layers: {layers}"):
+            add_extra_stage(source, tmp_path / "new", layers)
     assert digests(source) == before
     assert not any((tmp_path / "out").iterdir())

@@ -84,7 +84,9 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     report = export(unbroken.folder, tmp_path / "model")
     before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
     frozen = set(json.loads((place / "stage" / IGNORE).read_text()))
-    assert before.keys() == after.keys() and report.trained + report.frozen == len(before) - 1  # the bias is a buffer
+    assert (
+        before.keys() == after.keys() and report["trained"] + report["frozen"] == len(before) - 1
+    )  # the bias is a buffer
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert not changed & frozen
     assert changed == before.keys() - frozen - {"final_logits_bias"}
@@ -152,7 +154,7 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     run = launch.train(Gptsan(from_scratch(place, tmp_path / "run", *changes)))
     report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
-    assert report.frozen == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
+    assert report["frozen"] == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
 
 
 @pytest.mark.parametrize(

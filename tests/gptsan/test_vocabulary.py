@@ -16,16 +16,16 @@ TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學
 def test_the_entries_that_save_most_come_first(tmp_path: Path) -> None:
     counts = build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v", 0.0)
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
-    assert counts.texts == 3
-    assert counts.characters == sum(map(len, TEXTS))
-    assert counts.entries == len(lines) == LEAST + 12
+    assert counts["texts"] == 3
+    assert counts["characters"] == sum(map(len, TEXTS))
+    assert counts["entries"] == len(lines) == LEAST + 12
     assert lines[-len(SPECIALS) :] == list(SPECIALS)
     assert lines[0] == "ている"  # 3 times, 2 tokens saved each; てい saves 3
-    long = lines[: counts.substrings]
+    long = lines[: counts["substrings"]]
     assert "いてい" not in lines
     assert all(len(line.split(",")[0]) > 1 for line in long)
-    assert all(len(line.split(",")[0]) == 1 or line == "," for line in lines[counts.substrings : -len(SPECIALS)])
-    assert counts.substrings + counts.single + len(SPECIALS) == counts.entries
+    assert all(len(line.split(",")[0]) == 1 or line == "," for line in lines[counts["substrings"] : -len(SPECIALS)])
+    assert counts["substrings"] + counts["single"] + len(SPECIALS) == counts["entries"]
 
 
 def test_characters_that_cover_the_texts_come_before_substrings(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_size_it_allows_is_possible(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         build_vocabulary(TEXTS, 36000, tmp_path / "v", 0.0)
     most = int(str(caught.value).split()[-1])
-    assert build_vocabulary(TEXTS, most, tmp_path / "v", 0.0).entries == most
+    assert build_vocabulary(TEXTS, most, tmp_path / "v", 0.0)["entries"] == most
 
 
 def test_memory_is_bounded_by_forgetting_the_rarest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

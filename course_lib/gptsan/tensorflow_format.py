@@ -1,9 +1,12 @@
-"""Protobuf message classes built from a table of fields, without a compiled .proto file."""
+"""What TFRecord files and TensorFlow checkpoints share, without TensorFlow: protobuf messages and masked checksums."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google_crc32c import extend
+
+from course_lib.files import CHUNK
 
 # Message → (field name, number, type, repeated). The type is a scalar type or another message in the table.
 Messages = Mapping[str, Sequence[tuple[str, int, str, bool]]]
@@ -28,3 +31,11 @@ def message_classes(messages: Messages) -> dict[str, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"messages.{name}")) for name in messages}
+
+
+def masked_crc32c(data: Any) -> int:
+    """Return the CRC32C of a buffer, masked as leveldb does: a CRC of data that contains CRCs is weak."""
+    crc = 0
+    for start in range(0, len(data), CHUNK):
+        crc = extend(crc, bytes(data[start : start + CHUNK]))
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
