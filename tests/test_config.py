@@ -127,6 +127,12 @@ def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytes
     assert "secret" not in line
 
 
+def test_a_file_names_its_own_folder(job_yaml: Path) -> None:
+    job_yaml.write_text("files: ['${here}/list', '${here}-2']\nname: ${kind}")
+    job = config.load(Job, job_yaml, ["words=['${here}']"])
+    assert job.files == (job_yaml.parent / "list", Path(f"{job_yaml.parent}-2")) and job.words == ["${here}"]
+
+
 def test_what_differs_from_the_defaults() -> None:
     assert config.changed(Job()) == {}
     assert config.changed(Job(engine=Engine(rate=2.0), words=["x"])) == {"engine.rate": 2.0, "words": ["x"]}

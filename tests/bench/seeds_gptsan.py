@@ -38,7 +38,8 @@ def trained(settings: GptsanConfig, seed: int, place: Path) -> Path:
     """The model of a run with this seed, as a folder."""
     engine = replace(settings.engine, seed=seed, output_dir=place / "run", save_steps=settings.engine.max_steps or 500)
     run = train(Gptsan(replace(settings, engine=engine)), say=lambda line: None)
-    return export(run.folder, place / "model").folder
+    export(run.folder, place / "model")
+    return place / "model"
 
 
 def stage(seed: int, place: Path) -> dict[str, float]:
