@@ -128,7 +128,7 @@ def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytes
 
 
 def test_a_file_names_its_own_folder(job_yaml: Path) -> None:
-    job_yaml.write_text("files: ['${here}/list', '${here}-2']\nname: ${kind}")
+    job_yaml.write_text("files: ['${here}/list', '${here}-2']\nkind: large\nname: ${kind}")
     job = config.load(Job, job_yaml, ["words=['${here}']"])
     assert job.files == (job_yaml.parent / "list", Path(f"{job_yaml.parent}-2")) and job.words == ["${here}"]
 
