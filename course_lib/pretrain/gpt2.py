@@ -61,6 +61,21 @@ class Gpt2(Task):
         return steps
 
     @override
+    def summary(self) -> str:
+        """Return a remark if engine.eval_freq asks for evaluations, but the validation part has no whole sample."""
+        chosen = self.settings.data
+        tokens = int(data.open_splits(chosen, self.settings.model.vocab_size).validation.sizes.sum())
+        if not self.settings.engine.eval_freq or tokens > chosen.seq_length:
+            return ""
+        return tr(
+            "no evaluation: the validation part (data.split {split}) has {tokens:,} tokens, fewer than one sample of "
+            "{needed:,}; give more documents, or a larger second share",
+            split=chosen.split,
+            tokens=tokens,
+            needed=chosen.seq_length + 1,
+        )
+
+    @override
     def files(self) -> Iterable[Path]:
         inputs, tokenizer = self.settings.data.input, self.settings.data.tokenizer
         assert tokenizer

@@ -5,6 +5,7 @@ lm_eval is in the extra `evaluate`; the tests are skipped where it is not instal
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,6 @@ from tests.pretrain.models import OTHER, SENTENCE
 
 lm_eval = pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'japanese-lm-course[evaluate]'")
 
-TASK = """
-task: course_pairs
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
-test_split: test
-output_type: multiple_choice
-doc_to_text: ""
-doc_to_choice: "{{{{[good, bad]}}}}"
-doc_to_target: 0
-target_delimiter: ""
-metric_list:
-  - metric: acc
-"""
 ROLLING = """
 task: course_rolling
 dataset_path: json
@@ -93,15 +79,22 @@ def run(tmp_path: Path, task: str, rows: list[dict[str, Any]], model: Any, **mor
     return dict(found["results"][name])
 
 
-def test_the_harness_finds_the_same_accuracy(tmp_path: Path, model: Path, known: list[Pair]) -> None:
-    from course_lib.evaluation import harness
-
-    harness.register(open_model)
+def test_the_example_of_the_docs_finds_the_same_accuracy(
+    tmp_path: Path, model: Path, known: list[Pair], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
+    task, script = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("yaml", "python"))  # type: ignore[index]
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "tasks/course_pairs.yaml": task,
+        "data/minimal_pairs.jsonl": "".join(json.dumps(vars(pair)) + "\n" for pair in known),
+    }.items():
+        Path(name).parent.mkdir()
+        Path(name).write_text(text, encoding="utf8")
     right = pairs.judge(open_model(model), known)
     assert 0 < sum(right) < len(right)
-    rows = [vars(pair) for pair in known]
-    found = run(tmp_path, TASK, rows, harness.NAME, model_args=f"pretrained={model}", batch_size=3)
-    assert found["acc,none"] == pytest.approx(sum(right) / len(right))
+    exec(script.replace("workspace/tiny/pretrain/gpt2/model", str(model)), {})
+    assert capsys.readouterr().out.strip().endswith(f"{sum(right) / len(right):.1%}")
 
 
 def test_bits_per_byte_are_ours_without_the_end_token(tmp_path: Path, model: Path, known: list[Pair]) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -327,6 +328,16 @@ def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_
         with pytest.raises(CourseError, match=words):
             launch.train(Gpt2(settings(place, tmp_path / "run", *overrides)))
     assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("documents", [1, 30])
+def test_a_run_without_evaluation_says_so(place, tmp_path, documents):
+    with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
+        writer.append(np.full(900, 5, "<u2"), np.full(documents, 900 // documents))
+    chosen = settings(place, tmp_path / "run", f"data.input=[{tmp_path}/tokens]", "data.split=97,2,1")
+    assert "no evaluation" in Gpt2(chosen).summary()
+    assert not Gpt2(replace(chosen, engine=replace(chosen.engine, eval_freq=0))).summary()
+    assert not Gpt2(settings(place, tmp_path / "run")).summary()
 
 
 def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
