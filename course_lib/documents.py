@@ -27,6 +27,7 @@ SAMPLE = 1 << 20
 PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
+KANA = re.compile("[ぁ-んァ-ヶ]")
 PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
 JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
@@ -166,13 +167,22 @@ def texts(batch: Batch) -> Iterator[str]:
         yield document["text"]
 
 
+def encoding_hint(content: bytes) -> str:
+    """Return the likely encoding of bytes that are not UTF-8, as the end of a message; "" if they are not Japanese."""
+    codecs = {"SHIFT-JIS": "cp932", "EUC-JP": "euc_jp"}
+    kana = {name: len(KANA.findall(content.decode(codec, "ignore"))) for name, codec in codecs.items()}
+    likely = max(kana, key=kana.__getitem__)
+    return f"; likely {likely}, convert it with iconv -f {likely} -t UTF-8" if kana[likely] else ""
+
+
 def _blocks(batch: Batch) -> Iterator[str]:
     block: list[str] = []
     for number, line in batch.numbered():
         try:
             decoded = line.decode("utf-8-sig" if number == 1 else "utf8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise CourseError(f"{batch.path}, line {number}: not UTF-8 at byte {error.start} of the line") from None
+            where = f"{batch.path}, line {number}: not UTF-8 at byte {error.start} of the line"
+            raise CourseError(f"{where}{encoding_hint(line)}") from None
         if decoded.strip():
             block.append(decoded)
         elif block:

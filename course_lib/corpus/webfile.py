@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 
@@ -72,6 +73,8 @@ class Documents:
                 yield self._batch(first, documents, raw)
 
     def _batch(self, first: int, documents: list[bytes], raw: BinaryIO) -> Batch:
+        if first == 1:
+            _require_utf8(self.path, b"".join(documents))
         batch = Batch(first, documents, raw.tell() - self._told, self._long_lines, self._cut)
         self._told, self._long_lines, self._cut = raw.tell(), 0, 0
         return batch
@@ -139,6 +142,22 @@ class _Squeezed(io.RawIOBase):
             self.read_so_far += len(content)
         view[: len(block)] = block
         return len(block)
+
+
+def is_utf8(line: bytes) -> bool:
+    """Return whether a line can be decoded."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _require_utf8(path: Path, content: bytes) -> None:
+    """Raise CourseError if no line of the first batch of a file is UTF-8."""
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    if lines and not any(map(is_utf8, lines)):
+        raise CourseError(f"{path}: none of the first {len(lines):,} lines is UTF-8{encoding_hint(content)}")
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:

@@ -11,6 +11,7 @@ line, and 400 MB per worker. The module does not look for personal data or offen
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
 from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import LEFT, Report
-from course_lib.corpus.webfile import Batch, Documents
+from course_lib.corpus.webfile import Batch, Documents, is_utf8
+from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
@@ -41,6 +43,8 @@ LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 KEPT, DUPLICATE = -1, 0
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
+# Share of lines that are not UTF-8 from which they are reported.
+NOTABLE = 0.01
 # Control and invisible characters, except U+200D, which joins emoji.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
@@ -57,6 +61,8 @@ class Filtered:
     counts: npt.NDArray[np.int64]  # number of long lines, [documents]
     signatures: npt.NDArray[np.uint8]  # lowest bytes of the MinHash values, [documents, num_perm]
     bands: Hashes  # [documents, num_bands]
+    lines_in: int  # non-empty lines in the input
+    unreadable: bytes  # the lines that are not UTF-8
 
 
 def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
@@ -74,18 +80,25 @@ def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = N
     documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
     size = require_file(source).stat().st_size
     require_other(source, target)
+    lines, unreadable = 0, b""
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         columns = _Columns(folder, settings)
         with progress(size, "B", tr("cleaning {name}", name=source.name)) as bar, columns:
             for read, filtered in ordered_map(partial(filter_batch, settings), documents, workers):
                 report.merge(filtered.report)
                 columns.append(filtered)
+                lines += filtered.lines_in
+                unreadable = unreadable or filtered.unreadable
                 bar.update(read)
         _write_without_repeats(columns, out, report, settings, workers)
         if documents.problem:
             raise CourseError(documents.problem)
         if not report.documents_in:
             raise CourseError(f"{source}: no document in it, only white space")
+    lost = report.lines["invalid_utf8"].count if unreadable else 0
+    if lost > NOTABLE * lines:
+        counts = tr("{lost:,} of {lines:,} lines are not UTF-8 and left out", lost=lost, lines=lines)
+        print(f"{source}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
     return report
 
 
@@ -93,8 +106,13 @@ def filter_batch(settings: WebtextConfig, batch: Batch) -> tuple[int, Filtered]:
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []
+    unreadable: list[bytes] = []
     for number, raw in enumerate(batch.documents, batch.first):
-        text = "\n".join(_clean_lines(raw, number, report))
+        lines, bad = _clean_lines(raw)
+        unreadable += bad
+        for _ in bad:
+            report.remove_line("invalid_utf8", str(number))
+        text = "\n".join(lines)
         report.enter(text)
         failure = first_failure(text, settings.filters)
         if failure:
@@ -109,13 +127,15 @@ def filter_batch(settings: WebtextConfig, batch: Batch) -> tuple[int, Filtered]:
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return batch.read, Filtered(
         report,
-        [orjson.dumps([number, text]) for number, text in zip(numbers, texts, strict=True)],
-        np.array(numbers, dtype=np.int64),
-        np.array([text_hash(text) for text in texts], dtype=np.uint64),
-        np.array([text_hash(line) for lines in long for line in lines], dtype=np.uint64),
-        np.array([len(lines) for lines in long], dtype=np.int64),
-        minhash.astype(np.uint8),
-        band_hashes(minhash, settings.dedup.num_bands),
+        documents=[orjson.dumps([number, text]) for number, text in zip(numbers, texts, strict=True)],
+        numbers=np.array(numbers, dtype=np.int64),
+        hashes=np.array([text_hash(text) for text in texts], dtype=np.uint64),
+        lines=np.array([text_hash(line) for lines in long for line in lines], dtype=np.uint64),
+        counts=np.array([len(lines) for lines in long], dtype=np.int64),
+        signatures=minhash.astype(np.uint8),
+        bands=band_hashes(minhash, settings.dedup.num_bands),
+        lines_in=batch.long_lines + sum(bool(line.strip()) for raw in batch.documents for line in raw.split(b"\n")),
+        unreadable=b"\n".join(unreadable),
     )
 
 
@@ -240,23 +260,15 @@ def _without_lines(text: str, repeated: list[bool], number: int, report: Report,
     return rest
 
 
-def _clean_lines(raw: bytes, number: int, report: Report) -> Iterator[str]:
-    """Return the non-empty lines of a document, stripped and without control characters.
-
-    Lines that are not UTF-8 are removed and counted in `report`.
-    """
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        good = []
-        for line in raw.split(b"\n"):
-            try:
-                good.append(line.decode())
-            except UnicodeDecodeError:
-                report.remove_line("invalid_utf8", str(number))
-        text = "\n".join(good)
-    text = CONTROL.sub("", LINE_BREAK.sub("\n", text))
-    return (line for line in map(str.strip, text.split("\n")) if line)
+def _clean_lines(raw: bytes) -> tuple[list[str], list[bytes]]:
+    """Return the non-empty lines of a document, stripped and without control characters, and those not in UTF-8."""
+    bad: list[bytes] = []
+    if not is_utf8(raw):
+        lines = raw.split(b"\n")
+        bad = [line for line in lines if not is_utf8(line)]
+        raw = b"\n".join(line for line in lines if is_utf8(line))
+    text = CONTROL.sub("", LINE_BREAK.sub("\n", raw.decode()))
+    return [line for line in map(str.strip, text.split("\n")) if line], bad
 
 
 def limits(settings: WebtextConfig) -> dict[str, str]:

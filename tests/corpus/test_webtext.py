@@ -92,6 +92,23 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
     assert report.lines["invalid_utf8"].count == 2 and balanced(report)
 
 
+@pytest.mark.parametrize(("encoding", "name"), [("cp932", "SHIFT-JIS"), ("euc_jp", "EUC-JP")])
+def test_another_encoding_is_refused_by_name(tmp_path: Path, encoding: str, name: str) -> None:
+    (tmp_path / "in.txt").write_bytes(f"{RIVER}\n\n{BREAD}\n".encode(encoding))
+    with pytest.raises(CourseError, match=f"none of the first 6 lines is UTF-8.*{name}"):
+        clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_many_lines_in_another_encoding_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_bytes(RIVER.encode() + b"\n\n" + BREAD.encode("cp932"))
+    clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
+    told = capsys.readouterr().err
+    assert "3 of 6 lines" in told and "SHIFT-JIS" in told and told.count("\n") == 1
+    clean(tmp_path, RIVER, BREAD)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_long_line_is_skipped_and_its_document_stays(tmp_path: Path) -> None:
     kept, report = clean(tmp_path, RIVER + "\n" + "長い" * 1000, BREAD, settings=WebtextConfig(max_line_bytes=1000))
     assert kept == {"1": RIVER, "2": BREAD}
