@@ -58,6 +58,14 @@ class Damaged(CourseError):
         return type(self), (str(self), self.rescued)
 
 
+def is_multistream(path: Path) -> bool:
+    """Return whether `read_pieces` yields the streams of a dump without decompressing them."""
+    if path.suffix != ".bz2" or path.stat().st_size <= SMALL_FILE:
+        return False
+    with open(path, "rb") as file:
+        return bool(STREAM.search(file.read(LONG_STREAM), 1))
+
+
 def read_pieces(path: Path) -> Iterator[Piece]:
     """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
 

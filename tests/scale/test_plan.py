@@ -1,10 +1,14 @@
 """The estimates of `course scale plan`."""
 
+import bz2
+import lzma
 import re
 from pathlib import Path
 
 import pytest
 from course_lib.cli import main
+from course_lib.corpus import dump
+from course_lib.corpus.dump import is_multistream
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.plan import CORES, RATES, SERIAL, estimate
 from course_lib.scale.text import STAGES
@@ -17,7 +21,7 @@ def test_hours_are_divided_among_cores_but_not_among_more_than_there_are_shards(
     rates = {"webtext": {"split": STAGE, "clean": STAGE | {"memory": 3 * 10**8}}}
     settings = ScaleConfig(text_shard=36_000_000)
     # 10 shards of 36 MB: 360 s for each stage on one core.
-    one, four, many = (estimate(settings, "webtext", 360_000_000, cores, rates) for cores in (1, 4, 512))
+    one, four, many = (estimate(settings, "webtext", 360_000_000, cores, rates=rates) for cores in (1, 4, 512))
     assert one.hours == pytest.approx(0.2) and one.serial == pytest.approx(0.1)
     assert four.hours == pytest.approx(0.1 + 0.1 / 4) and many.hours == pytest.approx(0.1 + 0.1 / 10)
     assert one.lowest == pytest.approx(0.1) and one.highest == pytest.approx(0.4)
@@ -28,15 +32,48 @@ def test_the_measured_rates_cover_the_stages() -> None:
     rates = profiles.read_yaml(RATES)
     names = [stage.name for stage in STAGES]
     assert list(rates["webtext"]) == names and set(SERIAL) < set(names)
-    assert set(rates["wikipedia"]) == {"split", "documents", "segment", "tokenizer", "tokens", "merged"}
+    assert set(rates["wikipedia"]) == {"split", "split-recompressed", "documents", "segment", "tokenizer", "tokens", "merged"}
     for kind in rates.values():
         for one in kind.values():
             assert 0 < one["fastest"] <= one["seconds"] <= one["slowest"] and one["memory"] > 10**7
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     with pytest.raises(SystemExit):
-        main(["scale", "plan", "--set", "text_shard=1000000000"])
-    out = capsys.readouterr().out
-    hours = [float(match) for match in re.findall(r"^CC-100 +\d+ +([\d.]+) ", out, re.M)]
+        main(["scale", "plan", *arguments])
+    return capsys.readouterr().out
+
+
+def test_without_inputs_the_published_corpora_are_estimated(capsys: pytest.CaptureFixture[str]) -> None:
+    out = planned(capsys, "--set", "text_shard=1000000000")
+    hours = [float(match) for match in re.findall(r"^cc100 +\d+ +([\d.]+) ", out, re.M)]
     assert len(hours) == len(CORES) and hours == sorted(hours, reverse=True)
+    assert "jawiki" in out and "trained on all lines" in out
+
+
+def test_the_inputs_and_the_tokenizer_of_the_file_are_estimated(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = tmp_path / "mine.txt.xz"
+    text.write_bytes(lzma.compress("川まで散歩に出かけた。\n\n".encode() * 300_000))
+    trained = tmp_path / "trained.yaml"
+    trained.write_text(f"webtext: [{text}, 'https://example.org/x.txt.xz']\n")
+    out = planned(capsys, "-c", str(trained))
+    assert "mine.txt.xz and 1 more" in out and "not counted" in out and "jawiki" not in out and "cc100" not in out
+    ready = planned(capsys, "-c", str(trained), "--set", "tokenizer=/shared/tokenizer")
+    assert "/shared/tokenizer" in ready and "all lines" not in ready
+    settings = ScaleConfig(tokenizer="/shared/tokenizer")
+    with_training = estimate(ScaleConfig(), "webtext", 10**9, 1).hours
+    assert estimate(settings, "webtext", 10**9, 1).hours < with_training
+
+
+def test_streams_of_a_dump_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "<mediawiki>" + "<page>本文</page>" * 2000
+    whole, streams = tmp_path / "whole.xml.bz2", tmp_path / "streams.xml.bz2"
+    whole.write_bytes(bz2.compress(content.encode()))
+    streams.write_bytes(bz2.compress(b"<mediawiki>") + bz2.compress(content.encode()))
+    monkeypatch.setattr(dump, "SMALL_FILE", 0)
+    assert is_multistream(streams) and not is_multistream(whole)
+    ready = ScaleConfig(tokenizer="/shared/tokenizer")
+    slow, quick = (estimate(ready, "wikipedia", 10**9, 1, multistream).serial for multistream in (False, True))
+    assert slow > 10 * quick
