@@ -8,7 +8,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -113,6 +113,11 @@ def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 def _line_ends(line: bytes) -> int:
     """Return how many lines of the file an item in Batch.lines represents."""
     return len(line) if line[:1] == b"\n" else 1
+
+
+def path_list(paths: Path | Sequence[Path]) -> list[Path]:
+    """Return one path or several as a list."""
+    return [paths] if isinstance(paths, Path) else list(paths)
 
 
 def read_texts(path: Path) -> Iterator[str]:

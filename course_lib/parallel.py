@@ -41,7 +41,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
     yielded first.
     """
     errors: list[CourseError] = []
-    source = _until_error(items, errors)
+    source = until_error(items, errors)
     first = list(islice(source, 2)) if workers > 1 else []
     if len(first) < 2:
         yield from map(function, chain(first, source))
@@ -51,7 +51,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
         raise errors[0]
 
 
-def _until_error(items: Iterable[Item], errors: list[CourseError]) -> Iterator[Item]:
+def until_error(items: Iterable[Item], errors: list[CourseError]) -> Iterator[Item]:
     """Yield the items up to a CourseError, which is appended to `errors`."""
     try:
         yield from items

@@ -34,7 +34,7 @@ def download(
 
 
 def wikipedia(
-    dump: Annotated[Path, typer.Argument(metavar="DUMP", help=".xml, .xml.gz, .xml.bz2 or .xml.xz")],
+    dumps: Annotated[list[Path], typer.Argument(metavar="DUMP...", help=".xml, .xml.gz, .xml.bz2 or .xml.xz")],
     output: options.Output,
     workers: options.Workers = options.WORKERS,
     config: options.Config = None,
@@ -43,14 +43,14 @@ def wikipedia(
     """Extract the articles of a Wikipedia dump as plain text."""
     from course_lib.corpus.wikipedia import extract
 
-    report = extract(dump, output, options.settings(WikipediaConfig, "corpus.wikipedia", config, overrides), workers)
+    report = extract(dumps, output, options.settings(WikipediaConfig, "corpus.wikipedia", config, overrides), workers)
     print(f"{report.summary()} → {output}{_reported(report, output)}")
 
 
 def webtext(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help=".txt, .txt.xz, .txt.gz or .txt.bz2 with an empty line between documents"),
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help=".txt, plain or compressed, with an empty line between documents"),
     ],
     output: options.Output,
     workers: options.Workers = options.WORKERS,
@@ -61,7 +61,7 @@ def webtext(
     from course_lib.corpus.webtext import clean_webtext
 
     settings = options.settings(WebtextConfig, "corpus.webtext", config, overrides)
-    report = clean_webtext(source, output, settings, workers)
+    report = clean_webtext(sources, output, settings, workers)
     print(f"{report.summary()} → {output}{_reported(report, output)}")
 
 

@@ -29,6 +29,8 @@ SLICE = 1 << 24
 BLOCK, PAIRS = 1 << 20, 1 << 14
 # In a band that many documents share, each is compared with this many of the earliest ones.
 ANCHORS = 1000
+# Documents from which on the search is worth starting processes.
+WORTH_WORKERS = 10_000
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 # Path of a column, and the lowest and highest value of a slice of it.
@@ -79,6 +81,7 @@ def near_repeats(
     earliest = np.full(kept.stat().st_size, -1, dtype=np.int64)
     slices = [part for band in bands for part in _slices(band)]
     compare = partial(_near_in, signatures, num_perm, needed, kept)
+    workers = workers if len(earliest) > WORTH_WORKERS else 1
     with progress(len(slices), "band", "searching near-duplicates") as bar:
         for later, earlier in ordered_map(compare, slices, workers):
             # A document has one value in a band, so `later` has no position twice.

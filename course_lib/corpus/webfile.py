@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
+from course_lib.parallel import until_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -25,84 +26,83 @@ BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
-class Batch:
+class WebBatch:
     """About 1 MB of whole documents as stored in the file, not decoded."""
 
-    first: int  # running number of the first document, from 1
+    first: int  # running number of the first document
     documents: list[bytes]
     read: int  # bytes of the stored file read since the last batch
     long_lines: int  # lines omitted because they are too long
     cut: int  # documents cut at the maximum length; the rest becomes the next document
 
 
-class Documents:
-    """The documents in a plain, .xz, .gz or .bz2 file, in batches.
+def read_web(path: Path, max_line: int, max_document: int, first: int = 1) -> Iterator[WebBatch]:
+    """Yield the documents in a plain, .xz, .gz or .bz2 file in batches, numbered from `first`.
 
-    Damaged data ends the iteration. `problem` then describes the damage, so that the caller can first finish the
-    documents before it. Only one batch, one document (at most max_document bytes plus a line) and one line (at most
-    max_line bytes) are in memory.
-
-    Iterating raises CourseError if the path is not a text file: a directory, an empty file, content that does not match
-    the suffix, or UTF-16.
-
-    Args:
-        path: the file.
-        max_line: maximum line length; longer lines are omitted [bytes].
-        max_document: length at which a document is cut [bytes].
+    Only one batch, one document (at most max_document bytes plus a line) and one line (at most max_line bytes) are in
+    memory. Lines over `max_line` bytes are omitted, documents are cut at `max_document` bytes. Raises CourseError
+    before the first batch if the path is not a UTF-8 text file, and after the documents before the damage if the data
+    is truncated or broken.
     """
+    reader = _Reader(path, max_line, max_document, first)
+    documents: list[bytes] = []
+    size, errors = 0, list[CourseError]()
+    with open(require_file(path), "rb") as raw:
+        _check_start(path, raw)
+        for document in until_error(reader.documents(raw), errors):
+            documents.append(document)
+            size += len(document)
+            if size >= CHUNK:
+                yield reader.batch(documents, raw)
+                documents, size = [], 0
+        if documents:
+            yield reader.batch(documents, raw)
+    if errors:
+        raise errors[0]
 
-    def __init__(self, path: Path, max_line: int, max_document: int) -> None:
-        self.path = path
-        self.problem = ""
-        self._max_line, self._max_document = max_line, max_document
-        self._long_lines = self._cut = self._told = 0
 
-    def __iter__(self) -> Iterator[Batch]:
-        with open(require_file(self.path), "rb") as raw:
-            _check_start(self.path, raw)
-            stream = _Squeezed(OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw)
-            documents: list[bytes] = []
-            first, size = 1, 0
-            for document in self._documents(self._lines(stream, raw)):
-                documents.append(document)
-                size += len(document)
-                if size >= CHUNK:
-                    yield self._batch(first, documents, raw)
-                    first, documents, size = first + len(documents), [], 0
-            if documents:
-                yield self._batch(first, documents, raw)
+class _Reader:
+    """The documents of an open file, and what was read, omitted and cut since the last batch."""
 
-    def _batch(self, first: int, documents: list[bytes], raw: BinaryIO) -> Batch:
-        if first == 1:
+    def __init__(self, path: Path, max_line: int, max_document: int, first: int) -> None:
+        self.path, self.max_line, self.max_document, self.first = path, max_line, max_document, first
+        self.told = self.long_lines = self.cut = 0
+
+    def batch(self, documents: list[bytes], raw: BinaryIO) -> WebBatch:
+        """Return a batch, and begin to count for the next one."""
+        if not self.told:
             _require_utf8(self.path, b"".join(documents))
-        batch = Batch(first, documents, raw.tell() - self._told, self._long_lines, self._cut)
-        self._told, self._long_lines, self._cut = raw.tell(), 0, 0
+        batch = WebBatch(self.first, documents, raw.tell() - self.told, self.long_lines, self.cut)
+        self.first += len(documents)
+        self.told, self.long_lines, self.cut = raw.tell(), 0, 0
         return batch
 
-    def _documents(self, lines: Iterator[bytes | None]) -> Iterator[bytes]:
+    def documents(self, raw: BinaryIO) -> Iterator[bytes]:
         """Yield the blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
         block: list[bytes] = []
         size, begun = 0, False
-        for line in lines:
+        for line in self.lines(raw):
             if line is None or line.strip():
                 block.append(line or b"")
                 size += len(line or b"")
                 begun = True
-                if size < self._max_document:
+                if size < self.max_document:
                     continue
-                self._cut += 1
+                self.cut += 1
             if begun:
                 yield b"".join(block)
                 block, size, begun = [], 0, False
-        if begun and not self.problem:
+        if begun:
             yield b"".join(block)
 
-    def _lines(self, stream: "_Squeezed", raw: BinaryIO) -> Iterator[bytes | None]:
+    def lines(self, raw: BinaryIO) -> Iterator[bytes | None]:
         """Yield the lines of the file; None for a line that is too long, which is never held in memory as a whole."""
-        lines = io.BufferedReader(stream, CHUNK)
+        stream = _Squeezed(OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw)
+        # Kept until the end, because its destructor closes the file.
+        lines = self.buffer = io.BufferedReader(stream, CHUNK)
         try:
-            while line := lines.readline(self._max_line + 1):
-                if len(line) <= self._max_line or line.endswith(b"\n"):
+            while line := lines.readline(self.max_line + 1):
+                if len(line) <= self.max_line or line.endswith(b"\n"):
                     yield line
                     continue
                 blank = True
@@ -112,16 +112,16 @@ class Documents:
                 if blank and (not line or line.isspace()):
                     yield b"\n"
                     continue
-                self._long_lines += 1
+                self.long_lines += 1
                 yield None
+        except TrailingBytes as error:
+            raise CourseError(f"{self.path}: {error}") from None
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             kind = "truncated" if isinstance(error, EOFError) else "broken"
-            self.problem = (
-                f"{self.path}: {error}"
-                if isinstance(error, TrailingBytes)
-                else f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} "
+            raise CourseError(
+                f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} "
                 f"of {self.path.stat().st_size}, which is byte {stream.read_so_far} of the text"
-            )
+            ) from None
 
 
 class _Squeezed(io.RawIOBase):

@@ -12,7 +12,7 @@ line, and 400 MB per worker. The module does not look for personal data or offen
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -30,12 +30,12 @@ from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
 from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import LEFT, Report
-from course_lib.corpus.webfile import Batch, Documents, is_utf8
-from course_lib.documents import encoding_hint
+from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
+from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
-from course_lib.parallel import ordered_map
+from course_lib.parallel import ordered_map, until_error
 from course_lib.progress import progress
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -65,44 +65,56 @@ class Filtered:
     unreadable: bytes  # the lines that are not UTF-8
 
 
-def clean_webtext(source: Path, target: Path, settings: WebtextConfig | None = None, workers: int = 1) -> Report:
-    """Filter and deduplicate `source`, write {"id", "text"} lines to `target` and return the report.
+def clean_webtext(
+    sources: Path | Sequence[Path], target: Path, settings: WebtextConfig | None = None, workers: int = 1
+) -> Report:
+    """Filter and deduplicate files as one corpus, write {"id", "text"} lines to `target` and return the report.
 
-    The source is a .txt, .txt.xz, .txt.gz or .txt.bz2 file. The id is the running number of the document in the input,
+    The sources are .txt, .txt.xz, .txt.gz or .txt.bz2 files. The id is the running number of the document in the input,
     from 1. If no document passes, the output is an empty file and the report says so; this is not an error.
 
-    Raises CourseError if the source is not a text file (a directory, an empty file, UTF-16, or content that does not
-    match the suffix). Raises CourseError with the byte position if the data is truncated or broken; `<target>.partial`
-    then holds the documents before the damage.
+    Raises CourseError if a source is not a UTF-8 text file, or if its data is truncated or broken;
+    `<target>.partial` then holds the documents before the damage.
     """
-    settings = settings or WebtextConfig()
-    report = Report("webtext", source.name, limits=limits(settings), examples=settings.examples)
-    documents = Documents(source, settings.max_line_bytes, settings.max_document_bytes)
-    size = require_file(source).stat().st_size
-    require_other(source, target)
-    lines, unreadable = 0, b""
+    settings, sources = settings or WebtextConfig(), path_list(sources)
+    names = ", ".join(source.name for source in sources)
+    report = Report("webtext", names, limits=limits(settings), examples=settings.examples)
+    size = sum(require_file(source).stat().st_size for source in sources)
+    for source in sources:
+        require_other(source, target)
+    lines, unreadable, errors = 0, b"", list[CourseError]()
+    batches = until_error(_read_all(sources, settings), errors)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         columns = _Columns(folder, settings)
-        with progress(size, "B", tr("cleaning {name}", name=source.name)) as bar, columns:
-            for read, filtered in ordered_map(partial(filter_batch, settings), documents, workers):
+        with progress(size, "B", tr("cleaning {name}", name=names)) as bar, columns:
+            for read, filtered in ordered_map(partial(filter_batch, settings), batches, workers):
                 report.merge(filtered.report)
                 columns.append(filtered)
                 lines += filtered.lines_in
                 unreadable = unreadable or filtered.unreadable
                 bar.update(read)
         _write_without_repeats(columns, out, report, settings, workers)
-        if documents.problem:
-            raise CourseError(documents.problem)
+        if errors:
+            raise errors[0]
         if not report.documents_in:
-            raise CourseError(f"{source}: no document in it, only white space")
+            raise CourseError(f"{names}: no document in it, only white space")
     lost = report.lines["invalid_utf8"].count if unreadable else 0
     if lost > NOTABLE * lines:
         counts = tr("{lost:,} of {lines:,} lines are not UTF-8 and left out", lost=lost, lines=lines)
-        print(f"{source}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
+        print(f"{names}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
     return report
 
 
-def filter_batch(settings: WebtextConfig, batch: Batch) -> tuple[int, Filtered]:
+def _read_all(sources: Sequence[Path], settings: WebtextConfig) -> Iterator[WebBatch]:
+    """Yield the batches of all files, with documents numbered through."""
+    first = 1
+    for source in sources:
+        for batch in read_web(source, settings.max_line_bytes, settings.max_document_bytes, first):
+            yield batch
+            first = batch.first + len(batch.documents)
+
+
+def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtered]:
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = Report(examples=settings.examples)
     numbers, texts = [], []

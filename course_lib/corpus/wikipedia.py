@@ -7,7 +7,7 @@ namespaces or disambiguation pages, and no pages longer than MediaWiki allows.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from course_lib.corpus.config import WikipediaConfig
 from course_lib.corpus.dump import PAGE, PAGE_END, Damaged, Piece, decompress, read_pieces, split_pages
 from course_lib.corpus.report import Report
 from course_lib.corpus.wikitext import to_text
+from course_lib.documents import path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.language.words import mark, tr
@@ -52,39 +53,52 @@ class _Extracted:
     problem: str = ""  # error message for damaged data; "" if there is none
 
 
-def extract(source: Path, target: Path, settings: WikipediaConfig | None = None, workers: int = 1) -> Report:
-    """Extract the articles in a dump (.xml, .xml.gz, .xml.bz2 or .xml.xz) to `target` and return the report.
+def extract(
+    sources: Path | Sequence[Path], target: Path, settings: WikipediaConfig | None = None, workers: int = 1
+) -> Report:
+    """Extract the articles in dumps (.xml, .xml.gz, .xml.bz2 or .xml.xz) to `target` and return the report.
 
-    Memory use is constant. Raises CourseError with the position of the damage if the dump is truncated or broken;
+    Memory use is constant. Raises CourseError with the position of the damage if a dump is truncated or broken;
     `<target>.partial` then holds the complete articles before it.
     """
-    settings = settings or WikipediaConfig()
-    report = Report("wikipedia", source.name, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
-    work = partial(_extract_piece, source, settings)
-    size = require_file(source).stat().st_size
-    require_other(source, target)
+    settings, sources = settings or WikipediaConfig(), path_list(sources)
+    names = ", ".join(source.name for source in sources)
+    report = Report("wikipedia", names, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
+    size = sum(require_file(source).stat().st_size for source in sources)
+    for source in sources:
+        require_other(source, target)
     with (
         atomic_write(target, keep_partial=True) as out,
-        progress(size, "B", tr("extracting {name}", name=source.name)) as bar,
+        progress(size, "B", tr("extracting {name}", name=names)) as bar,
     ):
-        carry = b""
-        for piece in ordered_map(work, read_pieces(source), workers):
-            torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))
-            carry = torn.head + torn.tail
-            for part in (torn, piece):
+        for source in sources:
+            before = report.documents_in
+            for part in _parts(source, settings, workers):
                 out.write(part.articles)
                 report.merge(part.report)
-            if problem := torn.problem or (piece.begins and _unended(source, carry)) or piece.problem:
-                raise CourseError(problem)
-            carry = piece.tail if piece.begins else carry
-            if len(carry) > LONGEST_PAGE:
-                raise CourseError(f"{source}: {len(carry)} bytes without a whole <page>: not a MediaWiki export")
-            bar.update(piece.read)
-        if problem := _unended(source, carry):
-            raise CourseError(problem)
-        if not report.documents_in:
-            raise CourseError(f"{source}: no <page> found: not a MediaWiki export")
+                bar.update(part.read)
+                if part.problem:
+                    raise CourseError(part.problem)
+            if report.documents_in == before:
+                raise CourseError(f"{source}: no <page> found: not a MediaWiki export")
     return report
+
+
+def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_Extracted]:
+    """Yield what was extracted from a dump, with the pages between two pieces; the last one may have a problem."""
+    work = partial(_extract_piece, source, settings)
+    carry = b""
+    for piece in ordered_map(work, read_pieces(source), workers):
+        torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))
+        carry = torn.head + torn.tail
+        yield torn
+        piece.problem = (_unended(source, carry) if piece.begins else "") or piece.problem
+        yield piece
+        carry = piece.tail if piece.begins else carry
+        if len(carry) > LONGEST_PAGE:
+            raise CourseError(f"{source}: {len(carry)} bytes without a whole <page>: not a MediaWiki export")
+    if problem := _unended(source, carry):
+        raise CourseError(problem)
 
 
 def _unended(source: Path, carry: bytes) -> str:

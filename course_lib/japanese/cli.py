@@ -12,8 +12,9 @@ from course_lib.language.words import tr
 
 
 def segment(
-    source: Annotated[
-        Path, typer.Argument(metavar="IN", help="documents: .jsonl, or .txt with an empty line between documents")
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="IN...", help="documents: .jsonl, or .txt with an empty line between documents"),
     ],
     output: options.Output,
     segmenter: Annotated[
@@ -28,7 +29,7 @@ def segment(
 
     chosen = [*(overrides or []), *([f"segmenter={segmenter}"] if segmenter else [])]
     settings = options.settings(SegmentConfig, "japanese.segment", config, chosen)
-    print(segment_file(source, output, settings, workers).summary() + f" → {output}")
+    print(segment_file(sources, output, settings, workers).summary() + f" → {output}")
 
 
 def segment_eval(

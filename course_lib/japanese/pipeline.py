@@ -5,13 +5,14 @@ depend on the number of workers, and memory use does not depend on the file size
 segment.py process a single text.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 
-from course_lib.documents import Batch, read_batches, texts
+from course_lib.documents import Batch, path_list, read_batches, texts
 from course_lib.errors import CourseError
 from course_lib.files import OPENERS, atomic_write, require_file, require_other
 from course_lib.japanese.config import SegmentConfig
@@ -57,24 +58,30 @@ class SegmentReport:
         return f"{line}; {tr('{number} pieces not analysed', number=self.unanalysed)}" if self.unanalysed else line
 
 
-def segment_file(source: Path, target: Path, settings: SegmentConfig | None = None, workers: int = 1) -> SegmentReport:
-    """Segment the documents in a file, write the lines to `target` (UTF-8 text) and return the report.
+def segment_file(
+    sources: Path | Sequence[Path], target: Path, settings: SegmentConfig | None = None, workers: int = 1
+) -> SegmentReport:
+    """Segment the documents in files, write the lines to `target` (UTF-8 text) and return the report.
 
-    The source contains JSON Lines, or is a .txt file with an empty line between documents. `target` appears only when
+    A source contains JSON Lines, or is a .txt file with an empty line between documents. `target` appears only when
     it is complete. Raises CourseError with file and line if the input cannot be read, or if the settings choose Juman++
     and it is not installed.
     """
-    settings = settings or SegmentConfig()
-    require_other(require_file(source), target)
+    settings, sources = settings or SegmentConfig(), path_list(sources)
+    for source in sources:
+        require_other(require_file(source), target)
     if settings.segmenter == "jumanpp":
         # Report a missing executable before any work.
         _jumanpp()
     total = SegmentReport()
     started = perf_counter()
     # The decompressed size of a compressed file is unknown.
-    size = None if source.suffix in OPENERS else source.stat().st_size
-    with atomic_write(target) as out, progress(size, "B", tr("segmenting {name}", name=source.name)) as bar:
-        for content, report in ordered_map(partial(_segment_batch, settings), read_batches(source), workers):
+    packed = any(source.suffix in OPENERS for source in sources)
+    size = None if packed else sum(source.stat().st_size for source in sources)
+    names = ", ".join(source.name for source in sources)
+    batches = chain.from_iterable(map(read_batches, sources))
+    with atomic_write(target) as out, progress(size, "B", tr("segmenting {name}", name=names)) as bar:
+        for content, report in ordered_map(partial(_segment_batch, settings), batches, workers):
             out.write(content)
             total.add(report)
             bar.update(report.bytes_read)

@@ -16,9 +16,10 @@ import orjson
 from course_lib.corpus.config import DownloadConfig, WebtextConfig
 from course_lib.corpus.download import download, download_address
 from course_lib.corpus.dump import PAGE_END, STREAM, read_pieces
-from course_lib.corpus.webfile import Batch, Documents
+from course_lib.corpus.webfile import WebBatch, read_web
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import CHUNK, temporary_folder
+from course_lib.parallel import until_error
 from course_lib.scale.store import Store
 
 
@@ -110,10 +111,9 @@ def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tupl
 
     Raises CourseError if the file is damaged, after the shards before the damage, or has no document.
     """
-    documents = Documents(path, settings.max_line_bytes, settings.max_document_bytes)
-    shard = bytearray()
+    shard, errors = bytearray(), list[CourseError]()
     held = count = total = 0
-    for batch in documents:
+    for batch in until_error(read_web(path, settings.max_line_bytes, settings.max_document_bytes), errors):
         start, size_of_batch = 0, 0
         long_lines, cut = batch.long_lines, batch.cut
         for at, document in enumerate(batch.documents, 1):
@@ -130,13 +130,13 @@ def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tupl
                 held = count = 0
     if shard:
         yield bytes(shard), count
-    if documents.problem:
-        raise CourseError(documents.problem)
+    if errors:
+        raise errors[0]
     if not total:
         raise CourseError(f"{path}: no document in it, only white space")
 
 
-def read_documents(path: Path, first: int) -> Iterator[Batch]:
+def read_documents(path: Path, first: int) -> Iterator[WebBatch]:
     """Yield the batches in a shard of web text. `first` is the running number of its first document.
 
     Raises CourseError if the shard is damaged.
@@ -150,5 +150,5 @@ def read_documents(path: Path, first: int) -> Iterator[Batch]:
                 raise CourseError(f"{path}: broken shard near byte {file.tell()}") from None
             if sum(map(len, documents)) != sum(head["sizes"]):
                 raise CourseError(f"{path}: truncated shard: it ends at byte {file.tell()}")
-            yield Batch(first, documents, 0, head["long_lines"], head["cut"])
+            yield WebBatch(first, documents, 0, head["long_lines"], head["cut"])
             first += len(documents)

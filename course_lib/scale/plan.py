@@ -102,7 +102,7 @@ def table(settings: ScaleConfig) -> str:
     if settings.tokenizer:
         notes = [tr("with the tokenizer {folder}", folder=settings.tokenizer)]
     elif number := settings.bpe.input_sentence_size:
-        notes = [tr("as if the tokenizer were trained on all lines; the sample of {number:,} takes less", number=number)]
+        notes = [tr("as if the tokenizer read all lines; the sample of {number:,} takes less", number=number)]
     else:
         notes = [tr("with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage")]
     notes += [tr("not counted, because its size is unknown: {source}", source=source) for source in unknown]

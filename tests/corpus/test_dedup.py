@@ -9,7 +9,7 @@ import pytest
 from course_lib.corpus.config import DedupConfig
 from course_lib.corpus.dedup import band_hashes, signatures, text_hash
 from course_lib.corpus.repeats import near_repeats
-from course_lib.corpus.webfile import Documents
+from course_lib.corpus.webfile import read_web
 from course_lib.errors import UsageError
 from course_lib.settings import config
 from course_lib.workspace import products as workspace
@@ -22,7 +22,7 @@ SETTINGS = DedupConfig()
 @pytest.fixture(scope="module")
 def written() -> list[str]:
     """Documents of at least 300 characters that are all different (no two share a tenth of their runs), by people."""
-    documents = Documents(workspace.data("webtext-sample.txt.xz"), 10**6, 10**6)
+    documents = read_web(workspace.data("webtext-sample.txt.xz"), 10**6, 10**6)
     texts = [raw.decode(errors="replace") for batch in documents for raw in batch.documents]
     chosen: list[str] = []
     runs: list[set[str]] = []

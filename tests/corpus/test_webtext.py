@@ -204,3 +204,13 @@ def test_what_holds_no_text_is_refused_and_leaves_nothing(
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="is a directory"):
         clean_webtext(tmp_path, tmp_path / "out.jsonl")
+
+
+def test_several_files_are_one_corpus(tmp_path: Path) -> None:
+    texts = (RIVER, BREAD, RIVER, TRAIN)
+    whole, _ = clean(tmp_path, *texts)
+    for name, part in (("a.txt", texts[:2]), ("b.txt", texts[2:])):
+        (tmp_path / name).write_text("\n\n".join(part) + "\n", encoding="utf8")
+    report = clean_webtext([tmp_path / "a.txt", tmp_path / "b.txt"], tmp_path / "both.jsonl")
+    assert (tmp_path / "both.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+    assert list(whole) == ["1", "2", "4"] and report.source == "a.txt, b.txt"

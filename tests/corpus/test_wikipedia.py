@@ -187,3 +187,10 @@ def test_bundled_sample_has_what_the_course_promises(tmp_path: Path) -> None:
     texts = [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert sum(len(text.encode()) for text in texts) >= 250_000
     assert {"redirect", "other_namespace", "disambiguation"} <= set(report.removed)
+
+
+def test_several_dumps_are_one_product(tmp_path: Path) -> None:
+    parts = [export(PAGES[:15]), export(PAGES[15:])]
+    each = [run(tmp_path, f"{number}.xml", part.encode())[0] for number, part in enumerate(parts)]
+    report = extract([tmp_path / "0.xml", tmp_path / "1.xml"], tmp_path / "both.jsonl")
+    assert (tmp_path / "both.jsonl").read_bytes() == b"".join(each) and report.documents_out == 40

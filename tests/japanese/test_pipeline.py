@@ -81,3 +81,14 @@ def test_asking_for_jumanpp_where_there_is_none_is_one_clear_line(
     with pytest.raises(CourseError, match="jumanpp"):
         segment_file(jsonl(tmp_path / "in.jsonl", TEXTS), tmp_path / "out.txt", SegmentConfig(segmenter="jumanpp"))
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_several_files_are_segmented_into_one(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.jsonl"]
+    paths[0].write_text("川へ行った。\n\n猫がいた。\n", encoding="utf8")
+    paths[1].write_text('{"text": "雨が降った。"}\n', encoding="utf8")
+    for path in paths:
+        segment_file(path, path.with_suffix(".lines"))
+    report = segment_file(paths, tmp_path / "both.lines")
+    each = b"".join(path.with_suffix(".lines").read_bytes() for path in paths)
+    assert (tmp_path / "both.lines").read_bytes() == each and report.documents == 3

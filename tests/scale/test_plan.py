@@ -32,7 +32,15 @@ def test_the_measured_rates_cover_the_stages() -> None:
     rates = profiles.read_yaml(RATES)
     names = [stage.name for stage in STAGES]
     assert list(rates["webtext"]) == names and set(SERIAL) < set(names)
-    assert set(rates["wikipedia"]) == {"split", "split-recompressed", "documents", "segment", "tokenizer", "tokens", "merged"}
+    assert set(rates["wikipedia"]) == {
+        "split",
+        "split-recompressed",
+        "documents",
+        "segment",
+        "tokenizer",
+        "tokens",
+        "merged",
+    }
     for kind in rates.values():
         for one in kind.values():
             assert 0 < one["fastest"] <= one["seconds"] <= one["slowest"] and one["memory"] > 10**7

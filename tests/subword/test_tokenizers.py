@@ -63,6 +63,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_training_is_silent(place: Path, tmp_path: Path) -> None:
+    """sentencepiece writes 300 lines to a terminal."""
+    script = "import sys; from pathlib import Path; from course_lib.cli import main; main()"
+    terminal, end = os.openpty()
+    arguments = [
+        "tokenizer",
+        "unigram",
+        str(place / "lines.txt"),
+        "-o",
+        str(tmp_path / "out"),
+        "--set",
+        "vocab_size=5000",
+    ]
+    subprocess.run([sys.executable, "-c", script, *arguments], stdout=subprocess.DEVNULL, stderr=end, check=True)
+    os.close(end)
+    assert os.read(terminal, 1 << 16).count(b"\n") <= 1
+
+
 @pytest.fixture(scope="module")
 def codecs(place: Path) -> dict[str, Codec]:
     return {name: folder.load(place / name) for name in NAMES}
