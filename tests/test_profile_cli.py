@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from course_lib import cli
+from course_lib.command_line import costs
 from course_lib.command_line import profile as profile_cli
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
 from course_lib.settings import config, profiles
-from course_lib.settings import costs as profile_costs
 
 TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
 
@@ -51,12 +51,25 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
         Path("run.yaml").write_text(run)
         Path("mine.yaml").write_text("extends: tiny\npretrain: {recipe: {config: run.yaml}}\n")
         monkeypatch.setenv("COURSE_PROFILE", str(Path("mine.yaml").absolute()))
-        return next(stage.hours for stage in profile_costs.stages() if stage.what.startswith("GPT-2"))
+        return next(stage.hours for stage in costs.stages() if stage.what.startswith("GPT-2"))
 
     base = hours("extends: gpt2-tiny\n")
     assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
     assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
-    assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 GPUs" in profile_costs.stages()[4].what
+    assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 GPUs" in costs.stages()[5].what
+
+
+def test_the_cells_of_chapter_three_grow_with_own_text_up_to_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.yaml").write_text("extends: tiny\ncorpus: {sources: {webtext: files, files: [a.txt]}}\n")
+    monkeypatch.setenv("COURSE_PROFILE", str(Path("mine.yaml").absolute()))
+
+    def seconds(size: int) -> float:
+        Path("a.txt").write_bytes(b"a" * size)
+        return 3600 * sum(stage.hours for stage in costs.stages() if stage.chapter == 3 and "cells" in stage.what)
+
+    assert 60 < seconds(230_000) < seconds(1_000_000) - 30
+    assert seconds(50_000_000) == pytest.approx(seconds(5_000_000))
+    assert seconds(50_000_000) < 200
 
 
 @pytest.mark.parametrize(
@@ -97,14 +110,14 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "wanted", "code"),
     [
-        (["tiny"], "tiny: tiny is a bundled profile; choose another name", 2),
-        (["there"], "there: exists; choose another name", 2),
+        (["tiny"], "tiny: exists, or is the name of a bundled profile", 2),
+        (["there"], "there: exists, or is", 2),
         (["a", "--like", "huge"], "--like: 'huge' is not a bundled profile; allowed: tiny, colab, single-gpu, xl", 2),
         (["a", "picture.png"], "picture.png: is neither .txt nor .jsonl, plain or compressed", 2),
         (["a", "absent.txt"], "absent.txt: ", 1),
         (["a", "empty.txt"], "empty.txt: no document in it", 1),
         (["a", "bad.jsonl"], "bad.jsonl, line 1: not readable as JSON", 1),
-        (["a", "text.txt", "there/text.txt"], "text.txt and there/text.txt have the same name; rename one", 2),
+        (["a", "text.txt", "there/text.txt"], "text.txt: two texts have the same name", 2),
         (["a", "there"], "there: is a folder; name the files in it", 2),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib.files import human_size
-from course_lib.language.messages import padded, told
+from course_lib.language.messages import padded
 from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 
@@ -39,7 +39,7 @@ def show(
         profiles.file(profile)
         os.environ[profiles.VARIABLE] = profile
     path, sections = profiles.file(), config.sections()
-    from course_lib.settings import costs
+    from course_lib.command_line import costs
 
     loaded, stages = list(costs.downloads()), costs.stages()
     if as_json:
@@ -59,14 +59,12 @@ def show(
     print(tr("downloads:") if loaded else tr("downloads: none"))
     for each in loaded:
         size = tr("unknown") if each.size is None else human_size(each.size)
-        print(f"{padded(size, '>10')}  {told(each.what)} ({told(each.license)})")
+        print(f"{padded(size, '>10')}  {each.what} ({each.license})")
     print()
     print(tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine()))
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
-    rows = [
-        (tr("chapter {number}", number=stage.chapter), stage.hours, stage.disk, told(stage.what)) for stage in stages
-    ]
-    rows.append((tr("all"), hours, disk, tr("not counted: the notebooks' own cells, minutes each")))
+    rows = [(tr("chapter {number}", number=stage.chapter), stage.hours, stage.disk, stage.what) for stage in stages]
+    rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
     for name, took, space, what in rows:
         print(f"{padded(name, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
 
@@ -85,7 +83,7 @@ def new(
     ] = profiles.BUNDLED[0],
 ) -> None:
     """Create a profile for your own texts, so that the course runs on them."""
-    from course_lib.settings.new_profile import create
+    from course_lib.command_line.new_profile import create
 
     created = create(folder, texts or [], like)
     if texts:

@@ -1,0 +1,211 @@
+"""What the current profile downloads, and the estimated hours and disk space of its chapters on this machine.
+
+The estimates come from the sizes and rates below and from matrix products timed here. They tell minutes from hours.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.corpus.config import Sources
+from course_lib.corpus.products import own_files
+from course_lib.documents import SAMPLE
+from course_lib.gptsan import products as gptsan
+from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.language.words import tr
+from course_lib.parallel import default_workers
+from course_lib.prefix import products as prefix
+from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+from course_lib.pretrain import products as pretrain
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
+from course_lib.subword.config import BpeConfig
+from course_lib.training.memory import plan
+
+# Sizes as published, November 2026 [bytes]: download, plain text in it. JAWIKI_PART is the first part of the dump.
+JAWIKI, JAWIKI_PART, CC100 = (4.5e9, 4.0e9), (3.0e8, 2.7e8), (1.5e10, 7.5e10)
+# Plain text in the bundled samples [bytes], and bytes of text in a byte of a compressed file.
+WIKIPEDIA_SAMPLE, WEBTEXT_SAMPLE = 690_000, 230_000
+PACKED = {".gz": 2.5, ".bz2": 3, ".xz": 3}
+# Repository on the Hub → download [bytes], license.
+MODELS = {
+    "Tanrei/GPTSAN-japanese": (1.12e10, "MIT"),
+    "rinna/japanese-gpt-neox-small": (4.5e8, "MIT"),
+    "rinna/japanese-gpt-neox-3.6b-instruction-ppo": (7.4e9, "MIT"),
+}
+# Bytes of text per second and core, measured on two cores of an AMD EPYC (tests/bench/README.md).
+EXTRACT, SEGMENT, TOKENIZE = 1.4e6, 2.4e6, 9e6
+# The same of the search for duplicates, which runs in one process.
+CLEAN = 4e6
+# Seconds of BPE and Unigram training per byte of the sampled lines, all five tokenizers together.
+TOKENIZERS = 4e-6
+# The cells of notebook 3, which train more tokenizers and small models on a sample: seconds, and seconds per byte of
+# it, measured on 0.9 and 2.7 MB. The sample is at most SAMPLE bytes of the encyclopedia and of the other text.
+CELLS, CELLS_PER_BYTE = 10, 8e-5
+# Average bytes per line, and of UTF-8 text per token of a 32,000-entry vocabulary.
+LINE, TOKEN = 120, 6.0
+# Share of the measured rate of matrix products that training reaches, and the least duration of a step [s]: the tiny
+# models took 70 to 120 s for 500 steps on two quiet cores.
+TRAINING, STEP = 0.4, 0.12
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file or model that the profile downloads. `size` is None if it is unknown [bytes]."""
+
+    what: str
+    size: float | None
+    license: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the work: its estimated duration [h] and disk space [bytes], and what it does."""
+
+    chapter: int
+    hours: float
+    disk: float
+    what: str
+
+
+def downloads() -> Iterator[Download]:
+    """Yield what the current profile downloads."""
+    sources = config.section("corpus.sources", Sources)
+    if sources.wikipedia == "download":
+        what = tr("Japanese Wikipedia, {date}", date=sources.date)
+        if sources.part:
+            what = tr("{dump}, part {part}", dump=what, part=sources.part)
+        yield Download(what, (JAWIKI_PART if sources.part else JAWIKI)[0], tr("CC BY-SA 4.0 and GFDL"))
+    if sources.webtext == "download":
+        terms = tr("terms of use of Common Crawl; rights of the pages' authors")
+        yield Download(tr("CC-100, Japanese"), CC100[0], terms)
+    for checkpoint in _recipe(GptsanRecipe).checkpoint, _recipe(PrefixRecipe).checkpoint:
+        if checkpoint and not Path(checkpoint).is_dir():
+            yield Download(checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub"))))
+
+
+def stages() -> list[Stage]:
+    """Return the estimated work of the current profile, in order."""
+    wikipedia, webtext = texts()
+    text, loaded = wikipedia + webtext, sum(each.size or 0 for each in downloads())
+    # seconds of a byte on all cores
+    extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
+    lines = LINE * config.section("subword.bpe", BpeConfig).input_sentence_size or text
+    cells = CELLS + CELLS_PER_BYTE * (min(wikipedia, SAMPLE) + min(webtext, SAMPLE))
+    work = [
+        (1, wikipedia * extract + webtext / CLEAN, loaded + text, tr("extraction and cleaning")),
+        (2, text * segment, 1.2 * text, tr("segmentation")),
+        (3, min(text, lines) * TOKENIZERS, 1e7, tr("five tokenizers")),
+        (3, cells, 1e6, tr("the notebook's own cells, on at most 1 MB of each of the two texts")),
+        (4, text * tokenize, 2 * text / TOKEN, tr("token files")),
+    ]
+    found = [Stage(chapter, seconds / 3600, disk, what) for chapter, seconds, disk, what in work]
+    return found + [_training(*run, tokens=text / TOKEN) for run in runs()]
+
+
+def texts() -> tuple[float, float]:
+    """Return the plain text of the encyclopedia and of the web text or the user's own texts [bytes]."""
+    sources = config.section("corpus.sources", Sources)
+    whole = JAWIKI_PART if sources.part else JAWIKI
+    wikipedia = whole[1] if sources.wikipedia == "download" else WIKIPEDIA_SAMPLE
+    if sources.webtext == "files":
+        return wikipedia, sum(path.stat().st_size * PACKED.get(path.suffix, 1) for path in own_files(sources))
+    return wikipedia, CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
+
+
+def runs() -> Iterator[tuple[int, str, Any, int]]:
+    """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
+    yield 4, "GPT-2", pretrain.recipe_settings(), 0
+    if not _recipe(GptsanRecipe).checkpoint:
+        yield 5, "GPTSAN", gptsan.base_settings(), 0
+    context = config.section("gptsan.classes", EncodeConfig).num_context
+    stage = tr("extra stage, context of {tokens} tokens", tokens=context)
+    yield 5, stage, gptsan.planned(gptsan.tuned_settings()), 0
+    if not _recipe(PrefixRecipe).checkpoint:
+        yield 6, "GPT-NeoX", config.load(PretrainConfig, _recipe(PrefixRecipe).base), 0
+    for name, settings in prefix.task_settings().items():
+        assert settings.data.input
+        with open(settings.data.input, "rb") as file:
+            yield 6, tr("prefix `{name}`", name=name), settings, sum(1 for _ in file)
+
+
+def _recipe(cls: Any) -> Any:
+    return config.section("gptsan.recipe" if cls is GptsanRecipe else "prefix.recipe", cls)
+
+
+def _training(chapter: int, what: str, settings: Any, samples: int, tokens: float) -> Stage:
+    """Estimate a training run. `tokens` is the length of an epoch for runs on the whole corpus."""
+    sizes, engine, ranks = settings.sizes(), settings.engine, settings.launch.ranks or 1
+    per_step = settings.batch.resolve(ranks).total * sizes.length
+    epoch = samples * sizes.length if samples else 0.949 * tokens
+    trained = getattr(settings.data, "train_tokens", None) or (engine.num_train_epochs or 1) * epoch
+    if engine.max_steps:
+        trained = engine.max_steps * per_step
+    step = max(STEP, per_step * sizes.flops_per_token / (TRAINING * _rate(settings.precision.dtype)))
+    disk = 16 * sum(number for number, _ in sizes.trained) * (engine.keep_checkpoints or 1) + 2 * sizes.parameters
+    what = tr(
+        "{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens",
+        run=what,
+        parameters=sizes.parameters / 1e6,
+        tokens=trained / 1e6,
+    )
+    if settings.launch.device != "cpu" and (lacking := _lacking(plan(settings, ranks).total, ranks)):
+        what += f"; {lacking}"
+    return Stage(chapter, trained / per_step * step / 3600, disk, what)
+
+
+def _lacking(need: float, ranks: int) -> str:
+    """Return what this machine lacks for a run that needs so many bytes on each GPU; "" if it lacks nothing."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    room = torch.cuda.get_device_properties(0).total_memory if gpus else 0
+    if gpus >= ranks and need <= room:
+        return ""
+    here = tr("{gpus} of {room:.0f} GB", gpus=gpus, room=room / 1e9) if gpus else tr("none")
+    planned = (
+        tr("planned for {ranks} GPUs with {need:.0f} GB", ranks=ranks, need=need / 1e9)
+        if ranks > 1
+        else tr("planned for 1 GPU with {need:.0f} GB", need=need / 1e9)
+    )
+    return tr("{planned}, here {here}", planned=planned, here=here)
+
+
+def machine() -> str:
+    """Return this machine's cores, memory and GPUs as text."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    card = f"{gpus} × {torch.cuda.get_device_name()}" if gpus else tr("no GPU")
+    memory = psutil.virtual_memory().total / 1e9
+    return tr("{cores} cores, {memory:.0f} GB of memory, {card}", cores=default_workers(), memory=memory, card=card)
+
+
+@cache
+def _rate(dtype: NumberFormat) -> float:
+    """Return the measured rate of matrix products on this machine's devices [FLOP/s], all GPUs or cores together."""
+    import torch
+
+    from course_lib.checkpoints.compute import one_thread
+    from course_lib.checkpoints.torch_dtypes import TORCH
+
+    gpus, cores = torch.cuda.device_count(), default_workers()
+    side, device = (8192, "cuda") if gpus else (256, "cpu")
+    # Emulation of 16-bit formats on a CPU is part of the measurement.
+    a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
+    best = float("inf")
+    # One thread and the shortest of many products: other programs on the machine disturb this measurement least.
+    with one_thread():
+        ends = time.perf_counter() + 0.5
+        while best == float("inf") or time.perf_counter() < ends:
+            started = time.perf_counter()
+            (a @ a)[0, 0].item()
+            best = min(best, time.perf_counter() - started)
+    return 2 * side**3 / best * (gpus or cores)
