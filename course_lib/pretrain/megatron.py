@@ -2,8 +2,7 @@
 
 The weights are bit-for-bit identical unless another dtype is requested. The converter removes padding rows from the
 vocabulary. Sizes come from the tensor shapes, the activation function and dropout rates from the training arguments,
-and the bos, eos and pad ids from the tokenizer. Weights are merged and written one at a time. megatron_checkpoint.py
-finds the files; megatron_weights.py maps names and row order.
+and the bos, eos and pad ids from the tokenizer. Weights are merged and written one at a time.
 """
 
 from argparse import Namespace
@@ -21,11 +20,10 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import NAMES, TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
-from course_lib.pretrain.megatron_weights import Shape, gpt2_weights, model_shape
+from course_lib.pretrain.megatron_weights import MegatronSizes, gpt2_weights, model_sizes
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 
@@ -35,35 +33,33 @@ class ConvertReport:
     """The result of a conversion."""
 
     target: Path
-    shape: Shape
+    sizes: MegatronSizes
     activation: str
     dtype: str
     parameters: int
     tensor_parallel: int
     checkpoint_version: float
     iteration: int
-    notes: list[str]  # what is missing from the folder
+    tokenizer: str | None
+    eos_token_id: int | None
 
     def summary(self) -> str:
-        """Return the report for the terminal: one line, then one line per note."""
-        s = self.shape
-        cut, ranks = f"{s.padded} → {s.vocabulary}", self.tensor_parallel
-        first = tr(
-            "{layers} layers × {hidden}, {heads} heads, vocabulary {vocabulary}, {activation}, {parameters:,} "
-            "parameters in {dtype}; from step {step}, {ranks}, checkpoint version {version:g} → {target}",
-            layers=s.layers,
-            hidden=s.hidden,
-            heads=s.heads,
-            vocabulary=cut if s.padded != s.vocabulary else tr("{number} (as padded)", number=s.padded),
-            activation=self.activation,
-            parameters=self.parameters,
-            dtype=self.dtype,
-            step=self.iteration,
-            ranks=tr("{number} tensor ranks", number=ranks) if ranks > 1 else tr("1 tensor rank"),
-            version=self.checkpoint_version,
-            target=self.target,
+        """Return the report for the terminal: one line, and one about what is missing from the folder."""
+        note = ""
+        if self.tokenizer is None:
+            note = tr(
+                "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
+                "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
+            )
+        elif self.eos_token_id is None:
+            note = tr("the tokenizer names no eos_token, so eos_token_id is null: the verbs that generate need one")
+        line = tr(
+            "{layers} layers × {hidden}, {heads} heads, vocabulary {padded} → {vocabulary}, {activation}, "
+            "{parameters:,} parameters in {dtype}; from step {iteration}, tensor ranks: {tensor_parallel}, checkpoint "
+            "version {checkpoint_version:g} → {target}",
+            **vars(self) | vars(self.sizes),
         )
-        return "\n".join([first, *(tr("note: {note}", note=told(line)) for line in self.notes)])
+        return f"{line}\n{note}".rstrip()
 
 
 def convert(
@@ -98,20 +94,21 @@ def convert(
         source = open_checkpoint(checkpoint)
         version = source.version if checkpoint_version is None else checkpoint_version
         if version not in (0, 1) and version < 2:
-            raise UsageError(f"checkpoint_version {version:g}; allowed: 0, 1, or 2 and above")
+            raise UsageError(f"--checkpoint-version: {version:g} is not allowed; allowed: 0, 1, or 2 and above")
         specials, entries = _tokenizer(tokenizer) if tokenizer else ({}, None)
-        shape = model_shape(source, heads, entries, vocab_size)
+        sizes = model_sizes(source, heads, entries, vocab_size)
         wanted = TORCH[dtype] if dtype else _dtype(source)
-        weights = ((name, value.to(wanted)) for name, value in gpt2_weights(source, shape, version))
+        weights = ((name, value.to(wanted)) for name, value in gpt2_weights(source, sizes, version))
         parameters = weight_files.write(weights, folder, SHARD)
-        config = _config(source.args, shape, specials, wanted)
+        config = _config(source.args, sizes, specials, wanted)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, config.n_positions)
         report = ConvertReport(
-            target, shape, config.activation_function, torch_name(wanted), parameters,
-            source.tensor_parallel, version, source.iteration, _notes(tokenizer, specials),
+            target, sizes, config.activation_function, torch_name(wanted), parameters,
+            len(source.ranks), version, source.iteration,
+            tokenizer.name if tokenizer else None, specials.get("eos_token_id"),
         )  # fmt: skip
         write_json(
             folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report) | {"target": str(target)}
@@ -119,40 +116,23 @@ def convert(
     return report
 
 
-def _notes(tokenizer: Path | None, specials: dict[str, int | None]) -> list[str]:
-    """Return notes on what is missing from the folder, and which commands need it."""
-    if tokenizer is None:
-        message = mark(
-            "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
-            "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
-        )
-        return [message]
-    if specials["eos_token_id"] is None:
-        message = mark("{tokenizer} names no eos_token, so eos_token_id is null: the verbs that generate need one")
-        return [Remark(message, tokenizer=tokenizer)]
-    return []
-
-
 def _activation(args: Namespace) -> str:
     """Return the transformers name for the activation function used in Megatron training.
 
     Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     """
-    if getattr(args, "openai_gelu", False):
-        return "gelu_new"
-    if getattr(args, "onnx_safe", False):
-        return "gelu"
-    return "gelu_new" if getattr(args, "bias_gelu_fusion", True) else "gelu"
+    fused = getattr(args, "bias_gelu_fusion", True) and not getattr(args, "onnx_safe", False)
+    return "gelu_new" if fused or getattr(args, "openai_gelu", False) else "gelu"
 
 
-def _config(args: Namespace, shape: Shape, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
+def _config(args: Namespace, sizes: MegatronSizes, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
     settings = {
-        "vocab_size": shape.vocabulary,
-        "max_position_embeddings": shape.positions,
-        "hidden_size": shape.hidden,
-        "num_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "ffn_hidden_size": shape.inner,
+        "vocab_size": sizes.vocabulary,
+        "max_position_embeddings": sizes.positions,
+        "hidden_size": sizes.hidden,
+        "num_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "ffn_hidden_size": sizes.inner,
         "hidden_dropout_prob": getattr(args, "hidden_dropout", 0.1),
         "attention_probs_dropout_prob": getattr(args, "attention_dropout", 0.1),
         "initializer_range": getattr(args, "init_method_std", 0.02),
@@ -174,10 +154,10 @@ def _dtype(source: Checkpoint) -> torch.dtype:
 
     With Megatron's --embedding-weights-in-fp32 option, the layers have a narrower dtype than the embedding.
     """
-    kinds = {value.dtype for part in (source.embedding, source.layers[0]) for value in part.states[0].values()}
+    kinds = {value.dtype for value in source.ranks[0].values()}
     dtype = reduce(torch.promote_types, kinds)
     if dtype not in NAMES:
-        raise CourseError(f"{source.embedding.files[0]}: weights in {dtype}; allowed: float32, bfloat16, float16")
+        raise CourseError(f"{source.folder}: weights in {dtype}; allowed: float32, bfloat16, float16")
     return dtype
 
 

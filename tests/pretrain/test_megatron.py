@@ -54,9 +54,11 @@ def _edit(file: Path, changes: dict[str, object]) -> None:
     torch.save({key: value for key, value in state.items() if value is not None}, file)
 
 
-@pytest.mark.parametrize("version", [None, 0, 1.0, 3.0])
-@pytest.mark.parametrize("form", ["new", "old", "whole"])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("ranks", "form", "version"),
+    [(ranks, form, 3.0) for ranks in (1, 2, 4) for form in ("new", "old", "whole")]
+    + [(2, form, version) for form in ("new", "whole") for version in (None, 0, 1.0)],
+)
 def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form, version):
     if form == "whole":
         step = writer.whole(model, tmp_path / "save", ranks, version)
@@ -149,24 +151,21 @@ def test_given_version_wins(model, tmp_path):
         _edit(meta, {"checkpoint_version": None})
     convert(step, tmp_path / "out", checkpoint_version=1.0, vocab_size=300)
     _same(tmp_path / "out", model)
-    with pytest.raises(UsageError, match=r"0\.5; allowed: 0, 1"):
+    with pytest.raises(UsageError, match="checkpoint-version"):
         convert(step, tmp_path / "other", checkpoint_version=0.5)
 
 
 def test_vocabulary(model, tokenizer, tmp_path):
     step = writer.pipeline(model, tmp_path / "save")
-    assert convert(step, tmp_path / "padded").shape.vocabulary == 384
-    with pytest.raises(UsageError, match="385; allowed: 1 to 384"):
-        convert(step, tmp_path / "out", vocab_size=385)
-    with pytest.raises(UsageError, match="290; allowed: 300 to 384"):
-        convert(step, tmp_path / "out", tokenizer, vocab_size=290)
-    with pytest.raises(UsageError, match="400 entries, the checkpoint 384"):
-        convert(step, tmp_path / "out", _tokenizer(tmp_path / "larger", 400))
+    assert convert(step, tmp_path / "padded").sizes.vocabulary == 384
+    for words, size in ((None, 385), (tokenizer, 290), (_tokenizer(tmp_path / "larger", 400), None)):
+        with pytest.raises(UsageError, match="--vocab-size"):
+            convert(step, tmp_path / "out", words, vocab_size=size)
     wide = writer.pipeline(writer.model(vocab_size=1500), tmp_path / "wide")
-    with pytest.raises(UsageError, match="300 entries, the checkpoint 1536.*--vocab-size 300"):
+    with pytest.raises(UsageError, match="--vocab-size 300"):
         convert(wide, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
-    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).shape.vocabulary == 300
+    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).sizes.vocabulary == 300
 
 
 def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_path):
@@ -175,9 +174,8 @@ def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_pa
     convert(step, tmp_path / "out", tokenizer)
     with pytest.raises(UsageError, match="input itself"):
         convert(step, tokenizer, tokenizer)
-    (tmp_path / "out" / META).touch()
     (step / META).unlink()
-    with pytest.raises(CourseError, match="missing"):
+    with pytest.raises(CourseError, match="mp_rank_"):
         convert(step, tmp_path / "out", tokenizer)
     _same(tmp_path / "out", model)
 
@@ -186,29 +184,18 @@ def test_which_step(model, tmp_path):
     save = tmp_path / "save"
     step = writer.pipeline(model, save)
     assert step_folder(step) == step_folder(save) == step
-    (save / "latest").unlink()
-    assert step_folder(save) == step
-    (save / "global_step20").mkdir()
-    with pytest.raises(UsageError, match="several steps; allowed: one of global_step100, global_step20"):
-        step_folder(save)
     (save / "latest").write_text("global_step300")
-    with pytest.raises(CourseError, match="latest: names 'global_step300', which is not there"):
+    with pytest.raises(CourseError, match="global_step300"):
         step_folder(save)
+    (save / "latest").unlink()
+    with pytest.raises(CourseError, match="no Megatron checkpoint"):
+        convert(save, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "no such folder"),
-        (Path.touch, "is a file"),
-        (Path.mkdir, "no Megatron checkpoint"),
-        (lambda path: (path / "zero_pp_rank_0_mp_rank_00_model_states.pt").mkdir(parents=True), "ZeRO stage 3"),
-        (lambda path: (path / "mp_rank_00_000").mkdir(parents=True), "with pipeline ranks"),
-    ],
-)
-def test_no_checkpoint(tmp_path, make, message):
-    make(tmp_path / "save")
-    with pytest.raises(CourseError, match=message):
+@pytest.mark.parametrize("name", ["zero_pp_rank_0_mp_rank_00_model_states.pt", "mp_rank_00_000"])
+def test_layouts_that_are_not_read(tmp_path, name):
+    (tmp_path / "save" / name).mkdir(parents=True)
+    with pytest.raises(CourseError, match="ZeRO stage 3.*pipeline ranks"):
         convert(tmp_path / "save", tmp_path / "out")
 
 
@@ -237,46 +224,39 @@ def test_features_refused_by_the_arguments(model, tmp_path, said, feature):
     ("file", "changes", "message"),
     [
         (EMBEDDING, {"position_embeddings.weight": None}, "no learned positions"),
-        (EMBEDDING, {"word_embeddings.norm.weight": torch.ones(16)}, "no place for word_embeddings.norm.weight"),
-        (EMBEDDING, {"word_embeddings.weight": torch.ones(384, 8)}, r"has shape \(384, 8\), expected \(384, 16\)"),
-        (EMBEDDING, {"word_embeddings.weight": torch.ones(384)}, "word_embeddings.weight is not a matrix"),
+        (EMBEDDING, {"word_embeddings.norm.weight": torch.ones(16)}, "no place for embedding.word_embeddings.norm"),
+        (EMBEDDING, {"word_embeddings.weight": torch.ones(384)}, r"has shape \(384,\), expected \(384, 16\)"),
         (LAYER, {"mlp.deepspeed_moe.gate.wg.weight": torch.ones(8, 16)}, "a mixture of experts"),
         (LAYER, {"mlp.dense_h_to_4h.weight": torch.ones(48, 16)}, r"has shape \(48, 16\), expected \(24, 16\)"),
         (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing.*RMSNorm"),
         (LAYER, {"self_attention.dense.bias": None}, "self_attention.dense.bias missing$"),
-        (NORM, {"bias": None}, "bias missing.*RMSNorm"),
-        (NORM, {"weight": torch.ones(384, 16)}, "an untied output head"),
-        (NORM, {"weight": None, "bias": None}, "neither an embedding, a layer nor a norm"),
+        (NORM, {"weight": torch.ones(384, 16)}, r"has shape \(384, 16\)"),
     ],
 )
 def test_what_a_layer_file_must_hold(model, tmp_path, file, changes, message):
     step = writer.pipeline(model, tmp_path / "save")
     _edit(step / file, changes)
-    with pytest.raises(CourseError, match=f"{file}: .*{message}"):
+    with pytest.raises(CourseError, match=message):
         convert(step, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_first_layer_shows_gated_mlp_and_grouped_queries(model, tmp_path):
-    first = "layer_02-model_00-model_states.pt"
-    for name, shape, message in (("mlp.dense_h_to_4h", (48, 16), "SwiGLU"), ("self_attention.query_key_value", (32, 16), "grouped")):  # fmt: skip
-        step = writer.pipeline(model, tmp_path / name)
-        _edit(step / first, {f"{name}.weight": torch.ones(shape)})
-        with pytest.raises(CourseError, match=f"{first}: .*{message}"):
-            convert(step, tmp_path / "out")
+def test_an_untied_output_head_beside_the_norm(model, tmp_path):
+    step = writer.pipeline(model, tmp_path / "save")
+    torch.save({"weight": torch.ones(384, 16)}, step / "layer_06-model_00-model_states.pt")
+    with pytest.raises(CourseError, match="untied output head"):
+        convert(step, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("layer_03-model_01-model_states.pt", "layer_03-model_01-model_states.pt: missing"),
-        ("layer_03-*", "layer_03-model_00-model_states.pt: missing"),
-        ("layer_04-*", "files of 2 layers .*its arguments say 3"),
-        ("layer_02-*", "files of 2 layers .*its arguments say 3"),
-        ("layer_01-*", "no layer files hold the embedding"),
-        ("layer_05-*", "no layer files hold the final norm"),
-        ("layer_*-model_01-*", "files of 1 tensor ranks .*its arguments say 2"),
-        ("mp_rank_*", "mp_rank_00_model_states.pt is missing"),
+        ("layer_03-model_01-model_states.pt", "rank 1: layers.1.input_layernorm.bias"),
+        ("layer_03-*", "layers.1.input_layernorm.bias"),
+        ("layer_02-*", "layers.2.input_layernorm.bias"),
+        ("layer_01-*", "embedding.*missing"),
+        ("layer_*-model_01-*", r"tensor ranks \[0\]; expected: 0 to 1"),
+        ("mp_rank_*", "mp_rank_"),
     ],
 )
 def test_missing_layer_files(model, tmp_path, missing, message):
@@ -287,61 +267,43 @@ def test_missing_layer_files(model, tmp_path, missing, message):
         convert(step, tmp_path / "out")
 
 
-def test_missing_rank_files(model, tmp_path):
-    step = writer.whole(model, tmp_path / "save", 4)
-    (step / "mp_rank_03_model_states.pt").unlink()
-    with pytest.raises(CourseError, match="files of 3 tensor ranks .*its arguments say 4"):
-        convert(step, tmp_path / "out")
-    (step / "mp_rank_01_model_states.pt").unlink()
-    with pytest.raises(CourseError, match="mp_rank_02_model_states.pt: the file of rank 1 is missing"):
-        convert(step, tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("module", "message"),
     [
         (None, "no weights under `module`"),
         ({"language_model": {"output_layer": {"weight": torch.ones(1)}}}, "an untied output head"),
         ({"decoder.layers.0.self_attention.linear_qkv.weight": torch.ones(1)}, "Megatron-Core's names"),
-        ({"language_model": {"encoderlayers.0.mlp.deepspeed_moe.experts.w": torch.ones(1)}}, "a mixture of experts"),
         ({"language_model": {"pooler": {"weight": torch.ones(1)}}}, "no place for pooler.weight"),
-        ({"language_model": {"embedding": {"word_embeddings": {"weight": torch.ones(1)}}}}, "no final norm in it"),
     ],
 )
 def test_what_a_whole_file_must_hold(model, tmp_path, module, message):
     step = writer.whole(model, tmp_path / "save")
     _edit(step / META, {"module": module})
-    with pytest.raises(CourseError, match=f"{META}: .*{message}"):
+    with pytest.raises(CourseError, match=message):
         convert(step, tmp_path / "out")
+    (writer.whole(model, tmp_path / "more", 4) / "mp_rank_01_model_states.pt").unlink()
+    with pytest.raises(CourseError, match=r"tensor ranks \[0, 2, 3\]"):
+        convert(tmp_path / "more", tmp_path / "out")
 
 
 def test_heads(model, tmp_path):
     step = writer.pipeline(model, tmp_path / "save", 4)
-    with pytest.raises(UsageError, match="heads 2: the checkpoint's arguments say 4"):
+    with pytest.raises(UsageError, match="the checkpoint records 4"):
         convert(step, tmp_path / "out", heads=2)
     _edit(step / META, {"args": None})
-    with pytest.raises(UsageError, match="heads 2: must divide the width 16 and be a multiple of the tensor ranks, 4"):
+    with pytest.raises(UsageError, match="multiple of the tensor ranks, 4"):
         convert(step, tmp_path / "out", heads=2)
-
-
-def test_tokenizer_that_is_none(model, tmp_path):
-    step = writer.pipeline(model, tmp_path / "save")
-    with pytest.raises(CourseError, match="no such folder, expected a tokenizer"):
-        convert(step, tmp_path / "out", tmp_path / "none")
-    with pytest.raises(CourseError, match="holds no tokenizer"):
-        convert(step, tmp_path / "out", step)
 
 
 def test_what_a_folder_without_tokenizer_or_end_lacks_is_said(model, tokenizer, tmp_path):
     step = writer.pipeline(model, tmp_path / "save", 1)
-    assert convert(step, tmp_path / "out", tokenizer).notes == []
-    said = convert(step, tmp_path / "out").summary().splitlines()[1:]
-    assert len(said) == 1 and said[0].startswith(
-        "note: without --tokenizer the folder has no tokenizer and eos_token_id"
-    )
+    with pytest.raises(CourseError, match="tokenizer"):
+        convert(step, tmp_path / "out", tmp_path / "none")
+    assert "\n" not in convert(step, tmp_path / "out", tokenizer).summary()
+    assert "without --tokenizer" in convert(step, tmp_path / "out").summary()
     assert json.loads((tmp_path / "out" / "config.json").read_text())["eos_token_id"] is None
     path = tokenizer / "tokenizer_config.json"
-    path.write_text(
-        json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "eos_token"})
-    )
-    assert "names no eos_token, so eos_token_id is null" in convert(step, tmp_path / "out", tokenizer).summary()
+    said = json.loads(path.read_text())
+    del said["eos_token"]
+    path.write_text(json.dumps(said))
+    assert "names no eos_token" in convert(step, tmp_path / "out", tokenizer).summary()
