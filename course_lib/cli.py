@@ -84,13 +84,13 @@ def _main(arguments: list[str] | None) -> int:
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
-        return _say(words.error_line(str(error)), error.exit_code)
+        return _say(str(error), error.exit_code)
     # A wrong option or argument, or no command. Without a command, the message is the help text.
     except usage_error as error:
-        text = words.error_line(error.format_message())
+        text = error.format_message()
         if "\n" not in text:
             command = error.ctx.command_path if error.ctx else "course"
-            text = words.tr("{problem} (see `{command} --help`)", problem=text, command=command)
+            text = f"{text} (see `{command} --help`)"
         return _say(text, 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)
@@ -142,13 +142,7 @@ def _terminate(number: int, _frame: "FrameType | None") -> None:
 
 
 def _stopped(number: signal.Signals) -> int:
-    text = f"{SAYING[number]}; earlier products are unchanged"
-    # Nothing is imported for English: a signal may come before the first command is known.
-    if os.environ.get("COURSE_LANG"):
-        from course_lib.language.words import error_line
-
-        text = error_line(text)
-    return _say(text, 128 + number)
+    return _say(f"{SAYING[number]}; earlier products are unchanged", 128 + number)
 
 
 def _nameless(error: OSError) -> str:

@@ -19,7 +19,7 @@ import psutil
 
 from course_lib import __version__
 from course_lib.files import human_size
-from course_lib.language.messages import padded
+from course_lib.language.columns import padded
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.paths import root
@@ -79,8 +79,8 @@ def table(checks: list[Check]) -> str:
     for check in checks:
         lines.append(f"{padded(check.part, '<20')}{padded(states[check.ok], '<9')}{check.found}".rstrip())
         if not check.ok:
-            lines.append(f"{'':<20}{tr('without it: {cost}', cost=check.cost)}")
-            lines.append(f"{'':<20}{tr('to get it: {remedy}', remedy=check.remedy)}")
+            lines.append(" " * 20 + tr("without it: {cost}", cost=check.cost))
+            lines.append(" " * 20 + tr("to get it: {remedy}", remedy=check.remedy))
     return "\n".join(lines)
 
 
@@ -115,7 +115,8 @@ def _deepspeed() -> Check:
 def _compiler() -> Check:
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
     ninja = bool(_version("ninja") or shutil.which("ninja"))
-    found = f"{Path(compiler).name}, ninja {tr('yes') if ninja else tr('no')}" if compiler else ""
+    has_ninja = tr("yes") if ninja else tr("no")
+    found = f"{Path(compiler).name}, ninja {has_ninja}" if compiler else ""
     cost = tr("training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)")
     return Check(tr("C++ compiler"), bool(compiler and ninja), found, cost, "apt-get install g++; pip install ninja")
 

@@ -13,8 +13,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import course_lib  # noqa: E402
 from course_lib.language.words import language as edition  # noqa: E402
-from course_lib.notebooks.execution import address  # noqa: E402
 
+from course_authors.notebooks import address  # noqa: E402
 from course_site.api import source_address as linkcode_resolve  # noqa: E402, F401
 
 # The site's own words; those of Sphinx and of the theme are in their catalogues.

@@ -40,8 +40,6 @@ REHEARSE = (
     "tests/training/test_fp16.py",
     "tests/training/test_nodes.py",
     "tests/training/test_slurm.py",
-    "tests/words/test_edition.py",
-    "tests/words/test_japanese.py",
 )
 
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.

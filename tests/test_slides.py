@@ -8,10 +8,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.language import editions
 from course_lib.paths import NOTEBOOKS
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
+from course_authors import editions
 from course_slides import build
 from course_slides.cells import CORE, Slide, slides
 from course_slides.prose import blocks, leading, sentences, short_list, translated_blocks

@@ -22,7 +22,6 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
 from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.language.messages import Remark
 from course_lib.language.words import mark
 
 STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
@@ -80,7 +79,7 @@ def read_weights(checkpoint: Path) -> Weights:
     module = state.get("module")
     if not isinstance(module, dict):
         raise CourseError(f"{states[0]}: holds no weights (`module`)")
-    return Weights(_kept(module), Remark(mark("{dtype} weights"), dtype=trained_as), trained_as)
+    return Weights(_kept(module), f"{trained_as} weights", trained_as)
 
 
 def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -157,4 +156,4 @@ def _from_folder(folder: Path) -> Weights:
         )
     weights = weight_files.by_name(folder)
     stored = NAMES.get(next((weight.dtype for weight in weights.values()), torch.float32), "fp32")
-    return Weights(weights, Remark(mark("{dtype} weights"), dtype=stored), stored)
+    return Weights(weights, f"{stored} weights", stored)

@@ -14,10 +14,9 @@ from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix
-from course_lib.language.words import mark
 
 PAIRS = "minimal_pairs.jsonl"
-TRIGRAM = mark("character trigram")
+TRIGRAM = "character trigram"
 Data = Annotated[
     list[Path] | None,
     typer.Option("--data", metavar="FILE", help="raw documents (.jsonl or .txt), or a folder of them; repeatable"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib.files import human_size
-from course_lib.language.messages import padded
+from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 

@@ -12,8 +12,8 @@ import typer
 from course_lib.command_line.profile import duration
 from course_lib.errors import UsageError
 from course_lib.files import human_size
-from course_lib.language.messages import padded, told
-from course_lib.language.words import heading, mark, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 
 # The states of products, and the names of the counts in their manifests, which `status` shows.
@@ -85,7 +85,7 @@ def _unpack(source: Path, chapter: str) -> None:
         flush=True,
     )
     if done.kept:
-        kept = ", ".join(f"{name} ({told(reason)})" for name, reason in done.kept.items())
+        kept = ", ".join(f"{name} ({reason})" for name, reason in done.kept.items())
         print(tr("not unpacked: {products}", products=kept), flush=True)
     if done.absent:
         print(tr("not in the archive: {products}", products=", ".join(done.absent)), flush=True)
@@ -130,12 +130,12 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     print(tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root()))
-    head = heading("product", "<28") + heading("state", "<9") + heading("size", ">9") + "  " + heading("built", "<26")
-    print(head + tr("details"))
+    head = padded(tr("product"), "<28") + padded(tr("state"), "<9") + padded(tr("size"), ">9")
+    print(head + "  " + padded(tr("built"), "<26") + tr("details"))
     for row in rows:
         kind, size = padded(tr(row["state"]), "<9"), human_size(row["bytes"])
         counts = {name: value for name, value in row["counts"].items() if not isinstance(value, dict)}
-        details = told(row["reason"]) or ", ".join(f"{_count(name)} {value}" for name, value in counts.items())
+        details = row["reason"] or ", ".join(f"{_count(name)} {value}" for name, value in counts.items())
         print(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{details}".rstrip())
 
 
@@ -183,40 +183,3 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
 
     results = checks.examine()
     print(json.dumps(checks.report(results), ensure_ascii=False, indent=1) if as_json else checks.table(results))
-
-
-def notebooks(
-    execute: Annotated[
-        bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
-    ] = False,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", metavar="LANG", help="write the notebooks in this language from its catalogue"),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="with --language: folder; default: notebooks/LANG"),
-    ] = None,
-) -> None:
-    """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
-    from course_lib.command_line import words as words_cli
-    from course_lib.notebooks import execution as tools
-    from course_lib.paths import NOTEBOOKS
-
-    if output and not language:
-        raise UsageError("-o: only with --language")
-    if language:
-        words_cli.edition(language, output, execute)
-        return
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        changed = tools.refresh(path)
-        if execute:
-            tools.execute(path, path)
-        tools.export_images(path)
-        said = {
-            (True, True): mark("{name}: rewritten, executed"),
-            (True, False): mark("{name}: rewritten"),
-            (False, True): mark("{name}: unchanged, executed"),
-            (False, False): mark("{name}: unchanged"),
-        }
-        print(tr(said[changed, execute], name=path.name))

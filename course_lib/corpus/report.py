@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from course_lib.files import atomic_write
-from course_lib.language.messages import aligned
+from course_lib.language.columns import aligned
 from course_lib.language.words import tr
 
 # Number of characters of a removed text shown in an example.

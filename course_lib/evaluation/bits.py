@@ -25,7 +25,8 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.language.words import heading
+from course_lib.language.columns import padded
+from course_lib.language.words import tr
 
 # Documents that are in memory at a time.
 AT_ONCE = 256
@@ -107,11 +108,11 @@ def table(rows: Sequence[tuple[str, Bits]]) -> str:
     """Return (model name, figures) as a text table with one line per model."""
     width = max(len("model"), *(len(name) for name, _ in rows)) + 2
     lines = [
-        heading("model", f"<{width}") + heading("bits/char", ">10") + heading("bits/byte", ">10")
-        + heading("ppl/token", ">11") + heading("chars/token", ">12") + heading("lost", ">8")
+        padded(tr("model"), f"<{width}") + padded(tr("bits/char"), ">10") + padded(tr("bits/byte"), ">10")
+        + padded(tr("ppl/token"), ">11") + padded(tr("chars/token"), ">12") + padded(tr("lost"), ">8")
     ]  # fmt: skip
     lines += [
-        f"{heading(name, f'<{width}')}{row.bits_per_character:>10.3f}{row.bits_per_byte:>10.3f}"
+        f"{padded(name, f'<{width}')}{row.bits_per_character:>10.3f}{row.bits_per_byte:>10.3f}"
         f"{row.perplexity_per_token:>11.1f}{row.characters_per_token:>12.2f}{row.lost:>8.2%}"
         for name, row in rows
     ]

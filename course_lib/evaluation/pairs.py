@@ -19,7 +19,8 @@ from course_lib.documents import read_batches
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.language.words import heading, mark, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import mark, tr
 
 # Resamples for an interval, and the share of them that it covers.
 RESAMPLES, COVERED = 10_000, 0.95
@@ -114,15 +115,14 @@ def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
     width = max(len("phenomenon"), *map(len, phenomena)) + 1
     columns = {name: max(len(name), 16) + 2 for name in results}
     lines = [
-        heading("phenomenon", f"<{width}") + heading("pairs", ">6")
-        + "".join(heading(name, f">{size}") for name, size in columns.items())
+        padded(tr("phenomenon"), f"<{width}") + padded(tr("pairs"), ">6")
+        + "".join(padded(name, f">{size}") for name, size in columns.items())
     ]  # fmt: skip
     for phenomenon in phenomena:
         cells = [(_shown(results[name][phenomenon]), size) for name, size in columns.items()]
         count = next(iter(results.values()))[phenomenon].pairs
-        lines.append(
-            f"{heading(phenomenon, f'<{width}')}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells)
-        )
+        label = padded(tr(ALL) if phenomenon == ALL else phenomenon, f"<{width}")
+        lines.append(f"{label}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells))
     return "\n".join([*lines, tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %")])
 
 

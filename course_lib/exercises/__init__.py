@@ -17,7 +17,7 @@ from typing import Any
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, plain, run_cases
 from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
-from course_lib.language.words import keyed, tr
+from course_lib.language.words import tr
 
 __all__ = ["Case", "Chapter", "Exercise", "Expression", "run_cases"]
 
@@ -41,10 +41,10 @@ class Exercise:
     solution: Any  # a right answer: a value, or a function whose source is printed
     explanation: str  # printed after the solution
 
-    def problem(self, answer: Any, key: str = "") -> str | None:
+    def problem(self, answer: Any) -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check, key)
+            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check)
         # The learner's function may raise any exception.
         except Exception as error:
             return tr("your answer raised {kind}: {error}", kind=type(error).__name__, error=error)
@@ -54,23 +54,21 @@ class Exercise:
         code = inspect.getsource(self.solution) if callable(self.solution) else repr(self.solution)
         return dedent(code).rstrip()
 
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts of the exercise with their keys."""
-        yield "task", self.task
-        for number, case in enumerate(() if callable(self.check) else self.check, 1):
-            yield f"case {number}", case[2]
-            for place, (_, text) in enumerate(case[3] if len(case) > 3 else (), 1):
-                yield f"case {number} mistake {place}", text
-        for number, hint in enumerate(self.hints, 1):
-            yield f"hint {number}", hint
-        yield "explanation", self.explanation
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of the exercise, for the catalogues."""
+        yield self.task
+        for case in () if callable(self.check) else self.check:
+            yield case[2]
+            yield from (text for _, text in (case[3] if len(case) > 3 else ()))
+        yield from self.hints
+        yield self.explanation
 
 
 class Chapter:
-    """The exercises of one chapter, numbered from 1. The chapter's name begins the keys of their texts."""
+    """The exercises of one chapter, numbered from 1."""
 
-    def __init__(self, *exercises: Exercise, name: str = "") -> None:
-        self.exercises, self.name = exercises, name
+    def __init__(self, *exercises: Exercise) -> None:
+        self.exercises = exercises
         self._hints_given: dict[int, int] = {}
 
     def _get(self, number: int) -> Exercise:
@@ -78,28 +76,22 @@ class Chapter:
             raise UsageError(f"exercise {number!r} does not exist; allowed: 1 to {len(self.exercises)}")
         return self.exercises[number - 1]
 
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts of the exercises with their keys, in order."""
-        for number, exercise in enumerate(self.exercises, 1):
-            for key, text in exercise.texts():
-                yield f"{self.name} {number} {key}", text
-
     def check(self, number: int, answer: Any = None) -> None:
         """Show whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
         if answer is None or isinstance(answer, EllipsisType):
-            task = self._text(number, "task", exercise.task)
-            print(tr("Exercise {number} waits for your answer: {task}", number=number, task=task))
+            print(tr("Exercise {number} waits for your answer: {task}", number=number, task=tr(exercise.task)))
             return
-        problem = exercise.problem(answer, f"{self.name} {number}")
+        problem = exercise.problem(answer)
         title = escape(tr("Exercise {number}", number=number))
         if problem is None:
-            more = folded_solution(exercise.code(), self._text(number, "explanation", exercise.explanation))
-            right = tr("Exercise {number}: right.", number=number)
-            show(right, f"<p>{badge(tr('✓ right'), GREEN)} {title}</p>{more}")
+            more = folded_solution(exercise.code(), tr(exercise.explanation))
+            right, verdict = tr("Exercise {number}: right.", number=number), badge(tr("✓ right"), GREEN)
+            show(right, f"<p>{verdict} {title}</p>{more}")
             return
         hints = folded_hints(self._hints(number))
-        html = f"<p>{badge(tr('✗ not yet'), RED)} {title}. {escape(problem)}</p>{hints}"
+        verdict = badge(tr("✗ not yet"), RED)
+        html = f"<p>{verdict} {title}. {escape(problem)}</p>{hints}"
         show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def hint(self, number: int) -> None:
@@ -113,12 +105,8 @@ class Chapter:
     def solution(self, number: int) -> None:
         """Show the solution and its explanation; in Jupyter they are folded."""
         exercise = self._get(number)
-        code, explanation = exercise.code(), self._text(number, "explanation", exercise.explanation)
+        code, explanation = exercise.code(), tr(exercise.explanation)
         show(f"{code}\n# {explanation}", folded_solution(code, explanation))
 
     def _hints(self, number: int) -> list[str]:
-        hints = enumerate(self._get(number).hints, 1)
-        return [self._text(number, f"hint {place}", hint) for place, hint in hints]
-
-    def _text(self, number: int, key: str, text: str) -> str:
-        return keyed(f"{self.name} {number} {key}", text)
+        return [tr(hint) for hint in self._get(number).hints]

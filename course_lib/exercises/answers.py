@@ -6,7 +6,7 @@ from math import isclose
 from numbers import Integral, Real
 from typing import Any
 
-from course_lib.language.words import keyed, tr
+from course_lib.language.words import tr
 
 # wrong results that a known mistake gives for these arguments, each with advice of its own
 Mistakes = Sequence[tuple[Any, str]]
@@ -54,19 +54,19 @@ def shown(value: Any) -> str:
     return str(value.__qualname__) if hasattr(value, "__qualname__") else repr(value)
 
 
-def run_cases(function: Any, cases: Sequence[Case], key: str = "") -> str | None:
+def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
     """Call a learner's function on test cases and describe the first failure; return None if all pass.
 
     Results are compared as `plain` values by `same`. The description has the arguments, the expected result, the
-    learner's result or exception, and the case's advice, which the catalogues hold under `key` and the case's number.
+    learner's result or exception, and the case's advice.
     """
     if not callable(function):
         return tr(
             "expected a function, got {kind}: write its name without parentheses.",
             kind=type(function).__name__,
         )
-    for number, (arguments, expected, advice, *mistakes) in enumerate(cases, 1):
-        expected, advice = plain(expected), keyed(f"{key} case {number}", advice)
+    for arguments, expected, advice, *mistakes in cases:
+        expected, advice = plain(expected), tr(advice)
         call = tr(
             "For {arguments} expected {expected}",
             arguments=", ".join(shown(plain(each)) for each in arguments),
@@ -94,12 +94,7 @@ def run_cases(function: Any, cases: Sequence[Case], key: str = "") -> str | None
             return tr("{call}, got None: end the function with return and the result.", call=call)
         result = plain(result)
         if not same(result, expected):
-            listed = enumerate(mistakes[0] if mistakes else (), 1)
-            known = (
-                keyed(f"{key} case {number} mistake {place}", text)
-                for place, (wrong, text) in listed
-                if same(result, plain(wrong))
-            )
+            known = (tr(text) for wrong, text in (mistakes[0] if mistakes else ()) if same(result, plain(wrong)))
             return tr(
                 "{call}, got {result}: {advice}.",
                 call=call,

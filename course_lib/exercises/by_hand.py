@@ -140,6 +140,5 @@ CHAPTER = Chapter(
         Expression("(learn, 0.04)"),
         "Too low wastes steps, too high overshoots; the best rate also depends on the number of steps and the batch.",
     ),
-    name="by_hand",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

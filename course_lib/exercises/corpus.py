@@ -166,6 +166,5 @@ CHAPTER = Chapter(
         (21, 3),
         "The curve is steep near (1/bands)^(1/rows), here 0.36. With 64 hashes only three rows keep both promises.",
     ),
-    name="corpus",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -151,6 +151,5 @@ CHAPTER = Chapter(
         sees,
         "This is the prefix-LM mask as the original counts it: with a spout, a prefix of n slots has n - 1 tokens.",
     ),
-    name="gptsan",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -203,6 +203,5 @@ CHAPTER = Chapter(
         30,
         "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",
     ),
-    name="japanese",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

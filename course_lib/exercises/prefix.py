@@ -209,6 +209,5 @@ CHAPTER = Chapter(
         "A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
         "also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees).",
     ),
-    name="prefix",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -161,6 +161,5 @@ CHAPTER = Chapter(
         learning_rate,
         "With high and low exchanged, the same formula rises after the warm-up.",
     ),
-    name="pretrain",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -112,6 +112,5 @@ CHAPTER = Chapter(
         "fp32. A model whose weights or activations exceed 65504 needs bf16; the export refuses such weights in fp16. "
         "The original backend for GPT-NeoX would run bf16 weights in fp32.",
     ),
-    name="serving",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -174,6 +174,5 @@ CHAPTER = Chapter(
         "Too few characters, and common kanji cost three byte tokens each; too many, and characters that occur once "
         "take the entries of words. The best alphabet depends on the size of the vocabulary.",
     ),
-    name="subword",
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution

@@ -17,7 +17,8 @@ from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import jumanpp, mecab
 from course_lib.japanese.normalize import normalize
-from course_lib.language.words import heading, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import tr
 
 # Lines to their words, for texts without spaces.
 Segmenter = Callable[[Sequence[str]], list[list[str]]]
@@ -123,14 +124,12 @@ def _f1(counts: Counts) -> npt.NDArray[np.float64]:
 
 def table(scores: Mapping[str, Score]) -> str:
     """Return scores by segmenter as a table for the terminal."""
-    head = (
-        heading("segmenter", "<12") + heading("precision", ">10") + heading("recall", ">8") + heading("F1", ">8")
-        + "  " + heading("95 % interval", "<14") + heading("exact", ">8") + "   " + heading("speed")
-    )  # fmt: skip
-    rows = [
-        f"{heading(name, '<12')}{s.precision:>10.3f}{s.recall:>8.3f}{s.f1:>8.3f}  "
-        f"{tr('{low:.3f} to {high:.3f}', low=s.low, high=s.high)}{s.exact:>8.1%}"
-        f"   {tr('{speed:,.0f} characters/s', speed=s.speed)}"
-        for name, s in scores.items()
-    ]
-    return "\n".join([head, *rows])
+    head = padded(tr("segmenter"), "<12") + padded(tr("precision"), ">10") + padded(tr("recall"), ">8")
+    head += padded(tr("F1"), ">8") + "  " + padded(tr("95 % interval"), "<14") + padded(tr("exact"), ">8")
+    lines = [head + "   " + tr("speed")]
+    for name, s in scores.items():
+        interval = tr("{low:.3f} to {high:.3f}", low=s.low, high=s.high)
+        speed = tr("{speed:,.0f} characters/s", speed=s.speed)
+        figures = f"{s.precision:>10.3f}{s.recall:>8.3f}{s.f1:>8.3f}  {interval}{s.exact:>8.1%}   {speed}"
+        lines.append(padded(name, "<12") + figures)
+    return "\n".join(lines)

@@ -55,7 +55,8 @@ class SegmentReport:
             rate=self.lines / seconds,
             speed=self.bytes_read / seconds / 1e6,
         )
-        return f"{line}; {tr('{number} pieces not analysed', number=self.unanalysed)}" if self.unanalysed else line
+        left = tr("{number} pieces not analysed", number=self.unanalysed)
+        return f"{line}; {left}" if self.unanalysed else line
 
 
 def segment_file(

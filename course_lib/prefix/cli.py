@@ -87,8 +87,9 @@ def generate(
     settings = options.given(GenerateConfig, config, overrides)
     rows = side_by_side(model, prompts, [read(path) for path in prefixes or []], settings, any_base)
     for task, texts in rows:
+        name = task or tr("no prefix")
         for generated in texts:
-            print(f"[{task or tr('no prefix')}] {generated.text}" if prefixes else generated.text)
+            print(f"[{name}] {generated.text}" if prefixes else generated.text)
 
 
 def convert(

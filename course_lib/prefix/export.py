@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from course_lib.errors import UsageError
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.prefix.config import FILE, Form, PrefixConfig
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, run_dir
@@ -29,7 +28,7 @@ class Trained:
 
     def summary(self) -> str:
         """Return a one-line description."""
-        facts = {"step": self.step, "what": told(self.what), "target": self.target}
+        facts = {"step": self.step, "what": self.what, "target": self.target}
         if self.loss is None:
             return tr("step {step:,}, {what} → {target}", **facts)
         return tr("step {step:,}, {what}, held-out loss {loss:.4f} → {target}", loss=self.loss, **facts)
@@ -64,11 +63,11 @@ def export(run: Path, target: Path | None = None, form: Form = "course", step: i
             raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
         target = target or run / run_dir.MODEL
         _write_model(settings, run, tensors, target)
-        return Trained(target, step, mark("the whole base"), held_out)
+        return Trained(target, step, tr("the whole base"), held_out)
     target = target or run / FILE
     prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
     write(prefix, target, form, settings.model.base if form == "peft" else None)
-    what = Remark(mark("task {name}, {positions} positions"), name=settings.task_name, positions=len(prefix))
+    what = tr("task {name}, {positions} positions", name=settings.task_name, positions=len(prefix))
     return Trained(target, step, what, held_out)
 
 

@@ -20,7 +20,8 @@ from course_lib.checkpoints import fetch
 from course_lib.errors import UsageError
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.products import LINES
-from course_lib.language.words import heading, mark, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
@@ -138,10 +139,12 @@ def origin() -> str:
     if not counts:
         return line
     total = sum(counts.values())
-    message = mark("{source} {tokens:>9,} tokens, {share:4.0%}")
-    rows = [tr(message, source=f"{name:10}", tokens=count, share=count / total) for name, count in counts.items()]
-    together = tr("{together} {tokens:>9,} tokens", together=heading("together", "<10"), tokens=total)
-    return "\n".join([line, *rows, together])
+    rows = [
+        tr("{source} {tokens:>9,} tokens, {share:4.0%}", source=f"{name:10}", tokens=count, share=count / total)
+        for name, count in counts.items()
+    ]
+    name = padded(tr("together"), "<10")
+    return "\n".join([line, *rows, tr("{together} {tokens:>9,} tokens", together=name, tokens=total)])
 
 
 def _settings_of(task: str) -> PrefixConfig:

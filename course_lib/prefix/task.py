@@ -12,7 +12,7 @@ from typing_extensions import override
 from course_lib.checkpoints.tokenizer_files import NAMES
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.prefix import data
 from course_lib.prefix.config import PrefixConfig
 from course_lib.settings import config
@@ -77,7 +77,8 @@ class PrefixTask(Task):
     @override
     def title(self) -> str:
         whole = self.settings.model.method == "full"
-        return tr(mark("the whole base {name!r}") if whole else mark("prefix {name!r}"), name=self.settings.task_name)
+        name = self.settings.task_name
+        return tr("the whole base {name!r}", name=name) if whole else tr("prefix {name!r}", name=name)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:

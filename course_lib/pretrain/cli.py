@@ -12,7 +12,7 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line import options
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
-from course_lib.language.words import error_line, tr
+from course_lib.language.words import tr
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.settings import config as configuration
 from course_lib.training.run_verb import RunKind, Step
@@ -76,7 +76,7 @@ def tokens(
             )
         )
         if row["problem"]:
-            print(f"  {error_line(str(row['problem']))}")
+            print(f"  {row['problem']}")
     if len(rows) > 1:
         print(
             tr(

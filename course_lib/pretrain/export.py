@@ -20,8 +20,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
-from course_lib.language.messages import told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.models.causal import CausalModel, Shape, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
@@ -51,18 +50,11 @@ class ExportReport:
 
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
-        known = (self.step is not None, self.loss is not None)
-        message = {
-            (True, True): mark(
-                "step {step:,}, {parameters:,} parameters ({weights}) in {dtype}, held-out loss {loss:.4f} → {folder}"
-            ),
-            (True, False): mark("step {step:,}, {parameters:,} parameters ({weights}) in {dtype} → {folder}"),
-            (False, True): mark(
-                "{parameters:,} parameters ({weights}) in {dtype}, held-out loss {loss:.4f} → {folder}"
-            ),
-            (False, False): mark("{parameters:,} parameters ({weights}) in {dtype} → {folder}"),
-        }[known]
-        return tr(message, **self.__dict__ | {"weights": told(self.weights)})
+        weights = tr(self.weights)
+        parts = [] if self.step is None else [tr("step {step:,}", step=self.step)]
+        parts.append(tr("{parameters:,} parameters ({weights}) in {dtype}", **self.__dict__ | {"weights": weights}))
+        parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
+        return tr(", ").join(parts) + f" → {self.folder}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from course_lib.corpus.dump import is_multistream
 from course_lib.files import OPENERS, human_size, require_file
-from course_lib.language.messages import aligned
+from course_lib.language.columns import aligned
 from course_lib.language.words import tr
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.inputs import check_source

@@ -19,7 +19,7 @@ from loguru import logger
 
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.progress import progress
 from course_lib.scale.config import FREE, Engine, ScaleConfig
@@ -91,8 +91,11 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
         # No sbatch, or one that refuses the job and has printed why.
         except (FileNotFoundError, subprocess.CalledProcessError) as error:
             raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
-        message = mark("jobs submitted, the last is {job}; course scale status {folder}")
-        return tr(message, job=previous.job_id, folder=settings.output)
+        return tr(
+            "jobs submitted, the last is {job}; course scale status {folder}",
+            job=previous.job_id,
+            folder=settings.output,
+        )
     return summary(store)
 
 
@@ -129,8 +132,10 @@ def mend(stage: Stage) -> None:
     """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
     store, tasks = stage.store, stage.tasks()
     for unit in store.broken(stage.name):
-        message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
-        print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
+        print(
+            tr("{stage}: unit {unit} has missing or truncated files and is made again", stage=stage.name, unit=unit),
+            file=sys.stderr,
+        )
         store.remove(f"{stage.name}/done/{unit}.json")
     try:
         units = stage.units()

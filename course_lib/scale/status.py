@@ -11,8 +11,8 @@ import orjson
 import psutil
 
 from course_lib.errors import CourseError
-from course_lib.language.messages import aligned
-from course_lib.language.words import error_line, tr
+from course_lib.language.columns import aligned
+from course_lib.language.words import tr
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
@@ -116,7 +116,7 @@ def table(stages: list[StageStatus]) -> str:
     lines = aligned(rows)
     for one in stages:
         for rank, why in one.failures.items():
-            lines.append(tr("{stage}: task {task}: {reason}", stage=one.name, task=rank, reason=error_line(why)))
+            lines.append(tr("{stage}: task {task}: {reason}", stage=one.name, task=rank, reason=why))
     current = next((one for one in stages if one.seconds_left != 0), None)
     if current is None:
         return "\n".join([*lines, tr("all stages are done")])

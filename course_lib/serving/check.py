@@ -16,8 +16,8 @@ import torch
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import human_size
-from course_lib.language.messages import Problem, Remark, told
-from course_lib.language.words import heading, mark, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import mark, tr
 from course_lib.progress import progress
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
@@ -46,7 +46,7 @@ class Finding:
     message: str  # English
 
     def __str__(self) -> str:
-        return tr(KINDS[self.kind], name=self.name, problem=told(self.message))
+        return tr(KINDS[self.kind], name=self.name, problem=self.message)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Inspection:
         """
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
-            yield f"{heading('expected', '>15')} {heading('actual', '>15')}  [{tr('bytes')}]"
+            yield " ".join([padded(tr("expected"), ">15"), padded(tr("actual"), ">15"), " [" + tr("bytes") + "]"])
         rows = Counter((LAYER.sub("model.layers.*.", file.name), file.expected, file.actual) for file in self.files)
         for (name, expected, actual), count in rows.items():
             shown = (" " * 14 + "-" if size is None else f"{size:15,}" for size in (expected, actual))
@@ -101,15 +101,15 @@ def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -
     try:
         config, warnings = ini.read(weights_folder, ranks, inter_size)
     except CourseError as error:
-        finding = Finding("config", CONFIG, Problem(str(error), weights_folder / CONFIG))
+        finding = Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
         return Inspection(weights_folder, None, [], [finding])
     findings = [Finding("config", CONFIG, warning) for warning in warnings]
     if refused := layout.uneven(config):
-        return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, Problem(refused))])
+        return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
     try:
         read_conversion(weights_folder.resolve().parent / CONVERSION)
     except CourseError as error:
-        findings.append(Finding("config", CONVERSION, Problem(str(error))))
+        findings.append(Finding("config", CONVERSION, str(error)))
     specs = {name: spec for spec in layout.tensors(config) for name in spec.files(ranks)}
     files = list(_sizes(weights_folder, specs, config))
     findings += _compare(files, specs, config)
@@ -128,9 +128,9 @@ def _sizes(folder: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iter
 
 
 def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
-    factor, other = 0.5, Remark(mark("half the bytes: fp16 or bf16"))
+    factor, other = 0.5, tr("half the bytes: fp16 or bf16")
     if BYTES[config.dtype] == 2:
-        factor, other = 2, Remark(mark("twice the bytes: fp32"))
+        factor, other = 2, tr("twice the bytes: fp32")
 
     def mistyped(file: FileSize) -> bool:
         return file.expected is not None and file.actual is not None and 0 < file.actual == file.expected * factor
@@ -138,22 +138,22 @@ def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConf
     existing = [file for file in files if file.expected is not None and file.actual is not None]
     all_mistyped = bool(existing) and all(map(mistyped, existing))
     if all_mistyped:
-        message = mark("every file has {other}, but config.ini says {dtype}")
-        yield Finding("dtype", CONFIG, Remark(message, other=other, dtype=config.dtype))
+        yield Finding(
+            "dtype", CONFIG, tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
+        )
     for file in files:
         if file.name == CONFIG:
             continue
         if file.expected is None:
-            yield Finding("unexpected", file.name, mark("config.ini does not require this file"))
+            yield Finding("unexpected", file.name, tr("config.ini does not require this file"))
         elif file.actual is None:
-            yield Finding("missing", file.name, Remark(mark("expected {size:,} bytes"), size=file.expected))
+            yield Finding("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
         elif file.actual != file.expected and not all_mistyped:
             kind = "dtype" if mistyped(file) else "short" if file.actual < file.expected else "long"
             shape = list(specs[file.name].part(config.ranks))
             sizes = {"actual": file.actual, "expected": file.expected, "shape": shape, "dtype": config.dtype}
-            found = Remark(mark("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})"), **sizes)
-            guess = Remark("{found}: {other}?", found=found, other=other)
-            yield Finding(kind, file.name, guess if kind == "dtype" else found)
+            found = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
+            yield Finding(kind, file.name, f"{found}: {other}?" if kind == "dtype" else found)
 
 
 def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
@@ -164,13 +164,16 @@ def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[F
             bar.update(values.nbytes)
             if not all(map(torch.isfinite, torch.aminmax(values))):
                 count = int((~torch.isfinite(values)).sum())
-                message = mark("{count:,} of {all:,} numbers are NaN or infinite")
-                yield Finding("values", name, Remark(message, count=count, all=len(values)))
+                yield Finding(
+                    "values", name, tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=len(values))
+                )
     for layer in range(config.layers if config.parallel_residual else 0):
         names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
         if whole.keys() >= set(names):
             total, attention, mlp = (numbers(folder / name, config.dtype) for name in names)
             if not torch.equal(total, attention + mlp):
-                both = dict(zip(("first", "second"), SUMMED, strict=True))
-                message = mark("is not the sum of {parts}; the engine reads the sum")
-                yield Finding("values", names[0], Remark(message, parts=Remark(mark("{first} and {second}"), **both)))
+                first, second = SUMMED
+                message = tr(
+                    "is not the sum of {first} and {second}; the engine reads the sum", first=first, second=second
+                )
+                yield Finding("values", names[0], message)

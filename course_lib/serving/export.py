@@ -30,8 +30,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.progress import progress
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
@@ -65,8 +64,8 @@ class Report:
             lines = [tr("{files} files, {size} in {dtype} for {ranks}, tasks {tasks} → {folder}", **facts)]
         else:
             lines = [tr("{files} files, {size} in {dtype} for {ranks} → {folder}", **facts)]
-        lines += [tr("corrected: {what}", what=told(line)) for line in self.corrected]
-        return "\n".join([*lines, *(tr("note: {note}", note=told(line)) for line in self.notes)])
+        lines += [tr("corrected: {what}", what=line) for line in self.corrected]
+        return "\n".join([*lines, *(tr("note: {note}", note=line) for line in self.notes)])
 
 
 def export(
@@ -108,8 +107,7 @@ def export(
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
-            message = mark("{model} has no tokenizer: {folder}/ is not written")
-            origin.notes.append(Remark(message, model=model.resolve().name, folder=TOKENIZER))
+            origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         content = {
             # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,

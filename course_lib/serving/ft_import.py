@@ -28,8 +28,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.generation.prefix_cache import Shape
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.models import frozen_base
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
@@ -61,17 +60,20 @@ class Report:
         facts = {"files": self.files, "size": human_size(self.size), "dtype": self.config.dtype, "folder": self.folder}
         facts |= {"ranks": tr("{number} ranks", number=self.config.ranks) if self.config.ranks > 1 else tr("1 rank")}
         facts |= {"parameters": self.parameters}
-        message = mark("{files} files, {size} in {dtype} of {ranks}: {parameters:,} parameters → {folder}")
         if self.config.tasks:
             facts |= {"tasks": ", ".join(task.name for task in self.config.tasks)}
-            message = mark(
-                "{files} files, {size} in {dtype} of {ranks}, tasks {tasks}: {parameters:,} parameters → {folder}"
-            )
-        lines = [tr(message, **facts)]
+            lines = [
+                tr(
+                    "{files} files, {size} in {dtype} of {ranks}, tasks {tasks}: {parameters:,} parameters → {folder}",
+                    **facts,
+                )
+            ]
+        else:
+            lines = [tr("{files} files, {size} in {dtype} of {ranks}: {parameters:,} parameters → {folder}", **facts)]
         assumed = [f"{key} = {found.value}" for key, found in self.settings.items() if found.source == "default"]
         if assumed:
             lines.append(tr("assumed, as the folder does not say: {settings}", settings=", ".join(assumed)))
-        return "\n".join([*lines, *(tr("note: {note}", note=told(note)) for note in self.notes)])
+        return "\n".join([*lines, *(tr("note: {note}", note=note) for note in self.notes)])
 
 
 def import_folder(
@@ -108,13 +110,11 @@ def import_folder(
     tokenizer = tokenizer or (parent / TOKENIZER if (parent / TOKENIZER).is_dir() else None)
     if tokenizer:
         if padding := config.vocab_size - _entries(tokenizer, config):
-            message = mark("{padding} of {rows} rows of the vocabulary are no tokens; they are kept")
-            notes.append(Remark(message, padding=padding, rows=config.vocab_size))
+            notes.append(f"{padding} of {config.vocab_size} rows of the vocabulary are no tokens; they are kept")
     else:
-        notes.append(Remark(mark("no {folder}/ and no --tokenizer: the model cannot encode text"), folder=TOKENIZER))
+        notes.append(f"no {TOKENIZER}/ and no --tokenizer: the model cannot encode text")
     if divisor & (divisor - 1):
-        message = mark("biases are multiplied by {divisor}, no power of two: up to one rounding from the source's")
-        notes.append(Remark(message, divisor=divisor))
+        notes.append(f"biases are multiplied by {divisor}, no power of two: up to one rounding from the source's")
     specs = layout.tensors(config)
     size = sum(len(spec.files(ranks)) * spec.size(config) for spec in specs)
     with atomic_folder(target) as folder:
@@ -127,8 +127,7 @@ def import_folder(
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
         digest = frozen_base.digest(folder)
         if digest == conversion.get("sha256_of_weights"):
-            message = mark("the same weights, bit for bit, as {source} before its export")
-            notes.append(Remark(message, source=conversion.get("source")))
+            notes.append(f"the same weights, bit for bit, as {conversion.get('source')} before its export")
         record = {
             "source": f"{parent.name}/{weights_folder.resolve().name}",
             "format": f"FasterTransformer [{config.family}]",
@@ -163,9 +162,9 @@ def _require_whole(folder: Path, config: FtConfig) -> None:
 def _problem(finding: Finding, folder: Path, config: FtConfig) -> str | None:
     """Return why a finding prevents the import, or None if it does not."""
     if finding.kind == "missing":
-        return f"{finding.name}: no such file, {told(finding.message)}"
+        return f"{finding.name}: no such file, {finding.message}"
     if finding.kind != "unexpected":
-        return None if finding.kind == "config" else f"{finding.name}: {told(finding.message)}"
+        return None if finding.kind == "config" else f"{finding.name}: {finding.message}"
     if not finding.name.endswith(".bin"):
         return None
     size = (folder / finding.name).stat().st_size

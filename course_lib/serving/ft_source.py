@@ -11,8 +11,6 @@ from typing import Any
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.messages import Remark
-from course_lib.language.words import mark
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
 from course_lib.serving.layout import FtConfig
@@ -129,25 +127,23 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     origin = Origin(config, lacks, divided, not hf.attention_bias, bool(hf.tie_word_embeddings))
     if not parallel and ranks > 1:
         if corrections.bias_scaling:
-            message = mark(
-                "attention.dense.bias and mlp.dense_4h_to_h.bias are not divided by {ranks}: the engine adds them once "
-                "(--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
+            origin.corrected.append(
+                f"attention.dense.bias and mlp.dense_4h_to_h.bias are not divided by {ranks}: the engine adds "
+                "them once (--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
             )
-            origin.corrected.append(Remark(message, ranks=ranks))
         else:
-            message = mark(
-                "attention.dense.bias and mlp.dense_4h_to_h.bias are divided by {ranks}, as FasterTransformer's "
+            origin.notes.append(
+                f"attention.dense.bias and mlp.dense_4h_to_h.bias are divided by {ranks}, as FasterTransformer's "
                 "converter does: the engine's output will be wrong"
             )
-            origin.notes.append(Remark(message, ranks=ranks))
     if hf.hidden_act not in TANH_GELU:
         origin.notes.append(_tanh("hidden_act", hf.hidden_act))
     if hf.layer_norm_eps != ENGINE_EPS:
-        message = mark("layer_norm_eps is {value:g}; the engine uses {engine:g}: small differences")
-        origin.notes.append(Remark(message, value=hf.layer_norm_eps, engine=ENGINE_EPS))
+        origin.notes.append(
+            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine uses {ENGINE_EPS:g}: small differences"
+        )
     if rope["rope_theta"] != ENGINE_THETA:
-        message = mark("rope_theta is {value:g}; the engine uses {engine:g}: different output")
-        origin.notes.append(Remark(message, value=rope["rope_theta"], engine=ENGINE_THETA))
+        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine uses {ENGINE_THETA:g}: different output")
     return origin
 
 
@@ -175,18 +171,17 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     if corrections.ini:
         more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
         more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
-        message = mark("config.ini says {keys}; FasterTransformer's converter omits this (--upstream-ini)")
-        origin.corrected.append(Remark(message, keys=", ".join(more)))
+        origin.corrected.append(
+            f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
+        )
     if not hf.tie_word_embeddings:
         if corrections.head:
-            message = mark("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
-            origin.corrected.append(message)
+            origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
         else:
-            message = mark(
+            origin.notes.append(
                 "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
                 "its output will be wrong"
             )
-            origin.notes.append(message)
     if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
         origin.notes.append(_tanh("activation_function", hf.activation_function))
     return origin
@@ -194,6 +189,5 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
 
 def _tanh(key: str, function: str) -> str:
     """Return the note on an activation function that the engine does not have."""
-    small = mark("{key} is {function}; the engine computes GELU by tanh: small differences")
-    large = mark("{key} is {function}; the engine computes GELU by tanh: different output")
-    return Remark(small if function == "gelu" else large, key=key, function=function)
+    effect = "small differences" if function == "gelu" else "different output"
+    return f"{key} is {function}; the engine computes GELU by tanh: {effect}"

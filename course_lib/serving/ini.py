@@ -13,8 +13,6 @@ from pathlib import Path
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.language.messages import Remark
-from course_lib.language.words import mark
 from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task, tensors
 
 FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
@@ -70,10 +68,9 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
     if gpt:
         ini.require_plain()
         if ini.number("tensor_para_size", default=ranks) != ranks:
-            message = mark("tensor_para_size = {value}, but the folder holds {ranks} ranks")
-            warnings.append(Remark(message, value=ini.get("tensor_para_size"), ranks=ranks))
+            warnings.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
     elif ini.get("use_gptj_residual") is None:
-        warnings.append(mark("use_gptj_residual is missing: the engine uses 1, parallel residual"))
+        warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
     config = FtConfig(
         family=family,
         model_name=ini.text("model_name"),
@@ -99,8 +96,7 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
         raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
-            message = mark("{key} = {number} is no token, vocab_size = {size}")
-            warnings.append(Remark(message, key=key, number=number, size=config.vocab_size))
+            warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
     if not inter_size and (stored := _stored_inter_size(folder, config)) not in (None, config.inter_size):
         raise CourseError(
             f"{ini.path}: inter_size = {config.inter_size}, but the files have {stored}; "
@@ -173,15 +169,13 @@ class _Ini:
         for dtype in BYTES:
             if dtype in value:
                 return dtype
-        message = mark("weight_data_type = {value} is unknown ({known}): the engine uses fp32")
-        self.warnings.append(Remark(message, value=value, known=", ".join(BYTES)))
+        self.warnings.append(f"weight_data_type = {value} is unknown ({', '.join(BYTES)}): the engine uses fp32")
         return "fp32"
 
     def eps(self) -> float | None:
         value = self.get("layernorm_eps")
         if value is None:
-            message = mark("layernorm_eps is missing: the engine uses {eps:g}, GPT-2 has 1e-05")
-            self.warnings.append(Remark(message, eps=ENGINE_EPS))
+            self.warnings.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
             return None
         try:
             eps = float(value)
@@ -203,8 +197,7 @@ class _Ini:
         if kind not in (0, PREFIX):
             raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
         if (count > 0) != (kind == PREFIX):
-            message = mark("num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
-            self.warnings.append(Remark(message, count=count, kind=kind))
+            self.warnings.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
             return ()
         tasks = []
         first_index: dict[str, int] = {}
@@ -214,6 +207,5 @@ class _Ini:
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
             if (first := first_index.setdefault(name, index)) < index:
-                message = mark("task_{first} and task_{second} are both named {name}: the engine drops one")
-                self.warnings.append(Remark(message, first=first, second=index, name=name))
+                self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

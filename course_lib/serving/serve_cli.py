@@ -7,7 +7,7 @@ import typer
 
 from course_lib.command_line import options
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.serving.ask_config import AskConfig
 
 
@@ -92,8 +92,14 @@ def serve(
         print(container.commands(next(iter(models.values())), output or Path("REPO"), options))
     elif output:
         for model in repository.write(models, output, backend, weights, limits):
-            message = mark("Triton model {name!r} for backend {backend} → {folder}")
-            print(tr(message, name=model.name, backend=backend, folder=model))
+            print(
+                tr(
+                    "Triton model {name!r} for backend {backend} → {folder}",
+                    name=model.name,
+                    backend=backend,
+                    folder=model,
+                )
+            )
     else:
         server.serve(
             server.running(models, http_port, grpc_port, metrics_port, address, timeout, log, threads, limits, drain)

@@ -8,7 +8,8 @@ from itertools import accumulate
 
 from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
-from course_lib.language.words import heading
+from course_lib.language.columns import padded
+from course_lib.language.words import tr
 from course_lib.subword.config import SPECIALS, UNKNOWN
 from course_lib.subword.folder import WORD, Codec
 
@@ -61,8 +62,8 @@ def entries(codec: Codec) -> list[str]:
 def table(rows: Sequence[Measures]) -> str:
     """Return the measures that do not depend on the machine as a text table."""
     lines = [
-        heading("tokenizer", "<14") + heading("entries", ">8") + heading("chars/token", ">13")
-        + heading("unknown", ">9") + heading("crossing", ">10") + heading("lossless", ">10")
+        padded(tr("tokenizer"), "<14") + padded(tr("entries"), ">8") + padded(tr("chars/token"), ">13")
+        + padded(tr("unknown"), ">9") + padded(tr("crossing"), ">10") + padded(tr("lossless"), ">10")
     ]  # fmt: skip
     lines += [
         f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
@@ -74,7 +75,9 @@ def table(rows: Sequence[Measures]) -> str:
 
 def speeds(rows: Sequence[Measures]) -> str:
     """Return the encoding speeds as a text table, without and with preparation. They depend on the machine."""
-    lines = [heading("tokenizer", "<14") + heading("tokenizer alone", ">17") + heading("with preparation", ">18")]
+    lines = [
+        padded(tr("tokenizer"), "<14") + padded(tr("tokenizer alone"), ">17") + padded(tr("with preparation"), ">18")
+    ]
     lines += [f"{row.name:<14}{row.speed:>12.2f} MB/s{row.whole_speed:>13.2f} MB/s" for row in rows]
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.training import events
 from course_lib.training.launcher_process import interruption
 from course_lib.training.nodes import Nodes
@@ -155,9 +155,16 @@ def lead(nodes: Nodes, seconds: float, say: Callable[[str], None]) -> Iterator[L
             f"launch.master_addr, launch.master_port: {host}:{port} cannot be opened on {nodes.name}, the first node: "
             f"{getattr(error, 'strerror', None) or error}"
         ) from None
-    message = mark("{name} at {address} waits for {missing} more of {all} nodes")
     number = len(nodes.slots)
-    say(tr(message, name=nodes.name, address=f"{host}:{port}", missing=number - 1, all=number))
+    say(
+        tr(
+            "{name} at {address} waits for {missing} more of {all} nodes",
+            name=nodes.name,
+            address=f"{host}:{port}",
+            missing=number - 1,
+            all=number,
+        )
+    )
     try:
         with listener:
             leader.accept(listener, seconds)
@@ -256,8 +263,14 @@ def join(nodes: Nodes, seconds: float, say: Callable[[str], None], check: Callab
                     f"{error.strerror or error}; run the same command there"
                 ) from None
         if not told:
-            message = mark("{name} waits for {first} at {address}")
-            say(tr(message, name=nodes.name, first=nodes.names[0], address=f"{host}:{port}"))
+            say(
+                tr(
+                    "{name} waits for {first} at {address}",
+                    name=nodes.name,
+                    first=nodes.names[0],
+                    address=f"{host}:{port}",
+                )
+            )
             told = True
         time.sleep(PAUSE)
     connection = _Connection(connected)

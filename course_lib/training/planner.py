@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, get_args
 
 from course_lib.errors import UsageError
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import heading, mark, tr
+from course_lib.language.columns import padded
+from course_lib.language.words import mark, tr
 from course_lib.training.memory import GB, Plan, plan
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
@@ -37,7 +37,7 @@ class Fit:
     def __str__(self) -> str:
         if self.fits:
             return tr("{card:>4} GB: fits", card=self.card)
-        steps = tr(", then ").join(f"{told(change)} → {total / GB:.1f} GB" for change, total in self.changes)
+        steps = tr(", then ").join(f"{change} → {total / GB:.1f} GB" for change, total in self.changes)
         if self.changes and self.changes[-1][1] <= self.card * GB:
             return tr("{card:>4} GB: does not fit; {steps}", card=self.card, steps=steps)
         return tr("{card:>4} GB: does not fit, even with {steps}", card=self.card, steps=steps)
@@ -136,7 +136,7 @@ def table(settings: Any, ranks: int | None = None) -> str:
             attention=settings.model.attention,
         ),
         tr("GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings"),
-        "  ZeRO recompute" + "".join(heading(name, ">12") for name in (*chosen.parts, mark("total"), mark("host"))),
+        "  ZeRO recompute" + "".join(padded(tr(name), ">12") for name in (*chosen.parts, mark("total"), mark("host"))),
     ]
     for each in grid(settings, ranks):
         columns = (*each.parts.values(), each.total, each.host)
@@ -174,7 +174,7 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
 def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
     """Return a change as text in the format that `--set` accepts, and the resulting plan."""
     change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    name = Remark(mark("{change} on {ranks} GPUs"), change=change, ranks=ranks) if ranks else change
+    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks else change
     return name, plan(_with(current.settings, changes), ranks or current.ranks)
 
 

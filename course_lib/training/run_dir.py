@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_other
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
@@ -104,10 +104,12 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
                 )
             )
         if task.train_length(earlier) != task.train_length(settings):
-            message = mark(
-                "the training length was changed: from here on, learning rate and sample order follow the new length"
+            say(
+                tr(
+                    "the training length was changed: from here on, "
+                    "learning rate and sample order follow the new length"
+                )
             )
-            say(tr(message))
         log.keep_until(folder, start_step)
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.

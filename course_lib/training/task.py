@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from course_lib.language.messages import told
 from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
 
@@ -91,6 +90,6 @@ class Task(ABC):
 
         plan = planner.plan(self.settings, ranks)
         changes = planner.smaller(self.settings, ranks)
-        options = "; ".join(f"{told(change)} → {total / 1e9:.1f} GB" for change, total in changes)
+        options = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
         options = options or "a smaller model"
         return f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options}"

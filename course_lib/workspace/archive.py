@@ -18,8 +18,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from course_lib import __version__, files
 from course_lib.errors import CourseError
-from course_lib.language.messages import told
-from course_lib.language.words import mark
+from course_lib.language.words import tr
 from course_lib.settings import profiles
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import MANIFEST, Manifest, Product
@@ -144,9 +143,9 @@ def _place(wanted: Sequence[Product], manifests: dict[str, Manifest], archive: Z
 def _reason_to_keep(product: Product, archived: Manifest) -> str:
     """Return why the workspace's product is kept, or "" if it is missing, or stale and older than the archive's."""
     if product.state().kind == "fresh":
-        return mark("finished here")
+        return tr("finished here")
     own = product.manifest()
-    return mark("newer here") if own and own.get("built", "") > archived.get("built", "") else ""
+    return tr("newer here") if own and own.get("built", "") > archived.get("built", "") else ""
 
 
 def _require_fresh(wanted: Sequence[Product], manifests: dict[str, Manifest], source: Path) -> None:
@@ -155,7 +154,7 @@ def _require_fresh(wanted: Sequence[Product], manifests: dict[str, Manifest], so
     states = {p.name: snapshot.assume(p, manifests[p.name]) for p in wanted if p.name in manifests}
     stale = {name: state.reason for name, state in states.items() if state.kind != "fresh"}
     if stale:
-        named = ", ".join(f"{name} ({told(reason)})" for name, reason in stale.items())
+        named = ", ".join(f"{name} ({reason})" for name, reason in stale.items())
         raise CourseError(f"{source}: these products would be stale with this version of the course: {named}; {AGAIN}")
 
 

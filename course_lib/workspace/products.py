@@ -20,8 +20,7 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from course_lib import __version__, files
-from course_lib.language.messages import Remark, told
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
@@ -41,7 +40,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class State:
-    """The state of a product, as shown by `course status`. The reason is English; `remarks.told` translates it."""
+    """The state of a product, as shown by `course status`. The reason is in the reader's language."""
 
     kind: Literal["fresh", "stale", "missing"]
     reason: str = ""
@@ -159,28 +158,28 @@ class Snapshot:
         built = self._manifest(product)
         if built is None:
             damaged = (product.folder / MANIFEST).exists()
-            return State("stale", Remark(mark("{name} is damaged"), name=MANIFEST)) if damaged else State("missing")
+            return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
         if built["settings"] != _settings(definition):
-            return State("stale", mark("settings changed"))
+            return State("stale", tr("settings changed"))
         if built.get("code") != _code_digest(definition):
-            return State("stale", Remark(mark("the code of {code} changed"), code=", ".join(definition.code)))
+            return State("stale", tr("the code of {code} changed", code=", ".join(definition.code)))
         if built["inputs"].keys() != {_key(source) for source in definition.inputs}:
-            return State("stale", mark("made from other inputs"))
+            return State("stale", tr("made from other inputs"))
         written = {} if product.name in self._assumed else built["outputs"]
         for relative, facts in written.items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
-                return State("stale", Remark(mark("{name} was changed or removed"), name=relative))
+                return State("stale", tr("{name} was changed or removed", name=relative))
         for source in definition.inputs:
             recorded = built["inputs"][_key(source)]
             if isinstance(source, Product):
                 if self.state(source).kind != "fresh":
-                    return State("stale", Remark(mark("{name} is not fresh"), name=source.name))
+                    return State("stale", tr("{name} is not fresh", name=source.name))
                 changed = recorded != self._fingerprint(source)
             else:
                 changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
             if changed:
-                return State("stale", Remark(mark("{name} changed"), name=_key(source)))
+                return State("stale", tr("{name} changed", name=_key(source)))
         return State("fresh")
 
 
@@ -219,8 +218,8 @@ def _built(product: Product, definitions: dict[str, Definition], inputs: list[Pa
         now = Snapshot(definitions).state(product)
         if now.kind == "fresh":
             return target
-        reason = now.reason or mark("missing")
-        print(tr("building {name} ({reason})", name=product.name, reason=told(reason)), flush=True)
+        reason = now.reason or tr("missing")
+        print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
         definition = definitions[product.name]
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from course_lib.language import editions
 from course_lib.language.words import SOURCE, VARIABLE
 from course_lib.paths import REPOSITORY
 
+from course_authors import editions
 from course_site.editions import JAPANESE
 
 

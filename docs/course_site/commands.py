@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from course_lib.command_line import verbs
-from course_lib.language.pages import anchor
 from course_lib.language.words import SOURCE
 from course_lib.settings import config, profiles
 from docutils import nodes
@@ -15,6 +14,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
+from course_authors.pages import anchor
 from course_site import page
 
 # Argument of a page's `commands` directive → the packages whose commands it lists. "" stands for the modules outside

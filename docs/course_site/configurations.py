@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from course_lib.language.pages import anchor
 from course_lib.settings.profiles import BUNDLED, CONFIGS
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from course_authors.pages import anchor
 from course_site import page
 
 # What the first comments of a run say; tests/*/test_configs.py compute these figures again.

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course_lib.language import pages
 from course_lib.language.words import SOURCE
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 from docutils import nodes
@@ -20,6 +19,8 @@ from sphinx.config import Config
 from sphinx.directives.other import TocTree
 from sphinx.util.matching import get_matching_files
 from sphinx.util.osutil import relative_uri
+
+from course_authors import pages
 
 JAPANESE = "ja"
 HOME = "docs/index"

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from course_lib.notebooks.execution import address
 from course_lib.paths import REPOSITORY
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
+from course_authors.notebooks import address
 from course_site.editions import ENGLISH_ONLY, english_address
 
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, cast
 
-from course_lib.language.pages import anchor
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.domains.std import StandardDomain
 from sphinx.util.docutils import SphinxDirective
+
+from course_authors.pages import anchor
 
 Cell: TypeAlias = str | nodes.Node | Sequence[nodes.Node]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import nbformat
 from course_lib.files import atomic_folder
 from course_lib.language.words import SOURCE
-from course_lib.notebooks.execution import address
 from course_lib.paths import NOTEBOOKS
 from nbconvert import SlidesExporter
 
+from course_authors.notebooks import address
 from course_slides.cells import slides
 
 HERE = Path(__file__).parent

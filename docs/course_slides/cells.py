@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from course_lib.language.words import SOURCE
-from course_lib.notebooks.execution import BADGE_TAG, SETUP_TAG
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from wcwidth import wcswidth
 
+from course_authors.notebooks import BADGE_TAG, SETUP_TAG
 from course_slides.prose import Block, blocks, columns, leading, short_list, translated_blocks
 
 # The pattern of cells that check an answer; on a slide there is no answer.

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import nbformat
-from course_lib.notebooks.execution import SETUP_TAG, address
 from course_lib.paths import REPOSITORY
 from packaging.utils import canonicalize_name
+
+from course_authors.notebooks import SETUP_TAG, address
 
 FREEZES = {"3.12": "2026-07-14", "3.13": "2026-08-19"}
 # What the set-up cell must leave as it is.

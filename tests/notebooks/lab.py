@@ -59,9 +59,7 @@ def running_lab(folder: Path, workspace: Path, dark: bool = False) -> Iterator[s
             command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
         )
     try:
-        _wait_until(
-            lambda: process.poll() is not None or _answers(port, token), lambda: "JupyterLab did not start"
-        )
+        _wait_until(lambda: process.poll() is not None or _answers(port, token), lambda: "JupyterLab did not start")
         assert process.poll() is None, (own / "log.txt").read_text(errors="replace")[-2000:]
         yield f"http://127.0.0.1:{port}/doc/tree/{{name}}?token={token}&reset"
     finally:
@@ -116,9 +114,7 @@ class Notebook:
         page.set_default_timeout(LIMIT * 1000)
         page.goto(address.format(name=f"{name}.ipynb"))
         page.wait_for_function(f"() => {{ {PANEL} return panel?.sessionContext?.isReady && model?.cells.length }}")
-        _wait_until(
-            lambda: self.state()["kernel"] == "idle", lambda: f"{name}: the kernel is {self.state()['kernel']}"
-        )
+        _wait_until(lambda: self.state()["kernel"] == "idle", lambda: f"{name}: the kernel is {self.state()['kernel']}")
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = self.page.evaluate(STATE)
@@ -152,9 +148,7 @@ class Notebook:
         self.page.keyboard.press("Control+A")
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
-        _wait_until(
-            lambda: self.state()["kernel"] == "idle" and not self.state()["waiting"], lambda: str(self.state())
-        )
+        _wait_until(lambda: self.state()["kernel"] == "idle" and not self.state()["waiting"], lambda: str(self.state()))
         return cell.locator(".jp-OutputArea-output")
 
     def cell_number(self, part: str) -> int:

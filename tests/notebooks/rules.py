@@ -1,6 +1,5 @@
 """The rules every notebook keeps (DESIGN: Notebooks). `problems` returns what breaks them, as sentences."""
 
-import ast
 import json
 import re
 import statistics
@@ -9,8 +8,7 @@ from itertools import groupby
 
 import nbformat
 
-from course_lib.language.cell_words import JAPANESE, WORD, messages
-from course_lib.notebooks.execution import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+from course_authors.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
@@ -53,29 +51,8 @@ def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
         yield "has a shell escape, whose failure would pass unnoticed"
     if sum(IGNORED_TAG in cell.metadata.get("tags", []) for cell in code) > len(code) / 5:
         yield "more than one code cell in five is not compared"
-    if left := untranslated(notebook):
-        yield f"shows English that no catalogue gets: {left[0]!r}; print it, or write tr({left[0]!r}) (CONTRIBUTING: Words)"
     if "NBVAL_" in source:
         yield "has a test marker in its visible source; use a cell tag"
-
-
-def untranslated(notebook: nbformat.NotebookNode) -> list[str]:
-    """The English texts in code cells, of two words or more, that are no message of course_lib/language/cell_words.py."""
-    found = []
-    for cell in code_cells(notebook):
-        try:
-            tree = ast.parse(cell.source)
-        # The set-up cell has a magic.
-        except SyntaxError:
-            continue
-        known = "\n".join(message.text for message in messages(cell.source))
-        docstrings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
-        keys = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
-        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-        texts = [node for node in constants if node not in docstrings and node not in keys]
-        words = [str(node.value) for node in texts if isinstance(node.value, str) and " " in node.value.strip()]
-        found += [text for text in words if WORD.search(text) and not JAPANESE.search(text) and text not in known]
-    return found
 
 
 def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:

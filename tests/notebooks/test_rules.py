@@ -4,7 +4,7 @@ import nbformat
 import pytest
 
 from course_lib.workspace.chapters import CHAPTERS
-from course_lib.notebooks.execution import SETUP
+from course_authors.notebooks import SETUP
 from tests.notebooks.rules import code_cells, problems
 
 NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for chapter in CHAPTERS for path in chapter.paths}

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from course_lib.command_line import verbs
-from course_lib.notebooks.execution import address
 from course_lib.paths import REPOSITORY
 from course_lib.settings import config
 from course_lib.settings.profiles import CONFIGS
 from course_lib.workspace.chapters import CHAPTERS
 
+from course_authors.notebooks import address
 from tests.browser import chromium
 from tests.site.pages import Page, broken_links
 from tests.waiting import LIMIT

@@ -9,8 +9,6 @@ from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
 from course_lib.workspace import products as workspace
 
-from tests.words import pseudo
-
 
 def build(folder: Path) -> dict[str, bytes]:
     folder.mkdir()
@@ -21,15 +19,9 @@ def build(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_products_are_the_same_in_every_language(
-    catalogues: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_are_the_same_in_every_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     english = build(tmp_path / "en")
-    tables = [load_report(tmp_path / "en" / name).table() for name in ("wiki.jsonl", "web.jsonl")]
-    monkeypatch.setenv("COURSE_LOCALE", str(catalogues))
-    monkeypatch.setenv("COURSE_LANG", pseudo.LANGUAGE)
-    assert build(tmp_path / "eo") == english
+    monkeypatch.setenv("COURSE_LANG", "ja")
+    assert build(tmp_path / "ja") == english
     assert len(english) == 4
-    for name, table in zip(("wiki.jsonl", "web.jsonl"), tables, strict=True):
-        shown = load_report(tmp_path / "eo" / name).table()
-        assert "dóçúméñts" in shown and "dóçúméñts" not in table and "documents" not in shown.split("\n")[0]
+    assert "文書" in load_report(tmp_path / "ja" / "wiki.jsonl").table()

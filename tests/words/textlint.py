@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from course_lib.language import catalogs, editions, pages
 from course_lib.paths import REPOSITORY
+
+from course_authors import catalogs, pages
 
 TOOL = REPOSITORY / "docs" / "locale" / "ja" / "textlint"
 # Seconds; npm may wait long for a network that is not there.
@@ -46,14 +47,14 @@ def _installed() -> bool:
 
 def write(folder: Path) -> None:
     """Write the Japanese texts: each cell of a notebook, and each page."""
-    texts = {domain: editions.translations("ja", domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES)}
-    for key, text in texts[catalogs.NOTEBOOKS].items():
+    cells, texts = (catalogs.translations("ja", domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES))
+    for (key, _), text in cells.items():
         # Titles and links are no sentences.
         if text.startswith("**出典"):
             continue
         (folder / f"{key.replace(' ', '-cell-')}.md").write_text(f"{text}\n", encoding="utf8")
     for page in pages.pages():
-        text = pages.translated(page.read_text(encoding="utf8"), texts[catalogs.PAGES])
+        text = pages.translated(page.read_text(encoding="utf8"), texts)
         name = page.relative_to(REPOSITORY).as_posix().replace("/", "-")
         (folder / name).write_text(text, encoding="utf8")
 

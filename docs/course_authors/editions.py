@@ -1,36 +1,37 @@
 """The course in another language: its notebooks and pages with the texts of the catalogues.
 
-The code cells are the same to the byte. When they run with COURSE_LANG, cell_words.py translates what they show.
+A notebook's code is the English one, with its literals and comments for people translated; its set-up cell sets the
+language, so that the library says the rest.
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-
 from course_lib.files import atomic_write
-from course_lib.language import catalogs, pages, words
-from course_lib.notebooks.execution import BADGE_TAG, badge
 from course_lib.paths import NOTEBOOKS, REPOSITORY
+
+from course_authors import catalogs, cells, pages
+from course_authors.notebooks import BADGE_TAG, SETUP_TAG, badge, setup
 
 # The target of a Markdown link or of an HTML image, and its anchor.
 LINK = re.compile(r"""(\]\(|(?:src|href)=")([^)\s"#]*)(#[^)\s"]*)?""")
+Texts = dict[tuple[str, str], str]
 
 
 def build(language: str, folder: Path | None = None) -> list[Path]:
     """Write the notebooks and pages in a language and return the paths of the notebooks.
 
-    A text without a translation, or with a fuzzy one, stays English. A code cell keeps the outputs that a notebook at
-    the same path, or else the course's own in this language, has for the same code; otherwise, it has none.
+    A text without a translation stays English. A code cell keeps the outputs that a notebook at the same path, or else
+    the course's own in this language, has for the same code, apart from strings; otherwise, it has none.
 
     Args:
         language: code of the language, such as "ja".
         folder: a folder that gets the same tree as the repository; None means README.ja.md, docs/ja and notebooks/ja.
 
-    Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read or there is
-    no checkout.
+    Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read.
     """
     for target, content in files(language, folder):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,14 +43,13 @@ def build(language: str, folder: Path | None = None) -> list[Path]:
 
 def files(language: str, folder: Path | None = None) -> Iterator[tuple[Path, bytes]]:
     """Yield the paths and contents of the pages and notebooks in a language. Arguments and errors as in `build`."""
-    catalogs.require_checkout()
-    cells, texts = (translations(language, domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES))
-    links = Links(language, folder, texts)
+    texts, page_texts = (catalogs.translations(language, domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES))
+    links = Links(language, folder, page_texts)
     for page in pages.pages():
-        text = pages.translated(page.read_text(encoding="utf8"), texts)
+        text = pages.translated(page.read_text(encoding="utf8"), page_texts)
         yield links.target(page), links.moved(text, page).encode()
     for source in sorted(NOTEBOOKS.glob("*.ipynb")):
-        notebook = translated(source, cells, links)
+        notebook = translated(source, texts, links)
         for before in (NOTEBOOKS / language / source.name, links.target(source)):
             _keep_outputs(notebook, before)
         yield links.target(source), nbformat.writes(notebook).encode() + b"\n"  # type: ignore[no-untyped-call]
@@ -61,10 +61,10 @@ class Links:
     Args:
         language: code of the language.
         folder: as in `build`.
-        texts: English messages of the pages → translations, for the anchors of headings.
+        texts: translations of the pages, for the anchors of headings.
     """
 
-    def __init__(self, language: str, folder: Path | None, texts: Mapping[str, str]) -> None:
+    def __init__(self, language: str, folder: Path | None, texts: Texts) -> None:
         self.language = language
         self._folder = folder
         self._texts = texts
@@ -100,33 +100,20 @@ class Links:
         return f"#{dict(zip(english, own, strict=True)).get(anchor[1:], anchor[1:])}" if anchor else ""
 
 
-def own_folder() -> Path | None:
-    """Return the folder with catalogues that COURSE_LOCALE names, or None for the course's own."""
-    return Path(value) if (value := os.environ.get(words.FOLDER)) else None
-
-
-def translated(source: Path, texts: Mapping[str, str], links: Links) -> nbformat.NotebookNode:
-    """Return a notebook with translated Markdown cells, without outputs.
-
-    `texts` maps "<notebook> <cell id>" to a translation.
-    """
+def translated(source: Path, texts: Texts, links: Links) -> nbformat.NotebookNode:
+    """Return a notebook with the translations `texts`, without outputs."""
     notebook: nbformat.NotebookNode = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     for cell in notebook.cells:
+        key, tags = f"{source.stem} {cell.id}", cell.metadata.get("tags", [])
         if cell.cell_type == "code":
+            own = {text: translation for (place, text), translation in texts.items() if place == key}
+            cell.source = setup(links.language) if SETUP_TAG in tags else cells.translated(cell.source, own)
             cell.outputs, cell.execution_count = [], None
-        elif BADGE_TAG in cell.metadata.get("tags", []):
+        elif BADGE_TAG in tags:
             cell.source = badge(f"{links.language}/{source.name}")
         else:
-            cell.source = links.moved(texts.get(f"{source.stem} {cell.id}", cell.source), source)
+            cell.source = links.moved(texts.get((key, cell.source), cell.source), source)
     return notebook
-
-
-def translations(language: str, domain: str) -> dict[str, str]:
-    """Return the valid translations of a catalogue, by their keys, or else by their English texts."""
-    catalog = catalogs.read(language, domain, own_folder())
-    # The message with an empty id is the catalogue's header.
-    valid = [each for each in catalog if each.id and each.string and not each.fuzzy]
-    return {str(each.context or each.id): str(each.string) for each in valid}
 
 
 def _keep_outputs(notebook: nbformat.NotebookNode, before: Path) -> None:
@@ -137,5 +124,6 @@ def _keep_outputs(notebook: nbformat.NotebookNode, before: Path) -> None:
     run = {cell.id: cell for cell in former.cells if cell.cell_type == "code"}
     for cell in notebook.cells:
         old = run.get(cell.id)
-        if old is not None and old.source == cell.source:
+        is_setup = SETUP_TAG in cell.metadata.get("tags", [])
+        if old is not None and (is_setup or cells.same_code(old.source, cell.source)):
             cell.outputs, cell.execution_count = old.outputs, old.execution_count

@@ -42,9 +42,9 @@ def messages(text: str) -> list[str]:
     return [piece for piece, is_message in cut(text) if is_message]
 
 
-def translated(text: str, texts: Mapping[str, str]) -> str:
-    """Return a page with the translations of its messages, which `texts` maps from the English ones."""
-    return "".join(texts.get(piece, piece) if is_message else piece for piece, is_message in cut(text))
+def translated(text: str, texts: Mapping[tuple[str, str], str]) -> str:
+    """Return a page with the translations of its messages, by their keys, "" here, and their English texts."""
+    return "".join(texts.get(("", piece), piece) if is_message else piece for piece, is_message in cut(text))
 
 
 def cut(text: str) -> Iterator[tuple[str, bool]]:

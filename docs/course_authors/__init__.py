@@ -1,0 +1,1 @@
+"""What only authors use: the common cells of notebooks, catalogues, and editions in other languages."""

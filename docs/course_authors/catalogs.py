@@ -1,0 +1,186 @@
+"""The catalogues of a language: every message of the notebooks, the pages and the library, for translators.
+
+notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
+c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
+calls of `tr`, `mark` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of the exercises. If an
+English text changes, its translation is kept, shown and listed as fuzzy until a translator accepts it.
+"""
+
+import io
+from collections.abc import Iterator
+from difflib import get_close_matches
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from babel import Locale, UnknownLocaleError
+from babel.messages import Catalog, Message
+from babel.messages.extract import extract_from_file
+from babel.messages.pofile import PoFileError, read_po, write_po
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_write
+from course_lib.language import words
+from course_lib.paths import REPOSITORY
+from course_lib.workspace.chapters import CHAPTERS
+
+from course_authors import cells, pages
+from course_authors.notebooks import BADGE_TAG, SETUP_TAG
+
+NOTEBOOKS, PAGES, COURSE = DOMAINS = ("notebooks", "pages", "course")
+LOCALE = REPOSITORY / "docs" / "locale"
+LIBRARY = REPOSITORY / "course_lib"
+# Functions whose first argument is a message; the unit and the label of a progress bar.
+KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "progress": (2,)}, {"progress": (3,)})
+
+
+class Entry(NamedTuple):
+    """A message, the file that it is in, and its key if it has one."""
+
+    text: str
+    place: Path
+    key: str | None = None
+
+
+def notebook_texts() -> Iterator[Entry]:
+    """Yield the Markdown cells except the badge, and the texts of the code cells except the set-up cell."""
+    for path in (path for chapter in CHAPTERS for path in chapter.paths):
+        for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
+            if not {BADGE_TAG, SETUP_TAG} & {*cell.metadata.get("tags", [])} and cell.source.strip():
+                found = [each.text for each in cells.texts(cell.source)] if cell.cell_type == "code" else [cell.source]
+                yield from (Entry(text, path, f"{path.stem} {cell.id}") for text in found)
+
+
+def page_texts() -> Iterator[Entry]:
+    """Yield the messages of the Markdown pages."""
+    for path in pages.pages():
+        yield from (Entry(text, path) for text in pages.messages(path.read_text(encoding="utf8")))
+
+
+def library_texts() -> Iterator[Entry]:
+    """Yield the texts of the exercises, and the messages that the modules of the library show."""
+    for name in (name for chapter in CHAPTERS for name in chapter.notebooks.values()):
+        for exercise in import_module(f"course_lib.exercises.{name}").CHAPTER.exercises:
+            yield from (Entry(text, LIBRARY / "exercises" / f"{name}.py") for text in exercise.texts())
+    for path in sorted(LIBRARY.rglob("*.py")):
+        yield from marked(path)
+
+
+def marked(path: Path) -> Iterator[Entry]:
+    """Yield the messages that a module shows."""
+    found = [each for keywords in KEYWORDS for each in extract_from_file("python", path, keywords=keywords)]
+    yield from (Entry(str(message), path) for _, message, *_ in sorted(found, key=lambda each: each[0]))
+
+
+TEXTS = {NOTEBOOKS: notebook_texts, PAGES: page_texts, COURSE: library_texts}
+
+
+def template(domain: str) -> Catalog:
+    """Return the catalogue of a domain without translations, in the order of the notebooks and files."""
+    catalog = Catalog()
+    for entry in TEXTS[domain]():
+        if entry.text.strip():
+            place = entry.place.relative_to(REPOSITORY).as_posix()
+            catalog.add(entry.text, locations=[(place, 0)], context=entry.key)
+    return catalog
+
+
+def update(language: str, accept: str = "") -> None:
+    """Bring the catalogues of a language in step with the English texts.
+
+    Args:
+        language: its code, such as "ja".
+        accept: ID of a text, as `open_texts` lists it; its translation is right as it is.
+
+    Raises:
+        UsageError: if the language is English or unknown, or no translation with this ID is fuzzy.
+        CourseError: if a catalogue cannot be read, or a translation has other fields than its message.
+    """
+    accepted = 0
+    for domain in DOMAINS:
+        path, catalog = po_file(language, domain), current(language, domain)
+        for message in catalog:
+            if accept and message.fuzzy and accept == identity(message):
+                message.flags.discard("fuzzy")
+                accepted += 1
+        text = io.BytesIO()
+        write_po(text, catalog, width=0, include_lineno=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(text.getvalue())
+    if accept and not accepted:
+        raise UsageError(f"--accept: {accept!r} is no fuzzy text; `course words {language} --check` lists them")
+
+
+def open_texts(language: str) -> list[str]:
+    """Return a line for each text whose translation is missing or fuzzy, with its ID; write nothing."""
+    found = []
+    for domain in DOMAINS:
+        for message in current(language, domain):
+            if message.id and (message.fuzzy or not message.string):
+                state, text = "fuzzy" if message.string else "missing", " ".join(str(message.id).split())
+                found.append(f"{domain}.po: {state}: {identity(message)}: {text:.70}")
+    return found
+
+
+def identity(message: Message) -> str:
+    """Return the ID of a message: its notebook and cell, or else the beginning of the text's SHA-256 digest."""
+    return message.context or sha256(str(message.id).encode()).hexdigest()[:8]
+
+
+def current(language: str, domain: str) -> Catalog:
+    """Return a catalogue of a language in step with the English texts. Raises as `update`."""
+    catalog, new = read(language, domain), template(domain)
+    known = {(message.id, message.context) for message in new}
+    changed: dict[str | None, list[Message]] = {}
+    for message in [each for each in catalog if each.context and each.string and (each.id, each.context) not in known]:
+        changed.setdefault(message.context, []).append(message)
+    for message in new:
+        # The translation of a changed cell moves to the text with the same key; Babel moves the others.
+        former = changed.get(message.context, [])
+        if former and catalog.get(message.id, message.context) is None:
+            similar = 0.4 if len(former) > 1 else 0
+            close = get_close_matches(str(message.id), [str(old.id) for old in former], 1, similar)
+            for old in [old for old in former if old.id in close]:
+                former.remove(old)
+                catalog.delete(old.id, old.context)
+                catalog.add(message.id, old.string, flags={"fuzzy"}, context=old.context)
+    catalog.update(new, no_fuzzy_matching=domain == NOTEBOOKS, update_creation_date=False)
+    for message in catalog:
+        # Babel moves a fuzzy message's former text into a comment.
+        message.previous_id, message.user_comments = [], [each for each in message.user_comments if each[:1] != "|"]
+        if message.id and message.string and not message.fuzzy and domain == COURSE:
+            fields, given = (sorted({*words.FIELD.findall(str(text))}) for text in (message.id, message.string))
+            if fields != given:
+                raise CourseError(f"{po_file(language, domain)}: {message.id!r}: fields {given}, not {fields}")
+    return catalog
+
+
+def read(language: str, domain: str) -> Catalog:
+    """Return a catalogue of a language with its translations, empty if there is no file. Raises as `update`."""
+    header = f"# The course in another language: {domain}. CONTRIBUTING.md says how to translate."
+    if language == words.SOURCE:
+        raise UsageError("language: 'en' is the source of the translations; give another language, such as ja")
+    path = po_file(language, domain)
+    try:
+        Locale.parse(language)
+        if not path.exists():
+            return Catalog(locale=language, project="course", header_comment=header, fuzzy=False)
+        with path.open("rb") as file:
+            return read_po(file, locale=language, abort_invalid=True)
+    except PoFileError as error:
+        raise CourseError(f"{path}: {error}") from error
+    except (UnknownLocaleError, ValueError) as error:
+        raise UsageError(f"language: {language!r} is unknown; give a code such as ja or zh_CN") from error
+
+
+def po_file(language: str, domain: str) -> Path:
+    """Return the path of a catalogue."""
+    return (words.CATALOGUES if domain == COURSE else LOCALE) / language / "LC_MESSAGES" / f"{domain}.po"
+
+
+def translations(language: str, domain: str) -> dict[tuple[str, str], str]:
+    """Return the translations of a catalogue, fuzzy ones too, by their keys ("" for pages) and English texts."""
+    found = [message for message in current(language, domain) if message.id and message.string]
+    return {(message.context or "", str(message.id)): str(message.string) for message in found}
