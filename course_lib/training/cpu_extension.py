@@ -6,10 +6,9 @@
 import os
 import shutil
 import sys
-from pathlib import Path
 
 from course_lib.language.words import tr
-from course_lib.training.stale_locks import build_root, no_stale_locks
+from course_lib.training.stale_locks import build_environment, build_root, no_stale_locks
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")
@@ -21,22 +20,15 @@ def is_compiled() -> bool:
 
 
 def compile_ahead() -> None:
-    """Compile the extension unless it is already compiled or cannot be compiled here.
-
-    Progress and problems are printed. A failure raises no error.
-    """
+    """Compile the extension unless it is already compiled or cannot be compiled here. Problems are only printed."""
     if sys.platform != "linux" or is_compiled():
         return
     if not any(map(shutil.which, COMPILERS)):
         print(tr("no C++ compiler: DeepSpeed cannot train on CPU ranks; apt-get install g++"))
         return
     print(tr("compiling DeepSpeed's extension for CPU ranks (once; about a minute)"), flush=True)
-    # These variables match those of a rank (launch.py). Otherwise, DeepSpeed would compile the extension again.
-    os.environ |= {
-        "DS_ACCELERATOR": "cpu",
-        "TORCH_EXTENSIONS_DIR": str(build_root()),
-        "PATH": os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")])),
-    }
+    # With other variables than those of a rank, DeepSpeed would compile the extension again.
+    os.environ |= {"DS_ACCELERATOR": "cpu"} | build_environment()
     try:
         from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
 

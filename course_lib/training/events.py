@@ -1,8 +1,6 @@
-"""Messages from the ranks to the process that started them.
+"""Messages from the ranks to the process that started them: a mark and a JSON object, on one line of standard output.
 
-Each message is a mark followed by a JSON object, on one line of standard output. The launcher and other libraries print
-to the same stream, and the launcher may prefix a line with a host name. The mark distinguishes events from all other
-output.
+Libraries print to the same stream, and a launcher may put a host name in front of each line.
 """
 
 import json
@@ -13,10 +11,7 @@ MARK = "\x1ecourse "
 
 
 def emit(kind: str, **facts: Any) -> None:
-    """Write one event to standard output.
-
-    Raises BrokenPipeError if the process that reads the events has exited; the orphaned rank then exits too.
-    """
+    """Write one event to standard output. Raises BrokenPipeError if the process that reads the events has exited."""
     # Use a single write so that lines from two ranks do not mix.
     os.write(1, line(kind, **facts).encode())
 
@@ -28,9 +23,7 @@ def line(kind: str, **facts: Any) -> str:
 
 def parse(text: str) -> dict[str, Any] | None:
     """Return the event in a line of output, or None if there is none."""
-    _, mark, content = text.partition(MARK)
-    if not mark:
-        return None
+    content = text.partition(MARK)[2]
     try:
         event: Any = json.loads(content)
     # A killed rank may leave an incomplete line.

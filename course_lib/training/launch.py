@@ -10,7 +10,9 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
+import threading
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +21,11 @@ from typing import Any
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import mark
 from course_lib.parallel import default_workers
-from course_lib.training import log, node_link, run_dir, stale_locks, worker
+from course_lib.training import events, launcher_process, link, log, run_dir, stale_locks, worker
 from course_lib.training.cpu_extension import COMPILERS
 from course_lib.training.monitor import ALOUD, Monitor, Say
 from course_lib.training.nodes import HERE, Nodes, find, gpus
-from course_lib.training.relay import relay
-from course_lib.training.settings import ResolvedBatch, RunConfig
+from course_lib.training.settings import RunConfig
 from course_lib.training.task import Task
 
 # what a node prints at the end of a run that another node leads
@@ -46,12 +47,9 @@ class Run:
 class Start:
     """What all nodes must know to start their ranks."""
 
-    # the step to continue from, 0 for a new run
-    step: int
-    # the digest of the run folder's files
-    digest: str
-    # the port for the ranks on the first node
-    port: int
+    step: int  # to continue from, 0 for a new run
+    digest: str  # of the run folder's files
+    port: int  # for the ranks on the first node
 
 
 def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
@@ -71,51 +69,90 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
     nodes = find(task.settings)
     if resume:
         task = run_dir.with_batch_of_run(task, nodes.ranks, say)
-    settings = task.settings
-    batch = settings.batch.resolve(nodes.ranks)
-    if nodes.follows:
-        return _follow(task, nodes, say)
-    folder = settings.engine.output_dir
-    with node_link.lead(nodes, settings.launch.node_wait, say) as leader:
-        steps = _check(task, nodes, batch)
-        leader.gather()
+    if nodes.rank:
+        return _follow(task, nodes)
+    settings, folder = task.settings, task.settings.engine.output_dir
+    with link.lead(nodes, settings.launch.node_wait, say) as others:
+        steps = _check(task, nodes)
+        if others:
+            others.gather(settings.launch.node_wait)
         if about := task.summary():
             say(about)
         with run_dir.sole_user(folder):
-            start_step = run_dir.prepare(task, run_dir.Resolved(batch, steps), resume, say)
+            resolved = run_dir.Resolved(settings.batch.resolve(nodes.ranks), steps)
+            start_step = run_dir.prepare(task, resolved, resume, say)
             if start_step < steps:
                 environment = environment_of_ranks(settings, nodes)
-                monitor = Monitor(task, nodes, steps, say, leader)
+                monitor = Monitor(task, nodes, steps, say, others)
                 start = Start(start_step, run_dir.digest(folder), _port(settings, nodes))
-                leader.tell(**asdict(start))
+                if others:
+                    others.tell(**asdict(start))
                 with stale_locks.no_stale_locks():
                     monitor.follow(command(task, nodes, start), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
 
 
-def _follow(task: Task, nodes: Nodes, say: Say) -> Run:
-    """Start the ranks of this node when the first node says so, and return when it has ended the run."""
-    settings, folder = task.settings, task.settings.engine.output_dir
+def _follow(task: Task, nodes: Nodes) -> Run:
+    """Run the ranks of this node when the first node says so, send it what they print, and return when it ends the run.
 
-    def check() -> None:
-        _check(task, nodes, settings.batch.resolve(nodes.ranks))
-
-    with node_link.join(nodes, settings.launch.node_wait, say, check) as follower:
-        if start := follower.start():
-            with stale_locks.no_stale_locks():
-                relay(follower, command(task, nodes, Start(**start)), environment_of_ranks(settings, nodes), folder)
+    An interruption of this node interrupts the run: the first node lets all ranks save a checkpoint.
+    """
+    folder, problem = task.settings.engine.output_dir, None
+    try:
+        _check(task, nodes)
+    except CourseError as error:
+        problem = error
+    first = link.join(nodes, task.settings.launch.node_wait, problem)
+    message = first.hear()
+    if "end" in message:
+        return Run(folder, 0, [], followed=True)
+    with stale_locks.no_stale_locks(), launcher_process.interruptible():
+        # A rank reports a run folder that this node does not see.
+        start_in = folder if folder.is_dir() else Path("/")
+        environment = environment_of_ranks(task.settings, nodes)
+        process = launcher_process.start(command(task, nodes, Start(**message)), environment, start_in, subprocess.PIPE)
+        verdict: list[CourseError] = []
+        listener = threading.Thread(target=_listen, args=(first, process, verdict), daemon=True)
+        listener.start()
+        try:
+            try:
+                _send(first, process)
+            except BaseException as error:
+                cause = launcher_process.interruption(error)
+                if cause is None:
+                    raise
+                launcher_process.ignore_stop_request()
+                first.send(events.line("interrupted", cause=cause[0], code=cause[1], node=nodes.rank))
+                _send(first, process)
+            first.send(events.line("done", code=process.wait()))
+            listener.join()
+        finally:
+            launcher_process.end(process)
+    if verdict:
+        raise verdict[0]
     return Run(folder, 0, [], followed=True)
 
 
-def _check(task: Task, nodes: Nodes, batch: ResolvedBatch) -> int:
+def _send(first: link.Link, process: launcher_process.Launcher) -> None:
+    assert process.stdout
+    for raw in process.stdout:
+        first.send(raw.decode(errors="replace"))
+
+
+def _listen(first: link.Link, process: launcher_process.Launcher, verdict: list[CourseError]) -> None:
+    """End the ranks of this node when the first node says so, or is lost; `verdict` gets the error of the run."""
+    try:
+        while "end" not in first.hear():
+            launcher_process.end(process)
+    except CourseError as error:
+        verdict.append(error)
+    launcher_process.end(process)
+
+
+def _check(task: Task, nodes: Nodes) -> int:
     """Check what this node has, and return the number of steps. Raises UsageError or CourseError."""
-    _require_parts(task.settings, nodes)
-    task.check()
-    return task.steps(batch)
-
-
-def _require_parts(settings: RunConfig, nodes: Nodes) -> None:
-    """Raise UsageError or CourseError if this machine does not have the software or hardware that a setting needs."""
+    settings: RunConfig = task.settings
+    batch = settings.batch.resolve(nodes.ranks)
     for tracker in settings.engine.tracking:
         if find_spec(tracker) is None:
             raise UsageError(
@@ -126,6 +163,8 @@ def _require_parts(settings: RunConfig, nodes: Nodes) -> None:
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
     if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, COMPILERS)):
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
+    task.check()
+    return task.steps(batch)
 
 
 def command(task: Task, nodes: Nodes, start: Start) -> list[str]:
@@ -152,8 +191,7 @@ def _port(settings: RunConfig, nodes: Nodes) -> int:
 def one_node(ranks: int) -> list[str]:
     """Return the start of the command line for ranks on this node only.
 
-    The DeepSpeed runner would build the same command, but takes two seconds to do so. GPUs are numbered from 0, or are
-    the first ones in CUDA_VISIBLE_DEVICES.
+    The DeepSpeed runner would build the same command, but takes two seconds to do so.
     """
     return _launcher({HERE: _devices(ranks)})
 
@@ -182,14 +220,16 @@ def free_port() -> int:
 def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
     """Return the environment variables for the ranks.
 
-    They select CPU ranks if there is no GPU, and limit threads to the number of cores. For ssh, all of them except
-    PYTHONPATH are also written to .deepspeed_env in the run folder, from which DeepSpeed sets them on every node.
+    For ssh, all of them except PYTHONPATH are also written to .deepspeed_env in the run folder, from which DeepSpeed
+    sets them on every node.
     """
     launch = settings.launch
     own = {
         "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // max(nodes.slots.values()))),
         "TOKENIZERS_PARALLELISM": "false",
     }
+    if nodes.rank is not None:
+        own["TORCH_CPP_LOG_LEVEL"] = "WARNING"
     if not settings.engine.compile:
         # DeepSpeed compiles parts of an optimizer that no run uses, which would import the torch compiler in each rank.
         own["TORCHDYNAMO_DISABLE"] = "1"
@@ -206,4 +246,4 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
         own["PDSH_SSH_ARGS_APPEND"] = f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {alive}"
     code = str(Path(__file__).parents[2])
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
-    return dict(os.environ) | own | worker.build_environment()
+    return dict(os.environ) | own | stale_locks.build_environment()

@@ -4,14 +4,13 @@ A run is interrupted by Ctrl-C, SIGTERM, SIGHUP (a closed terminal), SIGUSR1 (Sl
 the reader of the output has closed its pipe, as `head` does.
 """
 
-import contextlib
 import errno
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from course_lib.training import stop_request
@@ -42,21 +41,17 @@ def start(command: list[str], environment: dict[str, str], folder: Path, output:
 
 
 def end(process: Launcher, at_once: bool = False) -> None:
-    """Stop the launcher and its ranks, first with SIGTERM and after 20 seconds with SIGKILL.
+    """Stop the launcher and its ranks with SIGTERM, and after 20 seconds or `at_once` with SIGKILL.
 
-    Args:
-        process: the launcher.
-        at_once: only SIGKILL. DeepSpeed's runner for ssh answers SIGTERM with a `pkill -f` on all nodes, which ends
-            other runs too. Without it, the ranks end because the ssh connection closes their output.
+    DeepSpeed's runner for ssh answers SIGTERM with a `pkill -f` on all nodes, which ends other runs too. If it is
+    killed at once, its ranks end because the ssh connection closes their output.
     """
-    if not at_once:
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, signal.SIGTERM)
+    numbers = (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL)
+    for number in numbers:
+        # Ranks that the launcher could not stop are still in its process group.
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
             process.wait(20)
-    # The launcher waits for its ranks; if it could not, they are still in its process group.
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
 
 
 @contextmanager

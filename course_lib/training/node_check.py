@@ -1,76 +1,21 @@
-"""Checks that the nodes of a run fit together: versions and clocks, the run folder, the data, and the GPUs.
-
-Each rank sends a record of its node with its first event, and the monitor compares the records with its own. A rank of
-another node then compares the run folder and the data that it sees with those of the first node.
-"""
+"""Checks by a rank of another node: the run folder, the data and the GPUs that it sees are those of the run."""
 
 import os
-import platform
 import time
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from course_lib.errors import CourseError
 from course_lib.training import checkpoint, run_dir
-from course_lib.training.task import CONFIG, Task
+from course_lib.training.task import Task
 
-PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "numpy")
-# largest difference between the clocks of two nodes [s]
-SKEW = 5.0
 # time after which a node sees what another node has written, for NFS with its default acdirmax, and some more [s]
 VISIBLE = 90.0
 
 
 class NodeError(CourseError):
     """Error for a node that does not fit the others. The message gets the node's name in front."""
-
-
-def record() -> dict[str, Any]:
-    """Return the versions on this machine, and its time [s since 1970]."""
-    return {"versions": _versions(), "time": time.time()}
-
-
-@cache
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "missing"
-    digest = sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return versions | {"course_lib": f"code {digest.hexdigest()[:12]}"}
-
-
-def compare(own: dict[str, Any], other: dict[str, Any], name: str, between: tuple[float, float]) -> None:
-    """Raise CourseError if a node has other versions than this one, or a clock that is wrong by more than SKEW.
-
-    Args:
-        own: the record of this machine.
-        other: the record of the node.
-        name: the name of the node.
-        between: a time of this machine before the other record was made, and one after [s since 1970].
-    """
-    for package, wanted in own["versions"].items():
-        if (found := other["versions"].get(package, "missing")) != wanted:
-            raise CourseError(
-                f"{name}: {package} {found}, but {wanted} on the node that started the run; "
-                "install the same versions on all nodes"
-            )
-    early, late = between[0] - other["time"], other["time"] - between[1]
-    if max(early, late) > SKEW:
-        raise CourseError(
-            f"{name}: its clock is {max(early, late):.0f} s {('behind' if early > late else 'ahead')}; "
-            f"allowed: {SKEW:g} s; synchronize the clocks (chrony, ntpd)"
-        )
 
 
 def wait_for_folder(run: Path, digest: str, start_step: int) -> None:
@@ -91,7 +36,7 @@ def wait_for_folder(run: Path, digest: str, start_step: int) -> None:
 def _unseen(run: Path, digest: str, start_step: int) -> str:
     try:
         if run_dir.digest(run) != digest:
-            return f"{CONFIG} and the files beside it are not those of the first node"
+            return "its files are not those of the first node"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     saved = checkpoint.at(run, start_step)
@@ -103,9 +48,7 @@ def same_inputs(task: Task, run: Path) -> None:
     wanted = orjson.loads((run / run_dir.DATA).read_bytes())
     try:
         found = orjson.loads(orjson.dumps(task.fingerprint()))
-    except OSError as error:
-        raise NodeError(f"{error.filename}: {error.strerror}; the data must be at the same path on all nodes") from None
-    except CourseError as error:
+    except (OSError, CourseError) as error:
         raise NodeError(f"{error}; the data must be at the same path on all nodes") from None
     for key, value in wanted.items():
         if found.get(key) != value:

@@ -5,6 +5,7 @@ the same `course` command (launch.no_ssh with --node-rank, or `srun`), which sta
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from course_lib.training.settings import RunConfig
 HERE = "localhost"
 # the port of DeepSpeed and PyTorch (TORCH_DISTRIBUTED_DEFAULT_PORT)
 PORT = 29500
+# a line of a hostfile
+HOST = re.compile(r"(\S+)\s+slots=(0*[1-9]\d*)")
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,6 @@ class Nodes:
         return self.rank is None and self.several
 
     @property
-    def follows(self) -> bool:
-        """Whether this process starts ranks for a run that the `course` on the first node leads."""
-        return bool(self.rank)
-
-    @property
     def name(self) -> str:
         """The name of this node."""
         return self.names[self.rank or 0]
@@ -73,6 +71,9 @@ def find(settings: RunConfig, environment: Mapping[str, str] = os.environ) -> No
     """
     launch = settings.launch
     under_slurm = int(environment.get("SLURM_STEP_NUM_NODES", "1")) > 1
+    if under_slurm or launch.no_ssh:
+        # Before torch is imported: it would print lines for each attempt to reach the first node (link.py).
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if launch.hostfile:
         slots = read_hostfile(launch.hostfile)
         if under_slurm:
@@ -103,10 +104,7 @@ def _ranks_here(settings: RunConfig) -> int:
     wanted, present = settings.launch.ranks, gpus(settings)
     if wanted and present and wanted > present:
         raise UsageError(
-            f"launch.ranks: {wanted} is not allowed: this machine has {present} GPUs; "
-            "set launch.device=cpu for CPU ranks"
-            if present > 1
-            else f"launch.ranks: {wanted} is not allowed: this machine has 1 GPU; set launch.device=cpu for CPU ranks"
+            f"launch.ranks: {wanted} is not allowed; GPUs on this machine: {present}; CPU ranks: launch.device=cpu"
         )
     return wanted or max(present, 1)
 
@@ -114,7 +112,7 @@ def _ranks_here(settings: RunConfig) -> int:
 def read_hostfile(path: Path) -> dict[str, int]:
     """Return the number of ranks per node from a DeepSpeed hostfile.
 
-    Raises UsageError if the file is unreadable, names no nodes or one twice, or if a line is not `name slots=N`.
+    Raises UsageError if the file is unreadable, names no nodes, or a line is not `name slots=N` with a new name.
     """
     slots: dict[str, int] = {}
     try:
@@ -122,17 +120,14 @@ def read_hostfile(path: Path) -> dict[str, int]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"launch.hostfile: {path}: not readable: {error}") from None
     for number, text in enumerate(lines, 1):
-        words = text.split("#")[0].split()
-        if not words:
+        if not (content := text.split("#")[0].strip()):
             continue
-        name, _, count = words[-1].partition("=")
-        if len(words) != 2 or name != "slots" or not count.isdigit() or not int(count):
+        line = HOST.fullmatch(content)
+        if not line or line[1] in slots:
             raise UsageError(
-                f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: expected `name slots=8`"
+                f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: expected `name slots=8`, once"
             )
-        if words[0] in slots:
-            raise UsageError(f"launch.hostfile: {path}, line {number}: {words[0]} is there twice; allowed: once")
-        slots[words[0]] = int(count)
+        slots[line[1]] = int(line[2])
     if not slots:
         raise UsageError(f"launch.hostfile: {path}: names no nodes; expected lines `name slots=8`")
     return slots

@@ -14,6 +14,19 @@ from course_lib.training.stop_request import NAME, SIGNAL
 LEAD = 300
 # exit code of a run that SIGNAL has stopped, with a checkpoint
 STOPPED = 128 + SIGNAL
+SCRIPT = f"""\
+#!/bin/bash
+{{options}}
+#SBATCH --requeue
+
+# srun does not take the number of cores from the lines above (since Slurm 22.05).
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 \\
+  {{command}}
+code=$?
+# {STOPPED}: stopped by {SIGNAL.name} before the time limit, with a checkpoint
+if [ "$code" -eq {STOPPED} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"
+"""
 
 
 def script(
@@ -61,19 +74,4 @@ def script(
         "open-mode": "append",
     }
     lines = [f"#SBATCH --{name}={value}" for name, value in options.items() if value != ""]
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *lines,
-            "#SBATCH --requeue",
-            "",
-            "# srun does not take the number of cores from the lines above (since Slurm 22.05).",
-            'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 \\',
-            f"  {shlex.join([*command, '--resume'])}",
-            "code=$?",
-            f"# {STOPPED}: stopped by {SIGNAL.name} before the time limit, with a checkpoint",
-            f'if [ "$code" -eq {STOPPED} ]; then scontrol requeue "$SLURM_JOB_ID"; fi',
-            'exit "$code"',
-            "",
-        ]
-    )
+    return SCRIPT.format(options="\n".join(lines), command=shlex.join([*command, "--resume"]))

@@ -1,16 +1,15 @@
-"""Cleanup of lock files and shared memory that DeepSpeed's CPU extensions leave after a run is killed.
+"""Lock files and shared memory that DeepSpeed's CPU extensions leave after a run is killed.
 
 A leftover lock file would block every later run, and each shared-memory buffer uses memory until a restart.
 """
 
-import contextlib
 import os
 import platform
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -33,10 +32,18 @@ def build_root() -> Path:
     return cache / "torch_extensions" / sha256(environment.encode()).hexdigest()[:12]
 
 
+def build_environment() -> dict[str, str]:
+    """Return the environment variables with which this machine compiles DeepSpeed's extensions.
+
+    The ninja from this Python environment must come first. With another one, DeepSpeed would recompile its extensions.
+    """
+    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
+    return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
+
+
 def remove_stale_locks() -> None:
     """Remove lock files for compiled torch extensions that no process holds.
 
-    A run that is killed during compilation leaves a lock file, and the next run would wait for it forever.
     torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
     /proc, nothing is removed.
     """
@@ -49,10 +56,7 @@ def remove_stale_locks() -> None:
 
 @contextmanager
 def no_stale_locks(every: float = 2.0) -> Iterator[None]:
-    """Remove stale locks during the block, at once and then every `every` seconds.
-
-    They are removed repeatedly because another run may be killed while this one waits for it to finish compiling.
-    """
+    """Remove stale locks during the block, again and again: another run may be killed while this one waits for it."""
     over = threading.Event()
 
     def watch() -> None:
@@ -72,32 +76,25 @@ def no_stale_locks(every: float = 2.0) -> Iterator[None]:
 
 def _unheld_locks() -> set[tuple[Path, int]]:
     """Return the lock files that no process has open, with their inodes."""
-    locks = {}
+    locks, held = {}, set()
     for lock in build_root().glob("*/lock"):
         # It may be released meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            locks[lock] = lock.stat().st_ino
+        with suppress(FileNotFoundError):
+            locks[lock.resolve()] = lock.stat().st_ino
     if not locks or not Path("/proc/self/fd").is_dir():
         return set()
-    held = _open_files()
-    return {(lock, inode) for lock, inode in locks.items() if lock.resolve() not in held}
-
-
-def _open_files() -> set[Path]:
-    targets = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         # The process may have exited or may belong to another user.
-        with contextlib.suppress(OSError):
-            targets.add(link.readlink())
-    return targets
+        with suppress(OSError):
+            held.add(link.readlink())
+    return {(lock, inode) for lock, inode in locks.items() if lock not in held}
 
 
 def unlink_shared_buffer() -> None:
-    """Unlink this rank's shared-memory buffer so that the system frees it when the run stops.
+    """Unlink this rank's shared-memory buffer (69 MB), so that the system frees it when the last rank exits.
 
-    Otherwise, the buffer (69 MB) would exist until the machine restarts. Every rank must call this function after
-    deepspeed.init_distributed(). By then, all ranks have mapped the buffer, and the system frees it when the last rank
-    exits for any reason. The buffer name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
+    Every rank must call this function after deepspeed.init_distributed(), when all ranks have mapped the buffer. Its
+    name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
     """
     import torch.distributed
 

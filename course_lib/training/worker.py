@@ -20,7 +20,7 @@ from course_lib.errors import CourseError
 from course_lib.language.words import mark
 from course_lib.training import node_check, stop_request
 from course_lib.training.events import emit
-from course_lib.training.stale_locks import build_root
+from course_lib.training.stale_locks import build_environment
 from course_lib.training.task import Task
 
 
@@ -41,7 +41,7 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     _tell_termination(rank)
     _end_with_reader()
     stop_request.listen()
-    emit("start", rank=rank, pid=os.getpid(), record=node_check.record())
+    emit("start", rank=rank, pid=os.getpid())
     try:
         node_check.wait_for_folder(run, digest, start_step)
         emit("finished", rank=rank, stopped=_train(task, run, start_step))
@@ -58,15 +58,6 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     sys.stderr.flush()
     # Exit at once: after an error, cleanup code could wait for the other ranks forever.
     os._exit(code)
-
-
-def build_environment() -> dict[str, str]:
-    """Return the environment variables with which a rank on this machine compiles DeepSpeed's extensions.
-
-    The ninja from this Python environment must come first. With another one, DeepSpeed would recompile its extensions.
-    """
-    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
-    return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
 
 
 def _train(task: str, run: Path, start_step: int) -> bool:

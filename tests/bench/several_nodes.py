@@ -121,7 +121,7 @@ def goes_on(here: Place, start: Start, *overrides: str) -> None:
     alone = subprocess.run(
         [*here.file("left", f"engine.max_steps={end}", *ONE), "--resume"], capture_output=True, text=True, timeout=LIMIT, check=False
     )  # fmt: skip
-    right = alone.returncode == 0 and "was saved by 2 ranks and continues on 1" in alone.stdout
+    right = alone.returncode == 0 and "number of ranks 2 → 1" in alone.stdout
     here.check("it goes on with the one that is left", right, (alone.stdout[-500:], alone.stderr))
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import checkpoint, launch, node_check, node_link, nodes, run_dir
+from course_lib.training import checkpoint, events, launch, link, node_check, nodes, run_dir
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import CONFIG
 
@@ -65,8 +64,8 @@ def test_settings_that_name_no_node_are_refused(hosts: Path, overrides: tuple[st
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        *((line, "is not allowed: expected `name slots=8`") for line in ("b", "b slots=x", "b slots=0", "a b slots=2")),
-        ("nodeA slots=4", "nodeA is there twice; allowed: once"),
+        (line, "is not allowed: expected `name slots=8`")
+        for line in ("b", "b slots=x", "b slots=0", "a b slots=2", "nodeA slots=4")
     ],
 )
 def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str, words: str) -> None:
@@ -91,30 +90,31 @@ def test_srun_starts_one_course_per_node(hosts: Path) -> None:
     assert nodes.find(settings(hosts, "launch.hostfile=null", "launch.ranks=3"), one) == Nodes({nodes.HERE: 3})
 
 
-def pair(seconds: float = 60, **second: Any) -> tuple[Nodes, Nodes]:
-    address = ("127.0.0.1", launch.free_port())
-    slots = {"nodeA": 1, "nodeB": 1}
-    return Nodes(slots, 0, address), Nodes(second.get("slots", slots), 1, address)
+SLOTS = {"nodeA": 1, "nodeB": 1}
 
 
-def meet(first: Nodes, second: Nodes, lead: Callable[[node_link.Leader], Any], check: Callable[[], None]) -> list[str]:
-    """What the two nodes end with: the message of an error, or ""."""
-    ends = ["", ""]
+def meet(
+    lead: Callable[[link.Link], Any], problem: CourseError | None = None, slots: dict[str, int] | None = None
+) -> list[str]:
+    """What two nodes end with: the message of an error, or ""."""
+    address, ends = ("127.0.0.1", launch.free_port()), ["", ""]
 
     def leads() -> None:
         try:
-            with node_link.lead(first, 60, lambda _: None) as leader:
-                leader.gather()
+            with link.lead(Nodes(SLOTS, 0, address), 60, lambda _: None) as leader:
+                assert leader
+                leader.gather(60)
+                leader.tell(step=0)
                 lead(leader)
         except CourseError as error:
             ends[0] = str(error)
 
     def follows() -> None:
         try:
-            with node_link.join(second, 60, lambda _: None, check) as follower:
-                if follower.start():
-                    follower.watch(lambda: None).join()
-                    follower.conclude("during the run")
+            follower = link.join(Nodes(slots or SLOTS, 1, address), 60, problem)
+            follower.send("a line of a rank\n")
+            while "end" not in follower.hear():
+                pass
         except CourseError as error:
             ends[1] = str(error)
 
@@ -127,107 +127,52 @@ def meet(first: Nodes, second: Nodes, lead: Callable[[node_link.Leader], Any], c
 
 
 def test_a_problem_on_one_node_ends_both_with_its_line() -> None:
-    def broken() -> None:
-        raise UsageError("data.input: /data/tokens.idx: no such file")
-
     def refuses(_leader: Any) -> None:
         raise UsageError("engine.output_dir: holds a run")
 
-    def starts(leader: node_link.Leader) -> None:
-        leader.tell(step=0)
-
-    assert meet(*pair(), starts, lambda: None) == ["", ""]
     problem = "data.input: /data/tokens.idx: no such file"
-    assert meet(*pair(), starts, broken) == [f"nodeB: {problem}", problem]
-    assert meet(*pair(), refuses, lambda: None) == ["engine.output_dir: holds a run"] * 2
-    first, second = pair(slots={"nodeA": 1, "nodeB": 4})
-    said = meet(first, second, starts, lambda: None)
-    assert said[0].startswith("node 1 has the nodes nodeA slots=1, nodeB slots=4, but nodeA has nodeA slots=1, nodeB")
-    assert said[1] and said[0].startswith(said[1])
+    assert meet(lambda _: None) == ["", ""]
+    assert meet(lambda _: None, UsageError(problem)) == [f"nodeB: {problem}", problem]
+    assert meet(refuses) == ["engine.output_dir: holds a run"] * 2
+    said = meet(lambda _: None, slots={"nodeA": 1, "nodeB": 4})
+    assert said[0].startswith("nodeB: has other nodes or ranks") and said[1] == said[0]
 
 
 def test_a_node_that_does_not_come_is_named() -> None:
-    def leads(nodes: Nodes) -> None:
-        with node_link.lead(nodes, 0.1, lambda _: None):
-            raise AssertionError("the node is there")
-
-    def joins(nodes: Nodes) -> None:
-        with node_link.join(nodes, 0.1, lambda _: None, lambda: None):
-            raise AssertionError("somebody answers")
-
-    first, second = pair()
-    with pytest.raises(
-        CourseError, match=r"^nodeB: did not join the run at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"
-    ):
-        leads(first)
-    with pytest.raises(CourseError, match=r"^nodeA: no answer at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"):
-        joins(second)
-    with pytest.raises(UsageError, match=r"launch.master_addr: 'no.such.invalid' is unknown on nodeB"):
-        joins(Nodes(second.slots, 1, ("no.such.invalid", 1)))
+    address = ("127.0.0.1", launch.free_port())
     with (
-        socket.create_server(first.address),
-        pytest.raises(UsageError, match=r"cannot be opened on nodeA, the first node: A"),
+        pytest.raises(
+            CourseError, match=r"^nodeB: did not join the run at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"
+        ),
+        link.lead(Nodes(SLOTS, 0, address), 60, lambda _: None) as leader,
     ):
-        leads(first)
+        assert leader
+        leader.gather(0.1)
+    with pytest.raises(CourseError, match=r"^nodeA: no answer at 127.0.0.1:\d+ within launch.node_wait = 1 s"):
+        link.join(Nodes(SLOTS, 1, ("127.0.0.1", launch.free_port())), 1, None)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(UsageError, match=r"cannot be opened on nodeA, the first node"),
+        link.lead(Nodes(SLOTS, 0, taken.getsockname()), 1, lambda _: None),
+    ):
+        raise AssertionError("the port is free")
 
 
-def test_strangers_are_ignored_and_a_lost_node_is_noticed() -> None:
-    first, second = pair()
+def test_a_node_without_heartbeat_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "LOST", 2.0)
 
-    def lead(leader: node_link.Leader) -> None:
-        leader.tell(step=0)
+    def lead(leader: link.Link) -> None:
         reader, writer = os.pipe()
         leader.forward(writer)
         os.close(writer)
         with open(reader, "rb") as lines:
             heard.extend(lines)
 
-    def strange() -> None:
-        """Something else that connects to the port while the node checks itself."""
-
     heard: list[bytes] = []
-    ends: list[str] = []
-
-    def leads() -> None:
-        with node_link.lead(first, 60, lambda _: None) as leader:
-            leader.gather()
-            lead(leader)
-            ends.append("well")
-
-    thread = threading.Thread(target=leads)
-    thread.start()
-    while True:
-        try:
-            with socket.create_connection(first.address) as stranger:
-                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    with node_link.join(second, 60, lambda _: None, strange) as follower:
-        assert follower.start() == {"step": 0}
-        follower.connection.send(b"a line of a rank\n")
-    thread.join()
-    assert heard[0] == b"a line of a rank\n" and json.loads(heard[1].partition(b"course ")[2]) == {
-        "kind": "lost",
-        "node": 1,
-    }
-    assert ends == ["well"]
-
-
-def test_versions_and_clocks_are_compared() -> None:
-    own, other = node_check.record(), node_check.record()
-    now = own["time"]
-    node_check.compare(own, other, "nodeB", (now, now))
-    wrong = other | {"versions": other["versions"] | {"torch": "2.0.0"}}
-    with pytest.raises(
-        CourseError, match=r"^nodeB: torch 2\.0\.0, but \S+ on the node that started the run; install the"
-    ):
-        node_check.compare(own, wrong, "nodeB", (now, now))
-    for late, words in ((90, "90 s ahead"), (-90, "90 s behind")):
-        with pytest.raises(CourseError, match=f"^nodeB: its clock is {words}; allowed: 5 s; synchronize the clocks"):
-            node_check.compare(own, other | {"time": now + late}, "nodeB", (now, now))
-    # A record that arrives late proves no wrong clock.
-    node_check.compare(own, other, "nodeB", (now - 1, now + 900))
+    monkeypatch.setattr(link.Link, "_beat", lambda self: self.store.add(f"{self.nodes.rank} beats", 1))
+    assert meet(lead)[0] == ""
+    assert heard[0] == b"a line of a rank\n"
+    assert events.parse(heard[1].decode()) == {"kind": "lost", "node": 1}
 
 
 def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +193,7 @@ def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypa
     checkpoint.mark_complete(checkpoint.at(run, 3))
     node_check.wait_for_folder(run, digest, 3)
     (run / run_dir.RESOLVED).write_text('{"token": "of another launch"}', encoding="utf8")
-    with pytest.raises(node_check.NodeError, match="are not those of the first node"):
+    with pytest.raises(node_check.NodeError, match="not those of the first node"):
         node_check.wait_for_folder(run, digest, 3)
 
 
