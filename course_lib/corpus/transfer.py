@@ -1,39 +1,32 @@
-"""HTTP downloads of single files, resumed after a broken connection and restarted if the remote file has changed.
+"""HTTP download of a file, resumed after a broken connection and begun anew if the remote file has changed.
 
-The bytes received so far are in a `.part` file. A `.part.json` file next to it records which version of the remote file
-they belong to (ETag or Last-Modified). The If-Range header sends this version to the server. If the file has changed,
-the server responds with the whole new file, so two versions are never mixed (RFC 9110, sections 13.1.5, 14.2 and
-15.5.17). tenacity repeats failed requests. The names of local files are chosen by the caller, never by the server.
+The bytes received so far are in a `.part` file, and the version that they belong to (ETag or Last-Modified) in
+`.part.json`. The If-Range header sends this version to the server, which sends the whole file if it has another one
+(RFC 9110, section 13.1.5).
 """
 
-import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
-from tenacity import RetryCallState, RetryError, Retrying, stop_after_attempt, wait_exponential
-from tenacity.retry import retry_if_exception_type, retry_if_not_exception_type
 
 from course_lib import __version__
-from course_lib.corpus.integrity import Record, load_record
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import human_size
+from course_lib.corpus.config import DownloadConfig
+from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.files import human_size, read_json, write_json
 from course_lib.progress import progress
 
 Result = TypeVar("Result")
 # Maximum seconds between two attempts, even if the server asks for more.
 LONGEST_WAIT = 60.0
-# Bytes; a checksum list has a few tens of kB.
-TEXT_LIMIT = 10_000_000
 # Status codes that lead to another attempt, like 5xx.
 BUSY = {408, 425, 429}
 AGAIN = "run the same command again to resume"
-FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Missing(CourseError):
@@ -43,136 +36,123 @@ class Missing(CourseError):
 class Again(Exception):
     """A failed attempt that may succeed if repeated; `wait` is the delay requested by the server [s]."""
 
-    def __init__(self, reason: str, wait: float = 0) -> None:
-        super().__init__(reason)
-        self.wait = wait
+    wait = 0.0
 
 
-class Transfer(httpx.Client):
-    """An HTTP client that retries failed requests; use it as a context manager.
+def client(settings: DownloadConfig) -> httpx.Client:
+    """Return an HTTP client that receives files as they are published, without further compression."""
+    headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
+    return httpx.Client(timeout=settings.timeout, headers=headers, follow_redirects=True)
 
-    Args:
-        patience: maximum time without data from the server [s].
-        retries: consecutive retries without new data before the transfer fails. A retry that receives new data resets
-            the count, so a long download survives any number of broken connections.
-        backoff: wait before the first retry [s]; it doubles with each further retry, up to LONGEST_WAIT.
+
+def persist(url: str, attempt: Callable[[], Result], settings: DownloadConfig, part: Path | None = None) -> Result:
+    """Call `attempt` until it succeeds; after too many failures in a row without growth of `part`, raise CourseError.
+
+    The wait doubles with each failure.
     """
-
-    def __init__(self, patience: float, retries: int, backoff: float) -> None:
-        # identity: the server sends the bytes as published, without further compression.
-        headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
-        super().__init__(timeout=patience, headers=headers, follow_redirects=True)
-        self.patience, self.retries, self.backoff = patience, retries, backoff
-
-    def text(self, url: str) -> str:
-        """Return the text of a small file.
-
-        Raises Missing if the file is not on the server, and CourseError if anything else fails.
-        """
-
-        def attempt() -> str:
-            content = bytearray()
-            with self.stream("GET", url) as response:
-                _refuse(response, url, (200,))
-                for chunk in response.iter_raw():
-                    content += chunk
-                    if len(content) > TEXT_LIMIT:
-                        raise CourseError(f"{url}: expected a short list, got more than {human_size(TEXT_LIMIT)}")
-            return content.decode("utf8", "replace")
-
-        return self._persist(url, attempt)
-
-    def size(self, url: str) -> int | None:
-        """Return the size of the file at `url` [bytes] without downloading it; None if the server does not state it."""
-
-        def attempt() -> int | None:
-            response = self.head(url)
-            # Another request may succeed; None would make the caller download the whole file again.
-            if response.status_code >= 500:
-                _refuse(response, url, (200,))
-            return _length(response) if response.status_code == 200 else None
-
-        return self._persist(url, attempt)
-
-    def file(self, url: str, part: Path) -> Record:
-        """Download the file at `url` to `part`, resuming from the bytes already there, and return its version.
-
-        Raises Missing if the file is not on the server, and CourseError with the URL and the cause if anything else
-        fails. `part` is then kept for the next call.
-        """
-        record = self._persist(url, lambda: self._continue(url, part), part)
-        if not _size(part):
-            raise CourseError(f"{url}: the file on the server is empty (0 bytes)")
-        return record
-
-    def _persist(self, url: str, attempt: Callable[[], Result], part: Path | None = None) -> Result:
-        """Call `attempt` until it succeeds or the retries run out; growth of `part` resets the retry count."""
-        best = _size(part)
-
-        def count(state: RetryCallState) -> None:
-            nonlocal best
-            if _size(part) > best:
-                state.attempt_number, best = 1, _size(part)
-
-        def wait(state: RetryCallState) -> float:
-            asked = getattr(state.outcome and state.outcome.exception(), "wait", 0.0)
-            return min(max(wait_exponential(self.backoff, LONGEST_WAIT)(state), asked), LONGEST_WAIT)
-
-        passing = retry_if_exception_type((httpx.RequestError, Again))
-        retry = passing & retry_if_not_exception_type(httpx.UnsupportedProtocol)
+    failures, best = 0, size(part)
+    while True:
         try:
-            return Retrying(retry=retry, stop=stop_after_attempt(self.retries + 1), wait=wait, after=count)(attempt)
+            return attempt()
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise UsageError(f"{url}: not a usable address ({error})") from None
-        except RetryError as error:
-            last = error.last_attempt
-            reason = self._reason(last.exception())
-            if last.attempt_number > 1:
-                reason = f"{reason} ({last.attempt_number} attempts in a row without progress)"
-            raise CourseError(
-                f"{url}: {reason}; what arrived is kept in {part}; {AGAIN}"
-                if part
-                else f"{url}: {reason}; run the same command again to resume"
-            ) from None
-
-    def _reason(self, error: BaseException | None) -> str:
-        if isinstance(error, Again):
-            return str(error)
-        if isinstance(error, httpx.TimeoutException):
-            return f"no answer within {self.patience:g} s"
-        said = " ".join(str(error).split()) or type(error).__name__
-        lost = isinstance(error, httpx.ConnectError)
-        return f"the server cannot be reached ({said})" if lost else f"the connection broke ({said})"
-
-    def _continue(self, url: str, part: Path) -> Record:
-        """Send one request: resume `part` if it holds the same version of the file, else start again."""
-        known = load_record(_notes(part), url)
-        start = _size(part) if known and known.validator else 0
-        headers = {"Range": f"bytes={start}-", "If-Range": known.validator} if known and start else {}
-        with self.stream("GET", url, headers=headers) as response:
-            if response.status_code == 416 and known and start == (_content_range(response)[1] or known.size):
-                # The remote file ends where `part` ends: the download is complete.
-                return known
-            if headers and response.status_code in (206, 416) and not _continues(response, start, known):
-                forget(part)
-                raise Again("the server does not continue the started file; the download starts again from byte 0")
-            _refuse(response, url, (200, 206) if headers else (200,))
-            if response.status_code == 200:
-                known, start = _begin(part, response, url), 0
-            assert known is not None
-            _receive(response, part, start, known.size)
-            return known
+        except (httpx.RequestError, Again) as error:
+            failures, best = (1 if size(part) > best else failures + 1), max(best, size(part))
+            if failures > settings.retries:
+                kept = f"what arrived is kept in {part}; " if part else ""
+                reason = f"{_reason(error, settings)} ({failures} attempts in a row without progress)"
+                raise CourseError(f"{url}: {reason}; {kept}{AGAIN}") from None
+            asked = error.wait if isinstance(error, Again) else 0.0
+            time.sleep(min(max(settings.backoff * 2 ** (failures - 1), asked), LONGEST_WAIT))
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError raised while `path` is written into a one-line CourseError."""
+def _reason(error: Exception, settings: DownloadConfig) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer within {settings.timeout:g} s"
+    if isinstance(error, httpx.ConnectError):
+        return f"the server cannot be reached ({one_line(error)})"
+    return str(error) if isinstance(error, Again) else f"the connection broke ({one_line(error)})"
+
+
+def answer(response: httpx.Response, *expected: int) -> httpx.Response:
+    """Return a response with an expected status code.
+
+    Otherwise, raise Missing for 404 and 410, Again for a busy or failing server, and CourseError for other codes.
+    """
+    code = response.status_code
+    if code in expected:
+        return response
+    said = f"the server answered {code} {response.reason_phrase}"
+    if code in (404, 410):
+        raise Missing(f"{response.url}: not found ({said})")
+    if code in BUSY or code >= 500:
+        again, asked = Again(said), response.headers.get("Retry-After", "")
+        again.wait = float(asked) if asked.isdecimal() else 0.0
+        raise again
+    raise CourseError(f"{response.url}: {said}")
+
+
+def receive(session: httpx.Client, url: str, part: Path) -> None:
+    """Send one request: resume `part` if it holds the same version of the file, else begin anew.
+
+    Raises Again if `part` is not complete afterwards.
+    """
+    known = read_notes(_notes(part))
+    known = known if known.get("url") == url else {}
+    start = size(part) if known.get("validator") else 0
+    headers = {"Range": f"bytes={start}-", "If-Range": known["validator"]} if start else {}
+    with session.stream("GET", url, headers=headers) as response:
+        code = answer(response, 200, *((206, 416) if start else ())).status_code
+        if code == 416 and start == known["size"]:
+            # The remote file ends where `part` ends.
+            return
+        if code != 200 and not re.match(f"bytes {start}-", response.headers.get("Content-Range", "")):
+            forget(part)
+            raise Again("the server does not continue the started file; the download starts again from byte 0")
+        if code == 200:
+            known, start = _begin(part, response, url), 0
+        _append(response, part, start, known["size"])
+
+
+def _begin(part: Path, response: httpx.Response, url: str) -> dict[str, Any]:
+    """Empty `part`, then record the new version. In this order, old bytes are never recorded as the new version."""
+    etag, length = response.headers.get("ETag", ""), response.headers.get("Content-Length", "")
+    # A weak ETag, W/"…", may stand for other bytes.
+    validator = etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
+    known = {"url": url, "validator": validator, "size": int(length) if length.isdecimal() else None}
+    part.open("wb").close()
+    write_json(_notes(part), known)
+    return known
+
+
+def _append(response: httpx.Response, part: Path, start: int, total: int | None) -> None:
+    """Append the response body to `part`, which holds `start` of `total` bytes (None if unknown)."""
+    needed, free = (total or 0) - start, shutil.disk_usage(part.parent).free
+    if needed > free:
+        room = f"{human_size(needed)} still needed, {human_size(free)} free"
+        raise CourseError(f"{part}: the disk is too full: {room}; then {AGAIN}")
+    with part.open("ab") as file, progress(total, "B", part.name.removesuffix(".part"), start) as bar:
+        # Each chunk is written on arrival, so that a broken connection loses no received bytes.
+        for chunk in response.iter_raw():
+            file.write(chunk)
+            bar.update(len(chunk))
+        file.flush()
+        os.fsync(file.fileno())
+    if total is not None and size(part) != total:
+        raise Again(f"got {size(part)} bytes of {total}")
+
+
+def size(path: Path | None) -> int:
+    """Return the size of a file [bytes]; 0 if there is none."""
+    return path.stat().st_size if path and path.exists() else 0
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, or {} if it is missing or broken."""
     try:
-        yield
-    except OSError as error:
-        full, said = error.errno in FULL, error.strerror or error
-        what = "the disk is full" if full else f"cannot be written or read ({said})"
-        raise CourseError(f"{error.filename or path}: {what}; correct this, then {AGAIN}") from None
+        return read_json(path)
+    except CourseError:
+        return {}
 
 
 def forget(part: Path) -> None:
@@ -183,82 +163,3 @@ def forget(part: Path) -> None:
 
 def _notes(part: Path) -> Path:
     return part.with_name(part.name + ".json")
-
-
-def _size(part: Path | None) -> int:
-    return part.stat().st_size if part and part.exists() else 0
-
-
-def _length(response: httpx.Response) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
-
-
-def _begin(part: Path, response: httpx.Response, url: str) -> Record:
-    """Empty `part`, then record the new version. In this order, old bytes are never recorded as the new version."""
-    header = response.headers.get
-    record = Record(url, header("ETag", ""), header("Last-Modified", ""), _length(response))
-    part.open("wb").close()
-    record.save(_notes(part))
-    return record
-
-
-def _receive(response: httpx.Response, part: Path, start: int, size: int | None) -> None:
-    """Append the response body to `part`, which holds `start` of `size` bytes (None if unknown).
-
-    Raises Again if `part` does not have `size` bytes afterwards, and CourseError if the disk is too full.
-    """
-    needed, free = (size or 0) - start, shutil.disk_usage(part.parent).free
-    if needed > free:
-        raise CourseError(
-            f"{part}: the disk is too full: {human_size(needed)} still needed, {human_size(free)} free; "
-            f"make room, then {AGAIN}"
-        )
-    with part.open("ab") as file, progress(size, "B", part.name.removesuffix(".part"), start) as bar:
-        # Each chunk is written on arrival, so that a broken connection loses no received bytes.
-        for chunk in response.iter_raw():
-            file.write(chunk)
-            bar.update(len(chunk))
-        file.flush()
-        os.fsync(file.fileno())
-    if size is not None and _size(part) != size:
-        raise Again(f"got {_size(part)} bytes of {size}")
-
-
-def _refuse(response: httpx.Response, url: str, expected: tuple[int, ...]) -> None:
-    """Raise an error if the status code is not in `expected`.
-
-    The error is Missing for 404 and 410, Again for a busy or failing server, and CourseError otherwise.
-    """
-    code = response.status_code
-    if code in expected:
-        return
-    said = f"{code} {response.reason_phrase}".rstrip()
-    answer = f"the server answered {said}"
-    if code in (404, 410):
-        raise Missing(f"{url}: not found ({answer})")
-    if code in BUSY or code >= 500:
-        asked = response.headers.get("Retry-After", "")
-        raise Again(answer, float(asked) if asked.isdecimal() else 0)
-    raise CourseError(f"{url}: {answer}")
-
-
-def _continues(response: httpx.Response, start: int, known: Record | None) -> bool:
-    """Return whether a partial response starts at byte `start` and its headers do not contradict the known version."""
-    if response.status_code != 206 or known is None:
-        return False
-    first, total = _content_range(response)
-    same_etag = response.headers.get("ETag", known.etag) == known.etag
-    same_date = response.headers.get("Last-Modified", known.modified) == known.modified
-    same_size = total is None or known.size in (None, total)
-    return first == start and same_size and same_etag and same_date
-
-
-def _content_range(response: httpx.Response) -> tuple[int | None, int | None]:
-    """Parse a Content-Range header such as `bytes 5-9/10` or `bytes */10` as (first byte, total bytes).
-
-    A value that the header does not state is None.
-    """
-    match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(?:(\d+)|\*)", response.headers.get("Content-Range", ""))
-    first, total = match.groups() if match else (None, None)
-    return int(first) if first else None, int(total) if total else None

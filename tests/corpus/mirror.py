@@ -116,17 +116,15 @@ class Handler(BaseHTTPRequestHandler):
             return None
         headers = [pair for pair in [("ETag", page.etag), ("Last-Modified", page.modified)] if pair[1]]
         status, start, content = 200, 0, page.body
-        same = self.asked.if_range in (None, page.etag, page.modified) or trick == "no-if-range"
+        same = self.asked.if_range in (None, page.etag, page.modified)
         if self.asked.range and same and trick != "no-range":
             start = int(self.asked.range.removeprefix("bytes=").removesuffix("-")) + (trick == "shifted")
             if start >= len(content):
-                return self.head(416, [("Content-Range", f"bytes */{len(content)}")] if trick != "bare" else [], 0)
+                return self.head(416, [("Content-Range", f"bytes */{len(content)}")], 0)
             status = 206
             headers.append(("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"))
         if trick == "huge":
             return self.head(200, headers, 10**18)
-        if trick == "chunked":
-            return self.chunked(headers, content)
         self.head(status, headers, len(content) - start)
         if body:
             self.send(content[start:], trick, value)
@@ -138,14 +136,6 @@ class Handler(BaseHTTPRequestHandler):
         for name, text in [*headers, ("Content-Length", str(length))]:
             self.send_header(name, text)
         self.end_headers()
-
-    def chunked(self, headers: list[tuple[str, str]], content: bytes) -> None:
-        self.asked.status = 200
-        self.send_response(200)
-        for name, text in [*headers, ("Transfer-Encoding", "chunked")]:
-            self.send_header(name, text)
-        self.end_headers()
-        self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content))
 
     def send(self, content: bytes, trick: str, value: str) -> None:
         if trick in ("cut", "reset", "stall"):
