@@ -3,10 +3,7 @@
 Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
 memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
 lines into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the
-two halves of the batch separately, and so on until the failing piece is found. That piece is kept, split only at
-whitespace, and counted.
-
-The caller starts the worker processes, with one segmenter in each. segment.py joins the words into a line.
+two halves of the batch again, down to the failing piece, which is split only at whitespace and counted.
 """
 
 import os
@@ -14,9 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 
@@ -27,8 +22,6 @@ LONGEST_PIECE = 4096
 LONGEST_RUN = 100
 # Bytes sent to one process.
 BATCH = 1 << 18
-# Number of failures whose text is kept.
-EXAMPLES_KEPT = 20
 # Separator between words in the output of Juman++; it never occurs in the text sent.
 SEPARATOR = "\x1f"
 
@@ -64,25 +57,6 @@ NO_MODEL = (
 )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A piece of text that Juman++ could not analyze, with the reason."""
-
-    piece: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Morpheme:
-    """A word in an analysis, with its Juman fields, such as 行き いき 行く 動詞 *."""
-
-    surface: str
-    reading: str
-    base: str
-    part_of_speech: str
-    subclass: str
-
-
 def find_binary() -> Path | None:
     """Return the path of the Juman++ executable: $JUMANPP (a path or a name), else `jumanpp` on PATH, else None.
 
@@ -96,23 +70,19 @@ def find_binary() -> Path | None:
 
 
 class JumanppSegmenter:
-    """A segmenter that splits lines into words with Juman++ v2.
+    """A segmenter that splits lines into words with Juman++ v2, by a short-lived process for each batch.
 
-    Every call starts its own short-lived processes, so a segmenter can be pickled and sent to worker processes.
-    `failed_pieces` is the number of pieces that Juman++ could not analyze. `failures` contains the first EXAMPLES_KEPT
-    of these pieces, each with the reason.
+    `failed_pieces` is the number of pieces that Juman++ could not analyze.
     """
 
-    def __init__(self, binary: Path, model: Path | None = None, timeout: float = 60.0) -> None:
-        """Check the executable by running it on two sentences; `model` overrides its configured model file.
+    def __init__(self, binary: Path, timeout: float = 60.0) -> None:
+        """Check the executable by running it on two sentences.
 
-        `timeout` is the time limit for a full batch of 256 kB [s]; a typical time is 0.5 s. The limit for a smaller
-        batch is proportional to its size, but at least a quarter of `timeout`. Raises CourseError if the executable is
-        not Juman++ v2 with a model.
+        `timeout` is the time limit for a batch of 256 kB [s], which typically takes 0.5 s; smaller ones have at least a
+        quarter of it. Raises CourseError if the executable is not Juman++ v2 with a model.
         """
-        self.binary, self.model, self.timeout = binary, model, timeout
+        self.binary, self.timeout = binary, timeout
         self.failed_pieces = 0
-        self.failures: list[Failure] = []
         self._probe()
 
     @classmethod
@@ -133,91 +103,45 @@ class JumanppSegmenter:
         answers = (words for batch in _batches(sent) for words in self._analyse(batch))
         return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
 
-    def analyze(self, sentence: str) -> list[Morpheme]:
-        """Return the words in a sentence with reading and part of speech, for examples.
-
-        Joining the surfaces gives the sentence. pyknp only parses the output. It is not used to run Juman++, because it
-        hangs on "# ", loses spaces and does not report long lines. Raises CourseError if pyknp is missing.
-        """
-        try:
-            from pyknp import Morpheme as Parser
-        except ImportError as error:
-            raise CourseError(f"pyknp: cannot be imported ({error}); pip install pyknp 'setuptools<81'") from None
-        morphemes: list[Morpheme] = []
-        for piece in pieces(sentence):
-            morphemes += [_unknown(piece)] if UNFIT.match(piece) else self._analyze_piece(piece, Parser)
-        return morphemes
-
-    def _run(self, batch: Sequence[str], *options: str) -> "subprocess.CompletedProcess[bytes]":
-        """Run one process on the pieces, one per line. Raises subprocess.TimeoutExpired if it takes too long."""
-        sent = "".join(f"{piece}\n" for piece in batch).encode()
-        limit = self.timeout * max(0.25, len(sent) / BATCH)
-        command = [str(self.binary), *([f"--model={self.model}"] if self.model else []), *options]
-        try:
-            return subprocess.run(command, input=sent, capture_output=True, timeout=limit, check=False)
-        except OSError as error:
-            raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
-
-    def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
-        """Run Juman++ on a batch and return the words in each piece and "".
-
-        If Juman++ times out, or its output does not match the text sent, return [] and a description of the problem.
-        """
-        try:
-            done = self._run(batch, "--segment", f"--segment-separator={SEPARATOR}")
-        except subprocess.TimeoutExpired as error:
-            return [], f"no answer within {error.timeout:g} s"
-        answer = done.stdout.decode("utf-8", "replace")
-        if answer.count("\n") != len(batch):
-            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({_last_words(done)})"
-        if answer.replace(SEPARATOR, "") != "".join(f"{piece}\n" for piece in batch):
-            return [], f"another text came back ({_last_words(done)})"
-        return list(map(_words, answer.split("\n")[:-1])), ""
-
     def _analyse(self, batch: list[str]) -> list[list[str]]:
         """Return the words in each piece. After a failure, send the halves of the batch, down to the failing piece."""
         words, trouble = self._segment(batch)
         if not trouble:
             return words
         if len(batch) == 1:
-            self._give_up(batch[0], trouble)
+            # Is it the piece, or does the program not work any more?
+            self._probe()
+            self.failed_pieces += 1
             return [WORD.findall(batch[0])]
         half = len(batch) // 2
         return self._analyse(batch[:half]) + self._analyse(batch[half:])
 
-    def _give_up(self, piece: str, reason: str) -> None:
-        """Count a piece that cannot be analyzed, after checking that Juman++ can still analyze other text."""
-        self._probe()
-        self.failed_pieces += 1
-        if len(self.failures) < EXAMPLES_KEPT:
-            self.failures.append(Failure(piece, reason))
+    def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
+        """Run Juman++ on pieces, one per line, and return the words in each and "", or [] and what went wrong."""
+        sent = "".join(f"{piece}\n" for piece in batch).encode()
+        limit = self.timeout * max(0.25, len(sent) / BATCH)
+        command = [str(self.binary), "--segment", f"--segment-separator={SEPARATOR}"]
+        try:
+            done = subprocess.run(command, input=sent, capture_output=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            return [], f"no answer within {limit:g} s"
+        except OSError as error:
+            raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
+        answer = done.stdout.decode("utf-8", "replace")
+        said = f"exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}"
+        if answer.count("\n") != len(batch):
+            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({said})"
+        if answer.replace(SEPARATOR, "") != sent.decode():
+            return [], f"another text came back ({said})"
+        return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _probe(self) -> None:
         words, trouble = self._segment(PROBE)
         if "Model file was not specified" in trouble:
             raise CourseError(f"{self.binary}: {NO_MODEL}")
         if trouble or len(words[0]) == 1:
-            trouble = trouble or "no words were found"
+            trouble = " ".join(trouble.split()) or "no words were found"
             raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble}")
-
-    def _analyze_piece(self, piece: str, parser: Any) -> list[Morpheme]:
-        try:
-            done = self._run([piece], "--juman")
-        except subprocess.TimeoutExpired as error:
-            self._give_up(piece, f"no answer within {error.timeout:g} s")
-            return [_unknown(piece)]
-        lines = done.stdout.decode("utf-8", "replace").split("\n")
-        body = lines[: lines.index("EOS")] if "EOS" in lines else []
-        # "@ " marks an alternative analysis of the previous word; "@ @ " is the word @ itself.
-        best = [line for line in body if not line.startswith("@ ") or line.startswith("@ @ ")]
-        try:
-            morphemes = _aligned(piece, [parser(line) for line in best])
-        except ValueError:
-            # pyknp expects a number where the line has none.
-            morphemes = []
-        if not morphemes:
-            self._give_up(piece, f"the joined words of the analysis differ from the text{_last_words(done)}")
-        return morphemes or [_unknown(piece)]
 
 
 def pieces(line: str) -> Iterator[str]:
@@ -273,29 +197,3 @@ def _words(line: str) -> list[str]:
     """Return the words in a line of output; a word with whitespace inside, such as "( ^o^ )", is split there."""
     words = filter(None, line.split(SEPARATOR))
     return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)
-
-
-def _last_words(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """Return a process's exit code and the first line of its standard error, for an error message."""
-    first_line = done.stderr.decode("utf-8", "replace").strip().split("\n")[0][:200]
-    return f"exit code {done.returncode}: {first_line}" if first_line else f"exit code {done.returncode}"
-
-
-def _aligned(piece: str, parsed: list[Any]) -> list[Morpheme]:
-    """Return pyknp's words with the surfaces taken from the text; [] if the joined words differ from the text.
-
-    Juman++ writes a space as \\␣ and a tab as \\t, so its surfaces differ from the text.
-    """
-    words, at = [], 0
-    for item in parsed:
-        plain = item.midasi.replace("\\␣", " ").replace("\\t", "\t")
-        surface = next((form for form in (item.midasi, plain) if form and piece.startswith(form, at)), "")
-        if not surface:
-            return []
-        words.append(Morpheme(surface, item.yomi, item.genkei, item.hinsi, item.bunrui))
-        at += len(surface)
-    return words if at == len(piece) else []
-
-
-def _unknown(text: str) -> Morpheme:
-    return Morpheme(text, text, text, "未定義語", "その他")

@@ -40,7 +40,7 @@ def colab_like(python: str, torch: str | None, folder: Path, say: Callable[[str]
     exact = [torch] if torch else []
     if torch:
         colab.pip("install", "--quiet", torch)
-        # torch 2.13 needs 77 or newer, pyknp one with pkg_resources.
+        # torch 2.13 needs 77 or newer.
         wanted["setuptools"] = "80.9.0"
     else:
         colab.add_name_only("torch", colab_torch)

