@@ -12,8 +12,9 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
 from course_lib.gptsan.freeze import BASE, frozen_names
-from course_lib.gptsan.memory import Batch, gptsan_sizes
-from course_lib.gptsan.shape import ShapeConfig, read_shape
+from course_lib.gptsan.memory import MicroBatch, gptsan_sizes
+from course_lib.gptsan.shape import GPTSANShape, read_shape
+from course_lib.gptsan.tf_names import parameters
 from course_lib.models.memory import Sizes
 from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
@@ -24,7 +25,7 @@ class ModelConfig:
     """Settings for the model to train and its frozen parameters."""
 
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
-    shape: ShapeConfig = field(default_factory=ShapeConfig)
+    shape: GPTSANShape = field(default_factory=GPTSANShape)
     ignore: Literal["base"] | Path | None = setting(
         None,
         "parameters that stay frozen: a JSON list of names (ignore-params.json of add-extra-stage), or `base`: "
@@ -98,8 +99,8 @@ class GptsanConfig(RunConfig):
     @override
     def sizes(self) -> Sizes:
         model = self.model
-        shape = read_shape(model.checkpoint)[0] if model.checkpoint else model.shape
-        batch = Batch(
+        shape = read_shape(model.checkpoint) if model.checkpoint else model.shape
+        batch = MicroBatch(
             samples=self.batch.micro_size,
             length=self._num_context() or shape.max_position_embeddings,
             dtype=self.precision.dtype,
@@ -108,8 +109,8 @@ class GptsanConfig(RunConfig):
             again=model.recompute == "full",
             jitter=self.loss.router_jitter > 0,
         )
-        names = [name for name, _ in shape.tensors()]
-        return gptsan_sizes(shape, frozen_names(model.ignore, self.spout.mode, shape, names), batch)
+        frozen = frozen_names(model.ignore, self.spout.mode, shape, list(parameters(shape)))
+        return gptsan_sizes(shape, frozen, batch)
 
     def _num_context(self) -> int | None:
         """Return the example length [tokens]: data.num_context if set, else that of the encoded examples, else None."""

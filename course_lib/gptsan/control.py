@@ -23,8 +23,9 @@ from course_lib.checkpoints.compute import one_thread, trainings_at_once
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.extra_stage import IGNORE, STD, initial, read_config
-from course_lib.gptsan.freeze import SPOUT, freeze, frozen_names
+from course_lib.gptsan.extra_stage import IGNORE, STD, initial
+from course_lib.gptsan.folder import read_config
+from course_lib.gptsan.freeze import SPOUT, frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
@@ -34,6 +35,7 @@ from course_lib.language.words import tr
 from course_lib.parallel import ordered_map
 from course_lib.progress import progress
 from course_lib.training import quick
+from course_lib.training.freezing import freeze
 
 
 @dataclass(frozen=True)

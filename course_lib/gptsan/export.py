@@ -20,7 +20,7 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
     """
     from course_lib.checkpoints import deepspeed_shards, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
-    from course_lib.gptsan.extra_stage import read_config, read_weights, tensors_of
+    from course_lib.gptsan.folder import read_config, read_weights, tensors_of
     from course_lib.gptsan.freeze import frozen_names
 
     latest = checkpoint.to_export(run, step)

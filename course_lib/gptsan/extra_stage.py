@@ -29,20 +29,19 @@ from omegaconf import OmegaConf
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.checkpoints.weight_files import Weight
-from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.import_tf import PARAMETERS, dims_of, original_params, read_parameters
-from course_lib.gptsan.shape import LAYERS, SPOUT_OUT, read_shape
+from course_lib.gptsan.folder import read_config, read_weights, tensors_of
+from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
+from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
 from course_lib.progress import progress
 from course_lib.settings.config import build
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
-# Tied to the embedding, so it is written only once, under the name of the embedding.
-HEAD = "lm_head.weight"
 # Standard deviation for new kernels and biases.
 STD = 0.02
 # Defaults for keys missing from the input's parameters.json, from tools/train_params.json in the original code.
@@ -64,7 +63,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
     config = read_config(source)
     if not 1 <= layers <= LAYERS - config.num_ext_layers:
         raise UsageError(f"--layers: {layers} is not allowed: 1 to {LAYERS - config.num_ext_layers}")
-    held = {name: weight for name, weight in read_weights(source).items() if name != HEAD}
+    held = read_weights(source)
     if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
@@ -96,40 +95,6 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
     return {"layers": config.num_layers, "kept": kept, "new": made, "frozen": len(frozen)}
 
 
-def read_config(source: Path) -> GPTSanConfig:
-    """Read the configuration from a GPTSAN folder. Raises CourseError if its config.json is missing or invalid."""
-    path, (_, content) = source / "config.json", read_shape(source)
-    try:
-        config: GPTSanConfig = GPTSanConfig.from_dict(content)
-    except Exception as error:
-        # transformers passes on any exception that its validators raise.
-        raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
-    if not config.tie_word_embeddings:
-        raise CourseError(f"{path}: tie_word_embeddings is false; a GPTSAN uses its embedding as head")
-    return config
-
-
-def read_weights(source: Path) -> dict[str, Weight]:
-    """Return the weights in a GPTSAN folder by name; each is read on demand.
-
-    The transformers converter names the spout weights `sqout`; they are returned under the current name, `spout`.
-    """
-    return {name.replace(".sqout.", ".spout."): weight for name, weight in weight_files.by_name(source).items()}
-
-
-def tensors_of(config: GPTSanConfig) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """Return a model's tensors by name, and the names of its parameters.
-
-    The tensors are on the meta device, without data, and do not include the tied head.
-    """
-    from course_lib.gptsan.model import GPTSanForCausalLM
-
-    with torch.device("meta"):
-        model = GPTSanForCausalLM(config)
-    held = {name: value for name, value in model.state_dict().items() if name != HEAD}
-    return held, [name for name, _ in model.named_parameters() if name in held]
-
-
 def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
@@ -151,7 +116,7 @@ def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[
     train, model = read_parameters(source / PARAMETERS)
     return {
         "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
-        "model_params": {"num_pallarelizm": 1} | model | original_params(dims_of(config)),
+        "model_params": {"num_pallarelizm": 1} | model | original_params(config),
     }
 
 

@@ -2,17 +2,12 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.shape import EXTRA_POSITIONS
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from course_lib.gptsan.configuration import GPTSanConfig
-    from course_lib.gptsan.shape import ShapeConfig
 
 # Value for model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
@@ -20,15 +15,11 @@ BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 SPOUT = "model.spout."
 
 
-def frozen_names(
-    ignore: Path | str | None, spout_mode: str, shape: "GPTSanConfig | ShapeConfig", names: list[str]
-) -> set[str]:
+def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Any, names: Sequence[str]) -> set[str]:
     """Return the names of the frozen parameters: those in model.ignore, plus the spout if spout.mode is none.
 
     `ignore` is the path to a JSON list of names, "base" for every parameter of the base model, or None to freeze
-    nothing. `names` lists all parameters.
-
-    Raises UsageError if the list contains a name that the model does not have, or if all parameters would be frozen.
+    nothing. `shape` is a GPTSANShape or a GPTSanConfig. `names` lists all parameters.
     """
     if ignore is None:
         frozen = set()
@@ -46,14 +37,14 @@ def frozen_names(
     return frozen
 
 
-def is_extra(name: str, shape: "GPTSanConfig | ShapeConfig") -> bool:
+def is_extra(name: str, shape: Any) -> bool:
     """Return whether a parameter belongs to an extra layer, the extra positions or the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)
 
 
 def read_ignore(path: Path) -> set[str]:
-    """Read the names from an ignore-params.json file. Raises CourseError if it is not a JSON list of names."""
+    """Read the names from an ignore-params.json file."""
     try:
         content = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError) as error:
@@ -61,34 +52,3 @@ def read_ignore(path: Path) -> set[str]:
     if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
         raise CourseError(f"model.ignore: {path}: expected a JSON list of parameter names")
     return set(content)
-
-
-def freeze(model: "nn.Module", names: set[str]) -> None:
-    """Disable gradients for the named parameters and enable them for all others.
-
-    The model can then load a checkpoint that does not contain the named parameters.
-    """
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name not in names)
-
-    def tolerate(_module: object, keys: Any) -> None:
-        keys.missing_keys[:] = [key for key in keys.missing_keys if key not in names]
-
-    model.register_load_state_dict_post_hook(tolerate)  # type: ignore[no-untyped-call]
-
-
-def digests(model: "nn.Module") -> dict[str, int]:
-    """Return a digest of the bits in each frozen parameter, by name. Under ZeRO-3, it covers only this rank's shard.
-
-    The digest is a weighted sum of 16-bit or 32-bit words, computed on the device that holds the parameter.
-    """
-    import torch
-
-    sums = {}
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            held = getattr(parameter, "ds_tensor", parameter).detach()
-            bits = held.contiguous().view(torch.int16 if held.element_size() == 2 else torch.int32)
-            weights = torch.arange(1, bits.numel() + 1, device=bits.device, dtype=torch.int64)
-            sums[name] = int((bits.flatten() * weights).sum())
-    return sums

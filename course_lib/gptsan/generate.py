@@ -28,7 +28,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
-from course_lib.gptsan.extra_stage import read_config
+from course_lib.gptsan.folder import read_config
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM

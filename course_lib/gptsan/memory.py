@@ -8,7 +8,8 @@ assume that no expert overflows and that every position has a target.
 from dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
-from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, ShapeConfig
+from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSANShape
+from course_lib.gptsan.tf_names import parameters
 from course_lib.models.memory import Sizes
 from course_lib.training.parameter_groups import decays
 
@@ -18,7 +19,7 @@ LOGIT_BYTES = 20
 
 
 @dataclass(frozen=True)
-class Batch:
+class MicroBatch:
     """One micro-batch in a run, and how the model computes it."""
 
     samples: int  # examples per forward pass
@@ -30,12 +31,12 @@ class Batch:
     jitter: bool  # whether the router input is multiplied by noise
 
 
-def gptsan_sizes(shape: ShapeConfig, frozen: set[str], batch: Batch) -> Sizes:
+def gptsan_sizes(shape: GPTSANShape, frozen: set[str], batch: MicroBatch) -> Sizes:
     """Return the sizes of parameters, activations and logits in a run, and its floating-point operations.
 
     `frozen` contains the names of the parameters that are not trained.
     """
-    named = dict(shape.tensors())
+    named = parameters(shape)
     profile = _Profile(shape, batch, named.keys() - frozen)
     return Sizes(
         trained=tuple((size, decays(name)) for name, size in named.items() if name not in frozen),
@@ -51,7 +52,7 @@ def gptsan_sizes(shape: ShapeConfig, frozen: set[str], batch: Batch) -> Sizes:
 class _Profile:
     """Activations and floating-point operations for one micro-batch, computed layer by layer."""
 
-    def __init__(self, shape: ShapeConfig, batch: Batch, trained: set[str]) -> None:
+    def __init__(self, shape: GPTSANShape, batch: MicroBatch, trained: set[str]) -> None:
         self.shape, self.batch, self.trained = shape, batch, trained
         self.layers, self.length = shape.num_layers, batch.length
         self.slots = batch.length + batch.spout

@@ -16,7 +16,7 @@ from course_lib.corpus.products import DOCUMENTS
 from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.shape import ShapeConfig
+from course_lib.gptsan.shape import GPTSANShape
 from course_lib.parallel import default_workers
 from course_lib.settings import config, profiles
 from course_lib.workspace.products import Definition, Product, product
@@ -217,10 +217,10 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
     It is the shape of the extra stage in the active profile. The memory planner uses this function instead of
     `with_stage`, because it needs the shape but not the weights.
     """
-    if settings.model.checkpoint or settings.model.shape != ShapeConfig():
+    if settings.model.checkpoint or settings.model.shape != GPTSANShape():
         return settings
     recipe = _recipe()
-    base = ShapeConfig() if recipe.checkpoint else base_settings().model.shape
+    base = GPTSANShape() if recipe.checkpoint else base_settings().model.shape
     shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
     length = settings.data.num_context
     if length is None and settings.data.input is None:

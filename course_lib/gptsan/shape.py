@@ -1,12 +1,7 @@
-"""Shape settings for a new GPTSAN model, and the names and sizes of its parameters.
+"""Shape of a GPTSAN model: settings of a new one, or read from a folder. This module does not import torch."""
 
-This module does not import torch.
-"""
-
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -27,8 +22,8 @@ SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
 
 
 @dataclass(frozen=True, config=STRICT)
-class ShapeConfig:
-    """Shape of a new GPTSAN model. Names match its config.json; defaults match the published base model."""
+class GPTSANShape:
+    """Shape of a GPTSAN model. Names match its config.json; defaults match the published base model."""
 
     vocab_size: int = setting(
         36_000,
@@ -57,7 +52,7 @@ class ShapeConfig:
     )
 
     @model_validator(mode="after")
-    def _heads(self) -> "ShapeConfig":
+    def _heads(self) -> "GPTSANShape":
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"model.shape.num_heads: {self.num_heads} is not allowed: "
@@ -70,53 +65,21 @@ class ShapeConfig:
         """Total number of switch layers and extra layers."""
         return self.num_switch_layers + self.num_ext_layers
 
-    def tensors(self) -> Iterator[tuple[str, int]]:
-        """Yield (name, number of elements) for every parameter, in the same order as GPTSanForCausalLM.
 
-        The head has no parameters of its own: its weight is tied to the embedding and its bias is a buffer.
-        """
-        h, layers = self.d_model, self.num_layers
-        yield from zip(EMBEDDINGS, (self.vocab_size * h, self.max_position_embeddings * h), strict=True)
-        for layer in range(layers):
-            attention, feed = f"model.blocks.{layer}.self_attn", f"model.blocks.{layer}.feed_forward"
-            yield from ((f"{attention}.self_attn.{part}_proj.weight", h * h) for part in ("q", "k", "v", "out"))
-            yield from _with_bias(f"{attention}.norm", h, h)
-            if layer < self.num_switch_layers:
-                yield f"{feed}.mlp.router.classifier.weight", self.num_experts * h
-                experts = [f"{feed}.mlp.experts.expert_{expert}" for expert in range(self.num_experts)]
-                yield from ((f"{expert}.{part}.weight", h * self.d_ff) for expert in experts for part in ("wi", "wo"))
-                yield f"{feed}.soft_bypass_mlp.weight", h * h
-            else:
-                yield from _with_bias(f"{feed}.mlp.wi", h * self.d_ext, self.d_ext)
-                yield from _with_bias(f"{feed}.mlp.wo", h * self.d_ext, h)
-            yield from _with_bias(f"{feed}.norm", h, h)
-        if self.num_ext_layers:
-            yield EXTRA_POSITIONS, self.max_position_embeddings * h
-        yield from _with_bias("model.last_project", h * h, h)
-        if self.d_spout:
-            yield from ((f"model.spout.{2 * index}.weight", self.d_spout**2) for index in range(SPOUT_LAYERS))
-            yield SPOUT_OUT, self.d_spout * layers * 2 * h
+# The sizes in a shape, without the standard deviations of new weights.
+SIZES = tuple(field.name for field in fields(GPTSANShape) if field.type is int)
 
 
-def _with_bias(name: str, weight: int, bias: int) -> Iterator[tuple[str, int]]:
-    yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
-
-
-def read_shape(folder: Path) -> tuple[ShapeConfig, dict[str, Any]]:
-    """Return the model shape from the config.json in a GPTSAN folder, and the full contents of that file.
-
-    Raises CourseError if config.json is missing or is not a valid GPTSAN configuration.
-    """
+def read_shape(folder: Path) -> GPTSANShape:
+    """Return the model shape from the config.json in a GPTSAN folder."""
     path = folder / "config.json"
     if not path.is_file():
         raise CourseError(f"{folder}: not a GPTSAN folder: config.json is missing")
     content = read_json(path)
     if content.get("model_type") != MODEL_TYPE:
         raise CourseError(f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {MODEL_TYPE!r}")
-    sizes = [field.name for field in fields(ShapeConfig) if field.type is int]
     try:
-        known = {name: content[name] for name in sizes if name in content}
-        return build(ShapeConfig, known, where=str(path)), content
+        return build(GPTSANShape, {name: content[name] for name in SIZES if name in content}, where=str(path))
     except UsageError as error:
         # The invalid value comes from a file, not from the user's settings.
         raise CourseError(str(error)) from error

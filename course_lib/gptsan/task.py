@@ -86,7 +86,7 @@ class Gptsan(Task):
 
         Without `names`, all parameters are considered.
         """
-        from course_lib.gptsan.extra_stage import tensors_of
+        from course_lib.gptsan.folder import tensors_of
         from course_lib.gptsan.freeze import frozen_names
 
         return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, names or tensors_of(shape)[1])
@@ -153,7 +153,7 @@ class Gptsan(Task):
         The coefficients for the router losses and the router jitter come from the settings.
         """
         from course_lib.gptsan.configuration import GPTSanConfig
-        from course_lib.gptsan.extra_stage import read_config
+        from course_lib.gptsan.folder import read_config
 
         model, loss = self.settings.model, self.settings.loss
         if model.checkpoint:
@@ -181,8 +181,8 @@ class Gptsan(Task):
 
         from course_lib.checkpoints.model_folder import load_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
-        from course_lib.gptsan.freeze import freeze
         from course_lib.gptsan.model import GPTSanForCausalLM
+        from course_lib.training.freezing import freeze
 
         settings, shape = self.settings, self.shape()
         checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]

@@ -12,10 +12,8 @@ from torch import Tensor
 from transformers import TrainingArguments
 from typing_extensions import override
 
-from course_lib.errors import CourseError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.freeze import digests
 from course_lib.gptsan.layouts import IGNORE
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
@@ -49,22 +47,6 @@ class GptsanTrainer(RunTrainer):
             collate=collate,
         )
         super().__init__(settings, batch, arguments, model, sets)
-
-    @override
-    def on_weights_ready(self) -> None:
-        """Compute digests of the frozen parameters once the weights have their final device and dtype."""
-        self.frozen = digests(self.model)
-
-    @override
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint.
-
-        Raises CourseError without saving if any bit of a frozen parameter has changed.
-        """
-        after = digests(self.model)
-        if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(f"{changed[0]}: is frozen, but has changed since training began")
-        super()._save_checkpoint(model, trial)
 
     @override
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:

@@ -14,12 +14,12 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.generation.prefix_cache import Shape, past
-from course_lib.gptsan.freeze import freeze
 from course_lib.models import frozen_base
 from course_lib.models.causal import blocks
 from course_lib.prefix.config import ModelConfig, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
+from course_lib.training.freezing import freeze
 
 # The names of the encoder's parameters start with this.
 ENCODER = "encoder."

@@ -10,8 +10,6 @@ from transformers import TrainingArguments
 from typing_extensions import override
 
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError
-from course_lib.gptsan.freeze import digests
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
@@ -61,23 +59,9 @@ class PrefixTrainer(RunTrainer):
 
     @override
     def on_weights_ready(self) -> None:
-        """Record the digests of the frozen weights, and exclude these weights from checkpoints."""
-        self.frozen = digests(self.model)
+        """Exclude the frozen weights from checkpoints."""
         engine = self.model_wrapped
         engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
-
-    @override
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint after verifying that the base model's weights are bit-for-bit unchanged.
-
-        Raises CourseError if they have changed; in that case, no checkpoint is saved.
-        """
-        after = digests(self.model)
-        if changed := sorted(name for name, digest in self.frozen.items() if after[name] != digest):
-            raise CourseError(
-                f"{changed[0]}: a frozen parameter that has changed since training began; no checkpoint is saved"
-            )
-        super()._save_checkpoint(model, trial)
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:

@@ -26,6 +26,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
+from course_lib.training.freezing import digests, require_unchanged
 from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
@@ -89,6 +90,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.loss_sums: list[torch.Tensor] = []
         # gradient norm of each step in the interval, before clipping
         self.norms: list[float] = []
+        # digests of the frozen parameters, once the weights have their final device and dtype
+        self.frozen: dict[str, int] = {}
         # whether training ended early because of a request
         self.stopped = False
 
@@ -253,6 +256,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
         With this order, at least the last complete checkpoint remains if the run is killed at any time.
         """
+        require_unchanged(self.model, self.frozen)
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
             super()._save_checkpoint(model, trial)
@@ -273,6 +277,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         self.trainer, self.told = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.frozen = digests(self.trainer.model)
         self.trainer.on_weights_ready()
         self.trainer.meter.restart(state.global_step)
         if state.is_world_process_zero:

@@ -14,7 +14,6 @@ import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.generation.prefix_cache import Shape
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.freeze import freeze
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.models.causal import build_model
@@ -22,6 +21,7 @@ from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
+from course_lib.training.freezing import freeze
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile

@@ -20,7 +20,7 @@ from course_lib.gptsan.freeze import BASE
 from course_lib.gptsan.generate import Generator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.shape import ShapeConfig
+from course_lib.gptsan.shape import GPTSANShape
 from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.settings import config
@@ -44,9 +44,9 @@ TINY = {
 CLASSES = 4
 
 
-def shape(bench: Bench) -> ShapeConfig:
+def shape(bench: Bench) -> GPTSANShape:
     """The published shape with 14 extra layers, or a tiny one."""
-    return ShapeConfig(**TINY) if bench.tiny else ShapeConfig(num_ext_layers=14)
+    return GPTSANShape(**TINY) if bench.tiny else GPTSANShape(num_ext_layers=14)
 
 
 def extra_stage(bench: Bench) -> Values:

@@ -5,9 +5,10 @@ import struct
 from pathlib import Path
 
 import numpy as np
+from course_lib.gptsan.shape import GPTSANShape
 from course_lib.gptsan.tensor_bundle import MAGIC, messages
 from course_lib.gptsan.tensorflow_format import masked_crc32c
-from course_lib.gptsan.tf_names import Dims, variables
+from course_lib.gptsan.tf_names import variables
 
 DTYPES = {"float32": 1, "int32": 3, "int64": 9, "float16": 19, "object": 7}
 RESTART = 4  # entries between keys that stand whole
@@ -71,15 +72,16 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, 
     return prefix.parent
 
 
-SMALL = Dims(
-    vocabulary=11, contexts=7, hidden=4, heads=2, experts=3, ffn=32, ext_ffn=16, spout=3, switch_layers=2, ext_layers=1
-)
+SMALL = GPTSANShape(
+    vocab_size=11, max_position_embeddings=7, d_model=4, num_heads=2, num_experts=3, d_ff=32, d_ext=16, d_spout=3,
+    num_switch_layers=2, num_ext_layers=1,
+)  # fmt: skip
 
 
-def random_variables(dims: Dims = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
+def random_variables(shape: GPTSANShape = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
     """Variables of the original, every number another one."""
     rng = np.random.default_rng(seed)
-    return {v.tf: rng.standard_normal(v.tf_shape).astype("f4") for v in variables(dims)}
+    return {v.tf: rng.standard_normal(v.tf_shape(shape)).astype("f4") for v in variables(shape)}
 
 
 def write_original(folder: Path, values: dict[str, np.ndarray], shards: int = 2) -> Path:

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.settings.config import describe, load
 from course_lib.settings.profiles import CONFIGS
@@ -26,7 +25,7 @@ def test_comments_are_true(name):
     if settings.model.ignore is None and name.endswith("-extra.yaml"):
         assert stated is None  # an extra stage of a checkpoint that it does not name
         return
-    assert memory and stated
+    assert stated
     found = settings.sizes()
     trained = sum(elements for elements, _ in found.trained)
     assert stated.groups() == (spaced(trained + sum(found.frozen)), spaced(trained))

@@ -14,7 +14,7 @@ from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
-from course_lib.gptsan.freeze import digests, frozen_names
+from course_lib.gptsan.freeze import frozen_names
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import Samples, spout_vector
 from course_lib.gptsan.task import Gptsan
@@ -22,6 +22,7 @@ from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
 from course_lib.training import checkpoint, launch
+from course_lib.training.freezing import digests
 
 from tests.training.ranks import kill_in_step
 from tests.weights import read_tensors
@@ -98,6 +99,7 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     GPTSanForCausalLM.from_pretrained(tmp_path / "model")
 
 
+@pytest.mark.rehearse
 def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     kill_in_step(5, "gptsan train", settings(place, tmp_path / "run"))
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
@@ -117,6 +119,7 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
         launch.train(Gptsan(settings(place, tmp_path / "run", "optimizer.lr.min=2e-3")), resume=True)
 
 
+@pytest.mark.rehearse
 def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
     run = launch.train(Gptsan(settings(
             place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
@@ -149,6 +152,7 @@ def test_in_16_bits_the_logits_take_16_bits(place, tmp_path, begin):
     assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16
 
 
+@pytest.mark.rehearse
 def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     changes = "engine.max_steps=2", "spout.mode=none", "zero.stage=1"
     run = launch.train(Gptsan(from_scratch(place, tmp_path / "run", *changes)))

@@ -9,7 +9,6 @@ import torch
 from course_lib.checkpoints.deepspeed_shards import read_module, read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.freeze import digests
 from course_lib.models import frozen_base
 from course_lib.prefix import single_process_trainer
 from course_lib.prefix.config import PrefixConfig
@@ -21,6 +20,7 @@ from course_lib.prefix.task import PrefixTask
 from course_lib.prefix.warm_start import cache_values
 from course_lib.settings import config
 from course_lib.training import checkpoint, launch
+from course_lib.training.freezing import digests
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import decays
 from transformers import AutoModelForCausalLM, AutoTokenizer

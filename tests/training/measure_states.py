@@ -15,11 +15,12 @@ from typing import Any
 import deepspeed
 import torch
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.freeze import freeze, is_extra
+from course_lib.gptsan.freeze import is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.training import stale_locks
+from course_lib.training.freezing import freeze
 from course_lib.training.parameter_groups import decays
 
 CASES = ((0, "fp32"), (0, "bf16"), (1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
