@@ -13,54 +13,10 @@ from course_lib.files import inner_suffix, link_or_copy
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.settings import config, profiles
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"
-
-
-def products() -> list[Product]:
-    """Return the chapter's products for the current profile, in build order."""
-    sources = config.section("corpus.sources", Sources)
-    downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
-    return [*(product for product, kind in downloads if kind == "download"), WIKIPEDIA, WEBTEXT]
-
-
-@product("corpus/jawiki")
-def JAWIKI() -> Definition:
-    """The downloaded Japanese Wikipedia dump."""
-    sources = config.section("corpus.sources", Sources)
-    return _download_of("jawiki", str(sources.date), sources.part)
-
-
-@product("corpus/cc100")
-def CC100() -> Definition:
-    """The downloaded web text."""
-    return _download_of("cc100", "latest")
-
-
-@product("corpus/wikipedia")
-def WIKIPEDIA() -> Definition:
-    """The articles from the dump as clean documents."""
-    settings = config.section("corpus.wikipedia", WikipediaConfig)
-    kind = config.section("corpus.sources", Sources).wikipedia
-    dump = JAWIKI if kind == "download" else data("jawiki-sample.xml.bz2")
-    return Definition(partial(_wikipedia, settings), settings, (dump,), ("corpus",))
-
-
-@product("corpus/webtext")
-def WEBTEXT() -> Definition:
-    """The filtered and deduplicated web text, or the user's own texts."""
-    settings = config.section("corpus.webtext", WebtextConfig)
-    sources = config.section("corpus.sources", Sources)
-    listed: tuple[Path, ...] = ()
-    if settings.filters.blocked_words:
-        listed = (profiles.beside(settings.filters.blocked_words),)
-        settings = replace(settings, filters=replace(settings.filters, blocked_words=listed[0]))
-    if sources.webtext == "files":
-        return Definition(partial(_own, settings), settings, (*own_files(sources), *listed), ("corpus",))
-    crawl = CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz")
-    return Definition(partial(_webtext, settings), settings, (crawl, *listed), ("corpus",))
 
 
 def own_files(sources: Sources) -> tuple[Path, ...]:
@@ -89,42 +45,56 @@ def require_text(path: Path) -> None:
         raise UsageError(f"{path}: is neither .txt nor .jsonl, plain or compressed; convert or remove it")
 
 
-def _download_of(dataset: Dataset, date: str, part: int | None = None) -> Definition:
-    settings = config.section("corpus.download", DownloadConfig)
-    recorded = {"dataset": dataset, "date": date} | ({"part": part} if part else {}) | config.to_dict(settings)
-    return Definition(partial(_download, settings, dataset, date, part), recorded, ())
+def _sources() -> Sources:
+    return config.section("corpus.sources", Sources)
 
 
-def _download(
-    settings: DownloadConfig, dataset: Dataset, date: str, part: int | None, folder: Path, _inputs: list[Path]
-) -> dict[str, Any]:
+def _webtext_settings() -> WebtextConfig:
+    settings = config.section("corpus.webtext", WebtextConfig)
+    words = settings.filters.blocked_words
+    if words is None:
+        return settings
+    return replace(settings, filters=replace(settings.filters, blocked_words=profiles.beside(words)))
+
+
+def _webtext_inputs() -> tuple[Path | Product, ...]:
+    sources, listed = _sources(), _webtext_settings().filters.blocked_words
+    lists = (listed,) if listed else ()
+    if sources.webtext == "files":
+        return (*own_files(sources), *lists)
+    return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"), *lists)
+
+
+def _download(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
     from course_lib.corpus.download import download
 
     # Download outside the chapter's folder, so that an interrupted download can be resumed and `course clean` does not
     # delete the file.
-    path = download(dataset, root() / "downloads", date, settings, part)
+    downloading = config.section("corpus.download", DownloadConfig)
+    path = download(settings["dataset"], root() / "downloads", settings["date"], downloading, settings.get("part"))
     link_or_copy(path, folder / path.name)
     return {"bytes": path.stat().st_size}
 
 
-def _wikipedia(settings: WikipediaConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _wikipedia(folder: Path, inputs: list[Path], settings: WikipediaConfig) -> dict[str, Any]:
     from course_lib.corpus.wikipedia import extract
 
     return _reported(extract(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
 
 
-def _webtext(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
+    if _sources().webtext == "files":
+        return _own(folder, [path for path in inputs if path != settings.filters.blocked_words], settings)
     return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
 
 
-def _own(settings: WebtextConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _own(folder: Path, sources: list[Path], settings: WebtextConfig) -> dict[str, Any]:
     """Write the documents of all files in the form of web text, and clean them."""
     from course_lib.corpus.webtext import clean_webtext
 
     texts = folder / "texts.txt"
-    sources = [path for path in inputs if path != settings.filters.blocked_words]
     with open(texts, "w", encoding="utf8") as file:
         for source in sources:
             for text in read_texts(source):
@@ -150,3 +120,36 @@ def _reported(report: Report, folder: Path) -> dict[str, Any]:
 def _file(source: Path) -> Path:
     """Return `source` itself if it is a file, else the one downloaded file in the `source` folder."""
     return source if source.is_file() else next(path for path in source.iterdir() if path.suffix in (".bz2", ".xz"))
+
+
+def _downloaded(dataset: str) -> dict[str, Any]:
+    sources = _sources()
+    recorded: dict[str, Any] = {"dataset": dataset, "date": "latest"}
+    if dataset == "jawiki":
+        recorded |= {"date": str(sources.date)} | ({"part": sources.part} if sources.part else {})
+    return recorded | config.to_dict(config.section("corpus.download", DownloadConfig))
+
+
+# The downloaded Japanese Wikipedia dump.
+JAWIKI = Product("corpus/jawiki", build=_download, settings=partial(_downloaded, "jawiki"))
+# The downloaded web text.
+CC100 = Product("corpus/cc100", build=_download, settings=partial(_downloaded, "cc100"))
+# The articles from the dump as clean documents.
+WIKIPEDIA = Product(
+    "corpus/wikipedia",
+    build=_wikipedia,
+    settings=partial(config.section, "corpus.wikipedia", WikipediaConfig),
+    inputs=lambda: (JAWIKI if _sources().wikipedia == "download" else data("jawiki-sample.xml.bz2"),),
+    code=("corpus",),
+)
+# The filtered and deduplicated web text, or the user's own texts.
+WEBTEXT = Product(
+    "corpus/webtext", build=_webtext, settings=_webtext_settings, inputs=_webtext_inputs, code=("corpus",)
+)
+
+
+def products() -> list[Product]:
+    """Return the chapter's products for the current profile, in build order."""
+    sources = _sources()
+    downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
+    return [*(product for product, kind in downloads if kind == "download"), WIKIPEDIA, WEBTEXT]

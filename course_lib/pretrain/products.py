@@ -1,7 +1,6 @@
 """Products for chapter 4: the token files, and the model trained on them."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from course_lib.parallel import default_workers
 from course_lib.pretrain.config import PretrainConfig, RecipeConfig
 from course_lib.settings import config
 from course_lib.subword import products as subword
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 # Modules whose changes make token files stale.
@@ -22,38 +21,12 @@ ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
 RUNS = "pretrain/runs"
 
 
-def products() -> list[Product]:
-    """Return the chapter's products in build order."""
-    return [TOKENS, GPT2]
-
-
-@product("pretrain/tokens")
-def TOKENS() -> Definition:
-    """A .bin and an .idx file for each text."""
-    return Definition(_tokenize, {"append_eod": True}, (*TEXTS, subword.BPE), ENCODING)
-
-
-@product("pretrain/gpt2")
-def GPT2() -> Definition:
-    """The trained model and its run log."""
-    settings = recipe_settings()
-    return Definition(partial(trained, settings), settings, (TOKENS, subword.BPE))
-
-
 def recipe_settings() -> PretrainConfig:
     """Return the settings of the run that the profile names, without its token files and tokenizer."""
     return config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
 
 
-def run_settings() -> PretrainConfig:
-    """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer.
-
-    Both are built first if necessary.
-    """
-    return with_products(recipe_settings(), TOKENS.path(), subword.BPE.path())
-
-
-def _tokenize(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _tokenize(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
     """Tokenize each text into `folder` and return the counts for the manifest. The last input is the tokenizer."""
     from course_lib.pretrain.encode import tokenize
 
@@ -79,7 +52,7 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
     return replace(settings, data=data)
 
 
-def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[str, Any]:
     """Train a model, add model/ and the run log to a product folder, and return the product's counts.
 
     `inputs` are passed to `with_products`.
@@ -93,3 +66,24 @@ def trained(settings: PretrainConfig, folder: Path, inputs: list[Path]) -> dict[
         return {}
 
     return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), RUNS, write_model)
+
+
+# A .bin and an .idx file for each text.
+TOKENS = Product(
+    "pretrain/tokens", build=_tokenize, settings={"append_eod": True}, inputs=(*TEXTS, subword.BPE), code=ENCODING
+)
+# The trained model and its run log.
+GPT2 = Product("pretrain/gpt2", build=train, settings=recipe_settings, inputs=(TOKENS, subword.BPE))
+
+
+def products() -> list[Product]:
+    """Return the chapter's products in build order."""
+    return [TOKENS, GPT2]
+
+
+def run_settings() -> PretrainConfig:
+    """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer.
+
+    Both are built first if necessary.
+    """
+    return with_products(recipe_settings(), TOKENS.path(), subword.BPE.path())

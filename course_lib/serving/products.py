@@ -10,25 +10,13 @@ from course_lib.prefix.config import FILE
 from course_lib.prefix.products import MODEL
 from course_lib.serving.config import RecipeConfig
 from course_lib.settings import config
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
     from course_lib.serving.export import Report
     from course_lib.serving.ft_source import Corrections
 
 CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_source.py", "serving/weight_map.py")
-
-
-def products() -> list[Product]:
-    """Return the chapter's only product."""
-    return [WEIGHTS]
-
-
-@product("serving/weights")
-def WEIGHTS() -> Definition:
-    """A folder for `course serve`, whose tasks are the profile's prefixes, in order."""
-    recipe = config.section("serving.recipe", RecipeConfig)
-    return Definition(partial(_export, recipe), recipe, (prefix.BASE, *prefix.tasks()), CODE)
 
 
 def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "Report":
@@ -53,7 +41,22 @@ def _exported(
     return export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, chosen, recipe.name)
 
 
-def _export(recipe: RecipeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _export(folder: Path, inputs: list[Path], recipe: RecipeConfig) -> dict[str, Any]:
     _, *tasks = inputs
     report = _exported(recipe, folder, inputs)
     return {"files": report.files, "bytes": report.size, "tasks": [task.name for task in tasks]}
+
+
+# A folder for `course serve`, whose tasks are the profile's prefixes, in order.
+WEIGHTS = Product(
+    "serving/weights",
+    build=_export,
+    settings=partial(config.section, "serving.recipe", RecipeConfig),
+    inputs=lambda: (prefix.BASE, *prefix.tasks()),
+    code=CODE,
+)
+
+
+def products() -> list[Product]:
+    """Return the chapter's only product."""
+    return [WEIGHTS]

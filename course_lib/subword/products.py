@@ -8,52 +8,17 @@ from course_lib.corpus import products as corpus
 from course_lib.japanese import products as japanese
 from course_lib.settings import config
 from course_lib.subword.config import BpeConfig, UnigramConfig
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 SEGMENTED = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 RAW = (corpus.WIKIPEDIA, corpus.WEBTEXT)
+CODE = ("japanese", "subword")
+bpe_settings = partial(config.section, "subword.bpe", BpeConfig)
+unigram_settings = partial(config.section, "subword.unigram", UnigramConfig)
 
 
-def products() -> list[Product]:
-    """Return the chapter's products, in build order."""
-    return [BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW]
-
-
-@product("subword/bpe")
-def BPE() -> Definition:
-    """The lossless BPE tokenizer trained on segmented text, which chapter 4 uses."""
-    return _trained(config.section("subword.bpe", BpeConfig), SEGMENTED)
-
-
-@product("subword/bpe-recipe")
-def BPE_RECIPE() -> Definition:
-    """The lossy BPE tokenizer trained on segmented text, as in the GPT-2 XL recipe."""
-    return _trained(config.section("subword.bpe", BpeConfig, ["lossless=false", "byte_fallback=false"]), SEGMENTED)
-
-
-@product("subword/bpe-raw")
-def BPE_RAW() -> Definition:
-    """The BPE tokenizer trained on unsegmented text."""
-    return _trained(config.section("subword.bpe", BpeConfig), RAW)
-
-
-@product("subword/unigram")
-def UNIGRAM() -> Definition:
-    """The Unigram tokenizer trained on segmented text."""
-    return _trained(config.section("subword.unigram", UnigramConfig), SEGMENTED)
-
-
-@product("subword/unigram-raw")
-def UNIGRAM_RAW() -> Definition:
-    """The Unigram tokenizer trained on unsegmented text."""
-    return _trained(config.section("subword.unigram", UnigramConfig), RAW)
-
-
-def _trained(settings: BpeConfig | UnigramConfig, texts: tuple[Product, ...]) -> Definition:
-    return Definition(partial(_train, settings), settings, texts, ("japanese", "subword"))
-
-
-def _train(settings: BpeConfig | UnigramConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig) -> dict[str, Any]:
+    """Train a tokenizer on products of chapter 1 or 2, and return the counts for its manifest."""
     files = [path / (japanese.LINES if (path / japanese.LINES).exists() else corpus.DOCUMENTS) for path in inputs]
     if isinstance(settings, BpeConfig):
         from course_lib.subword.bpe import train_bpe
@@ -62,3 +27,23 @@ def _train(settings: BpeConfig | UnigramConfig, folder: Path, inputs: list[Path]
     from course_lib.subword.unigram import train_unigram
 
     return train_unigram(files, folder, settings)
+
+
+# Lossless, on segmented text: the tokenizer of chapter 4.
+BPE = Product("subword/bpe", build=train, settings=bpe_settings, inputs=SEGMENTED, code=CODE)
+# Lossy, as in the GPT-2 XL recipe.
+BPE_RECIPE = Product(
+    "subword/bpe-recipe",
+    build=train,
+    settings=partial(bpe_settings, ["lossless=false", "byte_fallback=false"]),
+    inputs=SEGMENTED,
+    code=CODE,
+)
+BPE_RAW = Product("subword/bpe-raw", build=train, settings=bpe_settings, inputs=RAW, code=CODE)
+UNIGRAM = Product("subword/unigram", build=train, settings=unigram_settings, inputs=SEGMENTED, code=CODE)
+UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=unigram_settings, inputs=RAW, code=CODE)
+
+
+def products() -> list[Product]:
+    """Return the chapter's products, in build order."""
+    return [BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW]

@@ -1,76 +1,73 @@
-"""The chapters in course order, and the products for each chapter. No other module contains this list."""
+"""The chapters in course order, by name, and the products for each chapter. No other module contains this list."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from course_lib.corpus import products as corpus
 from course_lib.errors import UsageError
-from course_lib.gptsan import products as gptsan
-from course_lib.japanese import products as japanese
 from course_lib.language.words import language, mark
 from course_lib.paths import NOTEBOOKS
-from course_lib.prefix import products as prefix
-from course_lib.pretrain import products as pretrain
-from course_lib.serving import products as serving
-from course_lib.subword import products as subword
-from course_lib.workspace.products import Definition, Product
+from course_lib.workspace.products import Product
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: a course_lib package, its products in the current profile, and its notebooks."""
+    """A chapter: a course_lib package, and its notebooks."""
 
     number: int
     package: str
-    products: Callable[[], list[Product]]
+    title: str
     # File name without its ending → module in course_lib.exercises, in reading order.
     notebooks: dict[str, str]
-    title: str
 
     @property
     def paths(self) -> list[Path]:
         """The paths to the notebooks in the checkout."""
         return [NOTEBOOKS / f"{name}.ipynb" for name in self.notebooks]
 
+    def products(self) -> list[Product]:
+        """Return the chapter's products in the current profile, in build order."""
+        found: list[Product] = import_module(f"course_lib.{self.package}.products").products()
+        return found
+
+    def executed(self) -> list[Product]:
+        """Return the chapter's notebooks as products, which are built by executing them."""
+        own, package = self.products(), files("course_lib")
+        shown = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
+        shown = [self.package, *(name for name in shown if package.joinpath(name).is_file()), "notebooks"]
+        found = []
+        for path in filter(Path.exists, self.paths):
+            # A chapter's last notebook is its main one.
+            name = "notebook" if path == self.paths[-1] else path.stem
+            code = (*shown, f"exercises/{self.notebooks[path.stem]}.py")
+            build = partial(_run_notebook, path)
+            found.append(Product(f"{self.package}/{name}", build, inputs=(path, *own), code=code))
+        return found
+
 
 CHAPTERS = (
-    Chapter(1, "corpus", corpus.products, {"01_corpus_prep": "corpus"}, mark("Corpus")),
-    Chapter(
-        2,
-        "japanese",
-        japanese.products,
-        {"02_normalize_and_segment": "japanese"},
-        mark("Normalization and segmentation"),
-    ),
-    Chapter(3, "subword", subword.products, {"03_tokenizers": "subword"}, mark("Tokenizers")),
+    Chapter(1, "corpus", mark("Corpus"), {"01_corpus_prep": "corpus"}),
+    Chapter(2, "japanese", mark("Normalization and segmentation"), {"02_normalize_and_segment": "japanese"}),
+    Chapter(3, "subword", mark("Tokenizers"), {"03_tokenizers": "subword"}),
     Chapter(
         4,
         "pretrain",
-        pretrain.products,
-        {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"},
         mark("GPT-2 pretraining with DeepSpeed ZeRO-2"),
+        {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"},
     ),
-    Chapter(5, "gptsan", gptsan.products, {"05_gptsan_extra_stage": "gptsan"}, mark("GPTSAN: extra stage and spout")),
-    Chapter(6, "prefix", prefix.products, {"06_prefix_tuning": "prefix"}, mark("Prefix tuning")),
+    Chapter(5, "gptsan", mark("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
+    Chapter(6, "prefix", mark("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
     Chapter(
-        7,
-        "serving",
-        serving.products,
-        {"07_fastertransformer_conversion": "serving"},
-        mark("FasterTransformer conversion and serving"),
+        7, "serving", mark("FasterTransformer conversion and serving"), {"07_fastertransformer_conversion": "serving"}
     ),
 )
 
 
 def select(name: str) -> list[Chapter]:
-    """Select chapters by number, package name, notebook name or 'all'.
-
-    Raises UsageError listing the allowed names if there is no such chapter.
-    """
+    """Select chapters by number, package name, notebook name or 'all'."""
     chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, *c.notebooks)]
     if not chosen:
         allowed = ", ".join(f"{c.number}|{c.package}" for c in CHAPTERS)
@@ -80,30 +77,10 @@ def select(name: str) -> list[Chapter]:
 
 def products() -> list[Product]:
     """Return all products in the current profile, including executed notebooks, in build order."""
-    listed = []
-    for chapter in CHAPTERS:
-        own = chapter.products()
-        listed += own
-        for path in filter(Path.exists, chapter.paths):
-            # A chapter's last notebook is its main one.
-            name = "notebook" if path == chapter.paths[-1] else path.stem
-            listed.append(Product(f"{chapter.package}/{name}", partial(_executed, chapter, path, tuple(own))))
-    return listed
+    return [product for chapter in CHAPTERS for product in (*chapter.products(), *chapter.executed())]
 
 
-def _executed(chapter: Chapter, notebook: Path, own: tuple[Product, ...]) -> Definition:
-    package = files("course_lib")
-    shown = (f"{chapter.package}/{name}.py" for name in ("figures", "diagrams"))
-    code = (
-        chapter.package,
-        *(name for name in shown if package.joinpath(name).is_file()),
-        "notebooks",
-        f"exercises/{chapter.notebooks[notebook.stem]}.py",
-    )
-    return Definition(partial(_run_notebook, notebook), {}, (notebook, *own), code)
-
-
-def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path], _settings: Any) -> dict[str, Any]:
     """Execute a notebook, or its edition in the reader's language, which has the same code."""
     from course_lib.notebooks.execution import execute
 

@@ -1,4 +1,4 @@
-"""Products (corpora, tokenizers, models, …): their definitions and state, and how missing or stale ones are built.
+"""Products (corpora, tokenizers, models, …): what they are made of, their state, and how missing or stale ones are built.
 
 Each product is stored in a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json, which contains the inputs
 with their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,
@@ -8,10 +8,10 @@ This module does not interpret the files in a product.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -47,24 +47,21 @@ class State:
 
 
 @dataclass(frozen=True)
-class Definition:
-    """How a product is built in the current profile."""
-
-    build: Callable[[Path, list[Path]], dict[str, Any]]  # (empty folder to fill, input paths) → counts
-    settings: Any  # a settings dataclass or plain JSON values; a change makes the product stale
-    inputs: "tuple[Path | Product, ...]"  # files, or other products whose folders `build` receives
-    code: tuple[str, ...] = ()  # course_lib packages or modules; a change makes the product stale
-
-
-@dataclass(frozen=True)
 class Product:
-    """A named output of the course, such as a corpus, a tokenizer or a model.
+    """A named output of the course, such as a corpus, a tokenizer or a model. Products of the same name are equal.
 
-    Each profile may define a product differently. Products with the same name are equal.
+    What differs between profiles is a function without arguments, which is called when the product is examined.
     """
 
     name: str  # "<chapter>/<product>"
-    define: Callable[[], Definition] = field(compare=False)
+    # (empty folder to fill, paths of the inputs, settings) → counts for the manifest
+    build: Callable[[Path, list[Path], Any], dict[str, Any]] = field(compare=False)
+    # a settings dataclass or plain JSON values, or a function that returns them; a change makes the product stale
+    settings: Any = field(default_factory=dict, compare=False)
+    # files, or other products whose folders `build` receives, or a function that returns them
+    inputs: "Callable[[], Sequence[Path | Product]] | Sequence[Path | Product]" = field(default=(), compare=False)
+    # course_lib packages or modules; a change makes the product stale
+    code: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def folder(self) -> Path:
@@ -83,6 +80,23 @@ class Product:
         """Return the manifest of the built product, or None if it is missing or invalid."""
         return read_manifest(self.folder)
 
+    def resolve(self) -> "Resolved":
+        """Return the settings and inputs in the current profile."""
+        settings = self.settings() if callable(self.settings) else self.settings
+        return Resolved(settings, tuple(self.inputs() if callable(self.inputs) else self.inputs))
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings and inputs of a product in the current profile."""
+
+    settings: Any
+    inputs: tuple[Path | Product, ...]
+
+    def values(self) -> Any:
+        """Return the settings as JSON values, as the manifest holds them."""
+        return self.settings if isinstance(self.settings, dict) else config.to_dict(self.settings)
+
 
 def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest in a product's folder, or None if it is missing or invalid."""
@@ -91,11 +105,6 @@ def read_manifest(folder: Path) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
-
-
-def product(name: str) -> Callable[[Callable[[], Definition]], Product]:
-    """Return a decorator that turns a function returning a Definition into the product called `name`."""
-    return partial(Product, name)
 
 
 def states(products: Iterable[Product]) -> dict[str, State]:
@@ -110,7 +119,7 @@ def with_inputs(products: Iterable[Product]) -> list[Product]:
 
     def add(product: Product) -> None:
         if product.name not in found:
-            for source in product.define().inputs:
+            for source in product.resolve().inputs:
                 if isinstance(source, Product):
                     add(source)
             found[product.name] = product
@@ -121,18 +130,15 @@ def with_inputs(products: Iterable[Product]) -> list[Product]:
 
 
 class Snapshot:
-    """A snapshot of the state of products.
+    """The state of products at one time. Each product and file is examined once, because many have the same inputs."""
 
-    The state of each examined product is cached, because many products have the same inputs. The cache is never
-    updated, so create a new object for each query.
-    """
-
-    def __init__(self, definitions: dict[str, Definition] | None = None) -> None:
-        """Start a query. `definitions` caches the definitions by name and can be shared with later queries."""
-        self._definitions = {} if definitions is None else definitions
+    def __init__(self, resolved: dict[str, Resolved] | None = None) -> None:
+        """Start a query. `resolved` caches settings and inputs by product, and can be shared with later queries."""
+        self._resolved = {} if resolved is None else resolved
         self._states: dict[str, State] = {}
         self._assumed: dict[str, Manifest] = {}
-        self._same_file, self._fingerprint = cache(_same_file), cache(self._fingerprint_now)
+        self._same_file = cache(_same_file)
+        self._fingerprint = cache(lambda product: _fingerprint(self._manifest(product)))
 
     def assume(self, product: Product, manifest: Manifest) -> State:
         """Return the state of a product if its folder held the outputs of this manifest.
@@ -145,32 +151,29 @@ class Snapshot:
     def _manifest(self, product: Product) -> Manifest | None:
         return self._assumed.get(product.name) or product.manifest()
 
-    def _fingerprint_now(self, product: Product) -> str:
-        return _fingerprint(self._manifest(product))
-
     def state(self, product: Product) -> State:
         """Return the state of a product as of the first call for that product."""
         if product.name not in self._states:
-            self._states[product.name] = self._examine(product, _definition(product, self._definitions))
+            self._states[product.name] = self._examine(product, _resolved(product, self._resolved))
         return self._states[product.name]
 
-    def _examine(self, product: Product, definition: Definition) -> State:
+    def _examine(self, product: Product, now: Resolved) -> State:
         built = self._manifest(product)
         if built is None:
             damaged = (product.folder / MANIFEST).exists()
             return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
-        if built["settings"] != _settings(definition):
+        if built["settings"] != now.values():
             return State("stale", tr("settings changed"))
-        if built.get("code") != _code_digest(definition):
-            return State("stale", tr("the code of {code} changed", code=", ".join(definition.code)))
-        if built["inputs"].keys() != {_key(source) for source in definition.inputs}:
+        if built.get("code") != _code_digests(product):
+            return State("stale", tr("the code of {code} changed", code=", ".join(product.code)))
+        if built["inputs"].keys() != {_key(source) for source in now.inputs}:
             return State("stale", tr("made from other inputs"))
         written = {} if product.name in self._assumed else built["outputs"]
         for relative, facts in written.items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
                 return State("stale", tr("{name} was changed or removed", name=relative))
-        for source in definition.inputs:
+        for source in now.inputs:
             recorded = built["inputs"][_key(source)]
             if isinstance(source, Product):
                 if self.state(source).kind != "fresh":
@@ -188,43 +191,41 @@ def size(name: str) -> int:
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
 
 
-def _definition(product: Product, definitions: dict[str, Definition]) -> Definition:
-    """Return the definition of a product, cached in `definitions`."""
-    if product.name not in definitions:
-        definitions[product.name] = product.define()
-    return definitions[product.name]
+def _resolved(product: Product, known: dict[str, Resolved]) -> Resolved:
+    if product.name not in known:
+        known[product.name] = product.resolve()
+    return known[product.name]
 
 
-def _ensure(product: Product, definitions: dict[str, Definition], done: dict[str, Path]) -> Path:
+def _ensure(product: Product, known: dict[str, Resolved], done: dict[str, Path]) -> Path:
     """Return the folder of a product, first building the product and its inputs if necessary.
 
-    `definitions` and `done` (folders) are caches by product name, shared with the inputs.
+    `known` and `done` (folders) are caches by product name, shared with the inputs.
     """
     if product.name not in done:
         inputs = [
-            _ensure(source, definitions, done) if isinstance(source, Product) else files.require_file(source)
-            for source in _definition(product, definitions).inputs
+            _ensure(source, known, done) if isinstance(source, Product) else files.require_file(source)
+            for source in _resolved(product, known).inputs
         ]
-        done[product.name] = _built(product, definitions, inputs)
+        done[product.name] = _built(product, known, inputs)
     return done[product.name]
 
 
-def _built(product: Product, definitions: dict[str, Definition], inputs: list[Path]) -> Path:
-    target = product.folder
-    if Snapshot(definitions).state(product).kind == "fresh":
+def _built(product: Product, known: dict[str, Resolved], inputs: list[Path]) -> Path:
+    target, now = product.folder, known[product.name]
+    if Snapshot(known).state(product).kind == "fresh":
         return target
     # If another notebook is already building the product, wait here instead of building it again.
     with locked(product):
-        now = Snapshot(definitions).state(product)
-        if now.kind == "fresh":
+        state = Snapshot(known).state(product)
+        if state.kind == "fresh":
             return target
-        reason = now.reason or tr("missing")
+        reason = state.reason or tr("missing")
         print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
-        definition = definitions[product.name]
         with files.atomic_folder(target, ours=True) as folder:
             started = time.perf_counter()
-            counts = definition.build(folder, inputs)
-            _write_manifest(folder, product.name, definition, counts, time.perf_counter() - started)
+            counts = product.build(folder, inputs, now.settings)
+            _write_manifest(folder, product, now, counts, time.perf_counter() - started)
     return target
 
 
@@ -237,22 +238,22 @@ def locked(product: Product) -> Iterator[None]:
         yield
 
 
-def _write_manifest(folder: Path, name: str, definition: Definition, counts: dict[str, Any], seconds: float) -> None:
+def _write_manifest(folder: Path, product: Product, now: Resolved, counts: dict[str, Any], seconds: float) -> None:
     outputs = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
     content = {
-        "product": name,
+        "product": product.name,
         "profile": profiles.name(),
         "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 2),
-        "settings": _settings(definition),
-        "code": _code_digest(definition),
+        "settings": now.values(),
+        "code": _code_digests(product),
         "inputs": {
             _key(source): _fingerprint(source.manifest()) if isinstance(source, Product) else _file_facts(source)
-            for source in definition.inputs
+            for source in now.inputs
         },
         "counts": counts,
         "outputs": outputs,
@@ -267,25 +268,17 @@ def _versions() -> dict[str, str]:
     return {name: installed[name] for name in LIBRARIES if name in installed}
 
 
-def _settings(definition: Definition) -> Any:
-    settings = definition.settings
-    return settings if isinstance(settings, dict) else config.to_dict(settings)
-
-
 @cache
 def _digest(code: str) -> str:
-    """Return the SHA-256 digest of the code in a module or package.
-
-    In a package, the modules in NO_PRODUCT are left out.
-    """
+    """Return the SHA-256 digest of the code in a module, or in a package without the modules in NO_PRODUCT."""
     path = Path(__file__).parents[1] / code
     modules = [path] if path.is_file() else sorted(path.glob("*.py"))
     contents = (m.read_bytes() for m in modules if m == path or m.name not in NO_PRODUCT)
     return sha256(b"\0".join(contents)).hexdigest()
 
 
-def _code_digest(definition: Definition) -> dict[str, str]:
-    return {code: _digest(code) for code in definition.code}
+def _code_digests(product: Product) -> dict[str, str]:
+    return {code: _digest(code) for code in product.code}
 
 
 def _key(source: Path | Product) -> str:
@@ -305,10 +298,7 @@ def _file_facts(path: Path) -> dict[str, Any]:
 
 
 def _same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:
-    """Return whether a file is unchanged since its size, modification time and digest were recorded.
-
-    The file is read again only if its size is the same and its modification time differs.
-    """
+    """Return whether a file is unchanged; it is read only if its modification time differs and its size does not."""
     if not path.exists() or path.stat().st_size != size:
         return False
     return path.stat().st_mtime_ns == mtime_ns or files.sha256(path) == digest
