@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.workspace.products import Definition, Product
+from course_lib.workspace.products import Product
 
 NAME = "part/thing"
 
@@ -17,7 +17,7 @@ NAME = "part/thing"
 def slow_product(log: Path, gate: Path, version: str) -> Product:
     """The product whose build waits for the gate; `version` is its only setting."""
 
-    def build(folder: Path, _inputs: list[Path]) -> dict[str, Any]:
+    def build(folder: Path, _inputs: list[Path], _settings: Any) -> dict[str, Any]:
         with log.open("a") as file:
             file.write("built\n")
         if version == "nested":  # as the tokenizers do: their folder is the product's
@@ -31,7 +31,7 @@ def slow_product(log: Path, gate: Path, version: str) -> Product:
         (folder / "whole").write_text("whole")
         return {"parts": 2}
 
-    return Product(NAME, lambda: Definition(build, {"version": version}, ()))
+    return Product(NAME, build, {"version": version})
 
 
 def main(log: str, gate: str, version: str) -> None:

@@ -16,7 +16,7 @@ from course_lib.errors import CourseError
 from course_lib.workspace import archive as cache
 from course_lib.workspace import chapters
 from course_lib.workspace import products as workspace
-from course_lib.workspace.products import Definition, Product
+from course_lib.workspace.products import Product
 
 WEIGHTS = bytes(range(256)) * 3000
 
@@ -36,7 +36,7 @@ class Course:
         names = list(self.settings)
         source = self.product(names[names.index(name) - 1]) if name != "a/first" else self.source
 
-        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+        def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
             self.built.append(name)
             text = inputs[0].read_text() if inputs[0].is_file() else (inputs[0] / "in" / "text").read_text()
             (folder / "in").mkdir()
@@ -44,7 +44,7 @@ class Course:
             (folder / "weights").write_bytes(WEIGHTS)
             return {}
 
-        return Product(name, lambda: Definition(build, self.settings[name], (source,)))
+        return Product(name, build, lambda: self.settings[name], (source,))
 
     def products(self, *names: str) -> list[Product]:
         return workspace.with_inputs(self.product(name) for name in names or self.settings)

@@ -17,7 +17,7 @@ import pytest
 from course_lib import cli, paths
 from course_lib.workspace import chapters
 from course_lib.workspace import products as workspace
-from course_lib.workspace.products import Definition, Product
+from course_lib.workspace.products import Product
 
 from tests.waiting import LIMIT, until
 
@@ -208,13 +208,13 @@ class Small:
         self.built: list[str] = []
 
     def products(self) -> list[Product]:
-        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+        def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
             self.built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
             (folder / "x").write_text(f"{self.settings}" * (1 + len(inputs)))
             return {"lines": 7, "by reason": {"short": 3}}
 
-        first = Product("corpus/first", lambda: Definition(build, dict(self.settings), ()))
-        return [first, Product("japanese/second", lambda: Definition(build, {}, (first,)))]
+        first = Product("corpus/first", build, lambda: dict(self.settings))
+        return [first, Product("japanese/second", build, inputs=(first,))]
 
 
 @pytest.fixture

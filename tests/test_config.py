@@ -236,19 +236,20 @@ def test_describe_names_every_setting_with_type_and_default() -> None:
 def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
     """Section → settings class, as the steps of all profiles ask for them."""
     asked: dict[str, type[Any]] = {}
-    real = config.section
+    real = config.build
 
-    def noting(name: str, cls: type, overrides: Any = ()) -> Any:
-        asked[name] = cls
-        return real(name, cls, overrides)
+    def noting(cls: type, values: Any, overrides: Any = (), where: str = "") -> Any:
+        asked[where.partition(": ")[2]] = cls
+        return real(cls, values, overrides, where)
 
     with monkeypatch.context() as patched:
-        patched.setattr(config, "section", noting)
+        patched.setattr(config, "build", noting)
         for profile in profiles.BUNDLED:
             patched.setenv("COURSE_PROFILE", profile)
             for product in chapters.products():
-                product.define()
+                product.resolve()
     # Read when a run starts, or by a notebook, not when a product is defined.
+    asked.pop("", None)
     return asked | {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig}
 
 
@@ -266,7 +267,7 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
         settings = config.build(classes[name], values, where=name)
         assert config.to_dict(settings).items() >= config.to_dict(config.build(classes[name], values)).items()
     monkeypatch.setenv("COURSE_PROFILE", profile)
-    assert [product.define() for product in chapters.products()]
+    assert [product.resolve() for product in chapters.products()]
 
 
 def test_every_profile_has_a_file_and_every_file_is_a_profile() -> None:
@@ -294,7 +295,7 @@ def test_a_misspelt_profile_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(profiles, "CONFIGS", tmp_path)
     (tmp_path / "tiny.yaml").write_text(text)
     with pytest.raises(UsageError, match="^" + re.escape(wanted)):
-        products.WIKIPEDIA.define()
+        products.WIKIPEDIA.resolve()
 
 
 def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

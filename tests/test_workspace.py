@@ -18,7 +18,7 @@ from course_lib.settings import profiles, yaml_values
 from course_lib.settings.config import STRICT, setting
 from course_lib.workspace import chapters, cleaning
 from course_lib.workspace import products as workspace
-from course_lib.workspace.products import Definition, Product, State
+from course_lib.workspace.products import Product, State
 from pydantic.dataclasses import dataclass
 
 from tests import one_product
@@ -46,22 +46,21 @@ class Course:
         }  # fmt: skip
         self.code: dict[str, tuple[str, ...]] = {}
         self.built: list[str] = []
-        self.defined: list[str] = []
+        self.resolved: list[str] = []
         self.failure: BaseException | None = None
 
     def product(self, name: str) -> Product:
-        def define() -> Definition:
-            self.defined.append(name)
-            inputs = (self.product(source) if isinstance(source, str) else source for source in self.inputs[name])
-            return Definition(self.builder(name), self.settings[name], tuple(inputs), self.code.get(name, ()))
+        def inputs() -> list[Path | Product]:
+            self.resolved.append(name)
+            return [self.product(source) if isinstance(source, str) else source for source in self.inputs[name]]
 
-        return Product(name, define)
+        return Product(name, self.builder(name), lambda: self.settings[name], inputs, self.code.get(name, ()))
 
     def products(self) -> list[Product]:
         return [self.product(name) for name in self.inputs]
 
-    def builder(self, name: str) -> Callable[[Path, list[Path]], dict[str, Any]]:
-        def build(folder: Path, inputs: list[Path]) -> dict[str, Any]:
+    def builder(self, name: str) -> Callable[[Path, list[Path], Any], dict[str, Any]]:
+        def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
             self.built.append(name)
             assert list(folder.iterdir()) == []
             text = "".join(
@@ -224,7 +223,7 @@ def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
 
 
 def test_the_steps_of_the_course_name_packages_that_exist() -> None:
-    packages = {package for product in chapters.products() for package in product.define().code}
+    packages = {package for product in chapters.products() for package in product.code}
     assert packages >= {"corpus", "japanese", "subword"}
     places = [Path(workspace.__file__).parents[1] / package for package in packages]
     assert all(place.is_file() or (place / "__init__.py").is_file() for place in places)
@@ -399,17 +398,17 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     course.product("9/a").path()
     built = len(course.built)
     os.utime(course.source)  # the same bytes at another time: they are read again
-    course.defined.clear()
+    course.resolved.clear()
     read, hashed = calls(monkeypatch, Product, "manifest"), calls(monkeypatch, files, "sha256")
     found = workspace.states(course.products())
     assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
-    assert sorted(course.defined) == sorted(course.inputs) and hashed == [course.source]
+    assert sorted(course.resolved) == sorted(course.inputs) and hashed == [course.source]
     assert len(read) <= 2 * len(course.inputs)  # its own, and as an input of others
-    course.defined.clear()
+    course.resolved.clear()
     read.clear()
     course.product("9/a").path()
     assert len(course.built) == built == 19
-    assert len(course.defined) == built and len(read) <= 2 * len(course.inputs) ** 2
+    assert len(course.resolved) == built and len(read) <= 2 * len(course.inputs) ** 2
 
 
 def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,11 +83,6 @@ def needed(names: Iterable[str]) -> list[str]:
     return [name for name in top if is_needed(name)]
 
 
-def fetched_model(checkpoint: str, folder: Path, _inputs: list[Path]) -> dict[str, Any]:
-    """Fetch a model into the subfolder model/ of a product, and return the product's counts."""
-    return fetch(checkpoint, folder / "model")
-
-
 def origin(model: Path, checkpoint: str | None, run: str) -> str:
     """Return one line that says where a base comes from: its repository or folder, or the run that trained it.
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib.corpus.config import Dataset, DownloadConfig, Sources, WebtextConfig, WikipediaConfig
+from course_lib.corpus.config import DownloadConfig, Sources, WebtextConfig, WikipediaConfig
 from course_lib.corpus.report import Report, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError

@@ -19,7 +19,7 @@ from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.shape import GPTSANShape
 from course_lib.parallel import default_workers
 from course_lib.settings import config, profiles
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
     from course_lib.gptsan.examples import Examples
@@ -34,68 +34,8 @@ MODEL = "model"
 ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
 
-def products() -> list[Product]:
-    """Return the chapter's products in the current profile, in build order."""
-    first = [BASE, VOCABULARY] if _recipe().checkpoint else [VOCABULARY, CORPUS, BASE]
-    return [*first, CLASSES, EXTRA, TUNED]
-
-
 def _recipe() -> RecipeConfig:
     return config.section("gptsan.recipe", RecipeConfig)
-
-
-@product("gptsan/vocabulary")
-def VOCABULARY() -> Definition:
-    """Tokenizer, built from the corpus or copied from an existing base model."""
-    if _recipe().checkpoint:
-        return Definition(_take_vocabulary, {}, (BASE,))
-    settings = config.section("gptsan.vocabulary", VocabularyConfig)
-    return Definition(partial(_vocabulary, settings), settings, TEXTS, ("gptsan/vocabulary.py",))
-
-
-@product("gptsan/corpus")
-def CORPUS() -> Definition:
-    """Examples without classes. Raises UsageError if gptsan.recipe.checkpoint names an existing base model."""
-    if ready := _recipe().checkpoint:
-        raise UsageError(
-            f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
-        )
-    settings = config.section("gptsan.corpus", EncodeConfig)
-    return Definition(partial(_corpus, settings), settings, (VOCABULARY, *TEXTS), ENCODING)
-
-
-@product("gptsan/base")
-def BASE() -> Definition:
-    """Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus."""
-    if ready := _recipe().checkpoint:
-        return Definition(partial(fetch.fetched_model, ready), {"checkpoint": ready}, ())
-    settings = base_settings()
-    return Definition(partial(_base, settings), settings, (VOCABULARY, CORPUS))
-
-
-@product("gptsan/classes")
-def CLASSES() -> Definition:
-    """Examples with classes."""
-    from course_lib.gptsan.inputs import list_documents
-
-    settings = config.section("gptsan.classes", EncodeConfig)
-    listed = paths.data(CLASSES_LIST)
-    texts = (document.path for document in list_documents(str(listed), 1 << 20))
-    return Definition(partial(_classes, settings), settings, (VOCABULARY, listed, *texts), ENCODING)
-
-
-@product("gptsan/extra")
-def EXTRA() -> Definition:
-    """Base model with extra layers."""
-    layers = _recipe().extra_layers
-    return Definition(partial(_extra, layers), {"layers": layers}, (BASE,), ("gptsan/extra_stage.py",))
-
-
-@product("gptsan/tuned")
-def TUNED() -> Definition:
-    """Base model with extra layers, trained on the examples with classes."""
-    settings = tuned_settings()
-    return Definition(partial(_tuned, settings), settings, (EXTRA, CLASSES))
 
 
 def base_settings() -> GptsanConfig:
@@ -108,43 +48,22 @@ def tuned_settings() -> GptsanConfig:
     return config.load(GptsanConfig, _recipe().extra)
 
 
-def origin() -> str:
-    """Return one line that says where the base comes from, building it if it is missing."""
-    recipe = _recipe()
-    return fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
-
-
-def base_examples() -> tuple["Examples", "Examples"]:
-    """Return training and held-out examples on which to measure the base.
-
-    They are those of the base's own run. With a ready base, whose training texts the course does not have, they are the
-    examples with classes.
-    """
-    from course_lib.gptsan.examples import Examples
-
-    ready = _recipe().checkpoint
-    settings = tuned_settings() if ready else base_settings()
-    return Examples((CLASSES if ready else CORPUS).path()).split(settings.data.held_out, settings.engine.seed)
-
-
-def _vocabulary(settings: VocabularyConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | dict[str, Any]) -> dict[str, Any]:
     from course_lib.documents import read_texts
+    from course_lib.gptsan.swe import FILES
     from course_lib.gptsan.vocabulary import build_vocabulary
 
+    # that of a ready base
+    if isinstance(settings, dict):
+        for name in FILES:
+            shutil.copyfile(inputs[0] / MODEL / name, folder / name)
+        return {}
     texts = (text for source in inputs for text in read_texts(source / DOCUMENTS))
     counts = build_vocabulary(texts, settings.size, folder, settings.character_coverage)
     return {name: counts[name] for name in ("entries", "texts")}
 
 
-def _take_vocabulary(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.gptsan.swe import FILES
-
-    for name in FILES:
-        shutil.copyfile(inputs[0] / MODEL / name, folder / name)
-    return {}
-
-
-def _corpus(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _corpus(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
     """Encode the corpus.
 
     Each document is first written to its own file, because examples are packed separately for each file.
@@ -162,7 +81,7 @@ def _corpus(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[st
     return counts
 
 
-def _classes(settings: EncodeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _classes(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
     return _encode(settings, folder, inputs[0], str(inputs[1]))
 
 
@@ -175,18 +94,20 @@ def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) 
     return {name: report[name] for name in ("examples", "tokens")}
 
 
-def _base(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _base(folder: Path, inputs: list[Path], settings: GptsanConfig | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(settings, dict):
+        return fetch.fetch(settings["checkpoint"], folder / MODEL)
     return _train(with_data(settings, inputs[1], inputs[0]), folder)
 
 
-def _tuned(settings: GptsanConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _tuned(folder: Path, inputs: list[Path], settings: GptsanConfig) -> dict[str, Any]:
     return _train(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL), folder)
 
 
-def _extra(layers: int, folder: Path, inputs: list[Path]) -> dict[str, Any]:
+def _extra(folder: Path, inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
     from course_lib.gptsan.extra_stage import add_extra_stage
 
-    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, layers)
+    report = add_extra_stage(inputs[0] / MODEL, folder / MODEL, settings["layers"])
     return {"layers": report["layers"], "new parameters": report["new"], "kept parameters": report["kept"]}
 
 
@@ -242,3 +163,90 @@ def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
         return {"trained tensors": trained["trained"], "frozen tensors": trained["frozen"]}
 
     return run_product.fill(folder, Gptsan(settings), RUNS, write_model)
+
+
+def _vocabulary_settings() -> VocabularyConfig | dict[str, Any]:
+    return {} if _recipe().checkpoint else config.section("gptsan.vocabulary", VocabularyConfig)
+
+
+def _corpus_settings() -> EncodeConfig:
+    if ready := _recipe().checkpoint:
+        raise UsageError(
+            f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
+        )
+    return config.section("gptsan.corpus", EncodeConfig)
+
+
+def _base_settings() -> GptsanConfig | dict[str, Any]:
+    ready = _recipe().checkpoint
+    return {"checkpoint": ready} if ready else base_settings()
+
+
+def _classes_inputs() -> tuple[Path | Product, ...]:
+    from course_lib.gptsan.inputs import list_documents
+
+    listed = paths.data(CLASSES_LIST)
+    texts = (document.path for document in list_documents(str(listed), 1 << 20))
+    return (VOCABULARY, listed, *texts)
+
+
+# Tokenizer, built from the corpus or copied from an existing base model.
+VOCABULARY = Product(
+    "gptsan/vocabulary",
+    build=_vocabulary,
+    settings=_vocabulary_settings,
+    inputs=lambda: (BASE,) if _recipe().checkpoint else TEXTS,
+    code=("gptsan/vocabulary.py",),
+)
+# Examples without classes; not in profiles whose gptsan.recipe.checkpoint names an existing base model.
+CORPUS = Product("gptsan/corpus", build=_corpus, settings=_corpus_settings, inputs=(VOCABULARY, *TEXTS), code=ENCODING)
+# Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus.
+BASE = Product(
+    "gptsan/base",
+    build=_base,
+    settings=_base_settings,
+    inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS),
+)
+# Examples with classes.
+CLASSES = Product(
+    "gptsan/classes",
+    build=_classes,
+    settings=partial(config.section, "gptsan.classes", EncodeConfig),
+    inputs=_classes_inputs,
+    code=ENCODING,
+)
+# Base model with extra layers.
+EXTRA = Product(
+    "gptsan/extra",
+    build=_extra,
+    settings=lambda: {"layers": _recipe().extra_layers},
+    inputs=(BASE,),
+    code=("gptsan/extra_stage.py",),
+)
+# Base model with extra layers, trained on the examples with classes.
+TUNED = Product("gptsan/tuned", build=_tuned, settings=tuned_settings, inputs=(EXTRA, CLASSES))
+
+
+def products() -> list[Product]:
+    """Return the chapter's products in the current profile, in build order."""
+    first = [BASE, VOCABULARY] if _recipe().checkpoint else [VOCABULARY, CORPUS, BASE]
+    return [*first, CLASSES, EXTRA, TUNED]
+
+
+def build_base() -> str:
+    """Train or fetch the base if it is missing, and return one line that says where it comes from."""
+    recipe = _recipe()
+    return fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
+
+
+def base_examples() -> tuple["Examples", "Examples"]:
+    """Return training and held-out examples on which to measure the base.
+
+    They are those of the base's own run. With a ready base, whose training texts the course does not have, they are the
+    examples with classes.
+    """
+    from course_lib.gptsan.examples import Examples
+
+    ready = _recipe().checkpoint
+    settings = tuned_settings() if ready else base_settings()
+    return Examples((CLASSES if ready else CORPUS).path()).split(settings.data.held_out, settings.engine.seed)

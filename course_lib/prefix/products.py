@@ -25,10 +25,10 @@ from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.products import ENCODING, TEXTS, trained
+from course_lib.pretrain.products import ENCODING, TEXTS, train
 from course_lib.settings import config
 from course_lib.subword.config import BpeConfig
-from course_lib.workspace.products import Definition, Product, product
+from course_lib.workspace.products import Product
 
 # Contains one folder per run.
 RUNS = "prefix/runs"
@@ -38,40 +38,100 @@ CHAT = "chat.jsonl"
 SENTENCE_PAIRS = "sentences.jsonl"
 
 
+def _recipe() -> RecipeConfig:
+    return config.section("prefix.recipe", RecipeConfig)
+
+
+def _sentences(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
+    from course_lib.prefix.sentences import documents
+
+    lines = [json.dumps({"text": text}, ensure_ascii=False) for text in documents(settings["texts"])]
+    (folder / SENTENCE_PAIRS).write_text("\n".join(lines) + "\n", encoding="utf8")
+    return {"texts": len(lines), "distinct": len(set(lines))}
+
+
+def _tokenizer(folder: Path, inputs: list[Path], settings: BpeConfig) -> dict[str, Any]:
+    from course_lib.japanese.pipeline import segment_file
+    from course_lib.subword.bpe import train_bpe
+
+    *texts, sentences, chat = inputs
+    with tempfile.TemporaryDirectory() as work_folder:
+        segmented = []
+        for source in (sentences / SENTENCE_PAIRS, chat):
+            segmented.append(Path(work_folder) / f"{source.stem}.txt")
+            segment_file(source, segmented[-1], config.section("japanese.segment", SegmentConfig))
+        return train_bpe([*(text / LINES for text in texts), *segmented], folder, settings, show_progress=False)
+
+
+def _tokens(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
+    from course_lib.pretrain.encode import tokenize
+
+    tokenizer, *texts, sentences, chat = inputs
+    counts = {}
+    for source in (*(text / LINES for text in texts), sentences / SENTENCE_PAIRS, chat):
+        name = source.parent.name if source.name == LINES else source.stem
+        counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
+    return counts
+
+
+def _base(folder: Path, inputs: list[Path], settings: PretrainConfig | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(settings, dict):
+        return fetch.fetch(settings["checkpoint"], folder / MODEL)
+    return train(folder, inputs, settings)
+
+
+def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: Any) -> dict[str, Any]:
+    from course_lib.prefix.export import export
+    from course_lib.prefix.task import PrefixTask
+    from course_lib.training import log, run_product
+
+    def write_prefix(run: Path) -> dict[str, Any]:
+        export(run, folder / FILE)
+        return {}
+
+    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
+    return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))
+
+
+def _base_settings() -> PretrainConfig | dict[str, Any]:
+    ready = _recipe().checkpoint
+    return {"checkpoint": ready} if ready else config.load(PretrainConfig, _recipe().base)
+
+
+# Texts of two sentences each for a base model that the profile trains.
+SENTENCES = Product(
+    "prefix/sentences",
+    build=_sentences,
+    settings=lambda: {"texts": _recipe().sentences},
+    code=("prefix/sentences.py",),
+)
+# The tokenizer and the token files for a base model that the profile trains.
+TOKENIZER = Product(
+    "prefix/tokenizer",
+    build=_tokenizer,
+    settings=partial(config.section, "subword.bpe", BpeConfig),
+    inputs=lambda: (*TEXTS, SENTENCES, paths.data(CHAT)),
+    code=("japanese", "subword"),
+)
+TOKENS = Product(
+    "prefix/tokens",
+    build=_tokens,
+    settings={"append_eod": True},
+    inputs=lambda: (TOKENIZER, *TEXTS, SENTENCES, paths.data(CHAT)),
+    code=ENCODING,
+)
+# The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4.
+BASE = Product(
+    "prefix/base",
+    build=_base,
+    settings=_base_settings,
+    inputs=lambda: () if _recipe().checkpoint else (TOKENS, TOKENIZER),
+)
+
+
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
-    ready = config.section("prefix.recipe", RecipeConfig).checkpoint
-    return [*([] if ready else [SENTENCES, TOKENIZER, TOKENS]), BASE, *tasks()]
-
-
-@product("prefix/sentences")
-def SENTENCES() -> Definition:
-    """Texts of two sentences each for a base model that the profile trains."""
-    number = config.section("prefix.recipe", RecipeConfig).sentences
-    return Definition(partial(_sentences, number), {"texts": number}, (), ("prefix/sentences.py",))
-
-
-@product("prefix/tokenizer")
-def TOKENIZER() -> Definition:
-    """The tokenizer for a base model that the profile trains."""
-    bpe = config.section("subword.bpe", BpeConfig)
-    return Definition(partial(_tokenizer, bpe), bpe, (*TEXTS, SENTENCES, paths.data(CHAT)), ("japanese", "subword"))
-
-
-@product("prefix/tokens")
-def TOKENS() -> Definition:
-    """The token files for a base model that the profile trains."""
-    return Definition(_tokens, {"append_eod": True}, (TOKENIZER, *TEXTS, SENTENCES, paths.data(CHAT)), ENCODING)
-
-
-@product("prefix/base")
-def BASE() -> Definition:
-    """The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4."""
-    recipe = config.section("prefix.recipe", RecipeConfig)
-    if recipe.checkpoint:
-        return Definition(partial(fetch.fetched_model, recipe.checkpoint), {"checkpoint": recipe.checkpoint}, ())
-    settings = config.load(PretrainConfig, recipe.base)
-    return Definition(partial(trained, settings), settings, (TOKENS, TOKENIZER))
+    return [*([] if _recipe().checkpoint else [SENTENCES, TOKENIZER, TOKENS]), BASE, *tasks()]
 
 
 def task(name: str) -> Product:
@@ -85,17 +145,18 @@ def tasks() -> list[Product]:
 
 
 def _task_product(settings: PrefixConfig) -> Product:
-    def define() -> Definition:
-        assert settings.data.input
-        return Definition(partial(_task, settings), settings.content(), (BASE, settings.data.input))
-
-    return Product(f"prefix/{settings.task_name}", define)
+    assert settings.data.input
+    return Product(
+        f"prefix/{settings.task_name}",
+        build=partial(_task, settings),
+        settings=settings.content,
+        inputs=(BASE, settings.data.input),
+    )
 
 
 def task_settings() -> dict[str, PrefixConfig]:
     """Return the settings for the runs that train the profile's prefixes, by task name."""
-    recipe = config.section("prefix.recipe", RecipeConfig)
-    runs = [with_data(config.load(PrefixConfig, file)) for file in recipe.tasks]
+    runs = [with_data(config.load(PrefixConfig, file)) for file in _recipe().tasks]
     return {settings.task_name: settings for settings in runs}
 
 
@@ -116,7 +177,7 @@ def run_settings(task: str, *overrides: str) -> PrefixConfig:
 
 def quick() -> QuickConfig:
     """Return the settings of the notebook's short runs in the current profile."""
-    return config.section("prefix.recipe", RecipeConfig).quick
+    return _recipe().quick
 
 
 def quick_settings(task: str, *overrides: str) -> PrefixConfig:
@@ -131,9 +192,12 @@ def quick_settings(task: str, *overrides: str) -> PrefixConfig:
     return run_settings(task, *(f"{key}={value}" for key, value in changes.items()), *overrides)
 
 
-def origin() -> str:
-    """Return where the base comes from and, if it is trained here, how many tokens each source gave. Builds it."""
-    recipe = config.section("prefix.recipe", RecipeConfig)
+def build_base() -> str:
+    """Train or fetch the base if it is missing, and return where it comes from.
+
+    If it is trained here, the lines also say how many tokens each source gave.
+    """
+    recipe = _recipe()
     line = fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
     counts: dict[str, int] = {} if recipe.checkpoint else (TOKENS.manifest() or {"counts": {}})["counts"]
     if not counts:
@@ -166,48 +230,3 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
             f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; give a file"
         )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
-
-
-def _sentences(number: int, folder: Path, _: list[Path]) -> dict[str, Any]:
-    from course_lib.prefix.sentences import documents
-
-    lines = [json.dumps({"text": text}, ensure_ascii=False) for text in documents(number)]
-    (folder / SENTENCE_PAIRS).write_text("\n".join(lines) + "\n", encoding="utf8")
-    return {"texts": len(lines), "distinct": len(set(lines))}
-
-
-def _tokenizer(settings: BpeConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.japanese.pipeline import segment_file
-    from course_lib.subword.bpe import train_bpe
-
-    *texts, sentences, chat = inputs
-    with tempfile.TemporaryDirectory() as work_folder:
-        segmented = []
-        for source in (sentences / SENTENCE_PAIRS, chat):
-            segmented.append(Path(work_folder) / f"{source.stem}.txt")
-            segment_file(source, segmented[-1], config.section("japanese.segment", SegmentConfig))
-        return train_bpe([*(text / LINES for text in texts), *segmented], folder, settings, show_progress=False)
-
-
-def _tokens(folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.pretrain.encode import tokenize
-
-    tokenizer, *texts, sentences, chat = inputs
-    counts = {}
-    for source in (*(text / LINES for text in texts), sentences / SENTENCE_PAIRS, chat):
-        name = source.parent.name if source.name == LINES else source.stem
-        counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
-    return counts
-
-
-def _task(settings: PrefixConfig, folder: Path, inputs: list[Path]) -> dict[str, Any]:
-    from course_lib.prefix.export import export
-    from course_lib.prefix.task import PrefixTask
-    from course_lib.training import log, run_product
-
-    def write_prefix(run: Path) -> dict[str, Any]:
-        export(run, folder / FILE)
-        return {}
-
-    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))

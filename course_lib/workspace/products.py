@@ -1,4 +1,4 @@
-"""Products (corpora, tokenizers, models, …): what they are made of, their state, and how missing or stale ones are built.
+"""Products (corpora, tokenizers, models, …): what they are made of, their state, and how missing ones are built.
 
 Each product is stored in a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json, which contains the inputs
 with their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,

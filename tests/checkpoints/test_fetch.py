@@ -55,7 +55,7 @@ def test_one_copy_of_the_weights_is_needed(published: list[str], fetched: list[s
 def test_a_model_arrives_from_the_hub(online: Hub, tmp_path: Path) -> None:
     publish(online, SETTINGS + BESIDES + BIN + SAFE)
     (tmp_path / "product").mkdir()
-    counts = fetch.fetched_model("rinna/small", tmp_path / "product", [])
+    counts = fetch.fetch("rinna/small", tmp_path / "product/model")
     assert counts == {"checkpoint": "rinna/small", "revision": COMMIT}
     arrived = {path.name: path.read_bytes() for path in (tmp_path / "product/model").iterdir()}
     assert arrived == {name: online.files["rinna/small"][name] for name in SETTINGS + SAFE}

@@ -86,6 +86,6 @@ def test_a_profile_may_take_one_part_of_the_dump(monkeypatch: pytest.MonkeyPatch
     file = tmp_path / "part.yaml"
     file.write_text("extends: single-gpu\ncorpus: {sources: {part: 1}}\n")
     monkeypatch.setenv("COURSE_PROFILE", str(file))
-    assert products.JAWIKI.define().settings["part"] == 1
+    assert products.JAWIKI.resolve().settings["part"] == 1
     monkeypatch.setenv("COURSE_PROFILE", "single-gpu")
-    assert "part" not in products.JAWIKI.define().settings
+    assert "part" not in products.JAWIKI.resolve().settings

@@ -30,8 +30,7 @@ def settings(profile: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pr
     """Yield the products of a profile with their settings by dotted key."""
     monkeypatch.setenv("COURSE_PROFILE", profile)
     for product in chapters.products():
-        values = product.define().settings
-        yield product, config.flat(values if isinstance(values, dict) else config.to_dict(values))
+        yield product, config.flat(product.resolve().values())
 
 
 @pytest.mark.parametrize("name", PROFILES)
