@@ -1,14 +1,12 @@
 """Reader for training checkpoints: DeepSpeed shards of any ZeRO stage, or the weight files in a model folder.
 
 DeepSpeed's `zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file could run code. This
-module calls it with torch restricted to rebuilding tensors. One DeepSpeed enum is also allowed, and other harmless
-classes become `Inert`. pretrain/megatron.py reads checkpoints with tensor parallelism.
+module calls it with torch restricted as in safe_load.py. pretrain/megatron.py reads tensor-parallel checkpoints.
 """
 
 import io
 import os
 import pickle
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ import torch
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.checkpoints.safe_load import HARMLESS, Inert, safe_load
+from course_lib.checkpoints.safe_load import Inert, harmless, safe_load
 from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.language.words import mark
@@ -126,26 +124,16 @@ def _tensors_only(files: list[Path]) -> Iterator[None]:
     """
     from deepspeed.runtime.zero.config import ZeroStageEnum
 
-    names: set[str] = set()
-    for file in files:
-        if not zipfile.is_zipfile(file):
-            raise CourseError(f"{file}: not a PyTorch checkpoint, or cut short")
-        required = set(torch.serialization.get_unsafe_globals_in_checkpoint(file))
-        if refused := sorted(name for name in required if not HARMLESS.fullmatch(name)):
-            raise CourseError(f"{file}: not loaded, it asks for {refused[0]}, which could run code")
-        names |= required
-    allowed: list[Any] = [ZeroStageEnum, *((Inert, name) for name in names - {STAGE})]
+    allowed = [each for file in files for each in harmless(file) if each != (Inert, STAGE)]
     before = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
     # This variable overrides the weights_only=False in DeepSpeed's call.
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     try:
-        with torch.serialization.safe_globals(allowed):
+        with torch.serialization.safe_globals([ZeroStageEnum, *allowed]):
             yield
     finally:
-        if before is None:
-            del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
-        else:
-            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
+        os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+        os.environ |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": before} if before is not None else {}
 
 
 def _from_folder(folder: Path) -> Weights:

@@ -13,7 +13,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
 )
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json
 
 # The files that belong to a model. No other files are uploaded.
@@ -47,32 +47,23 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise UsageError(f"REPO: {repo!r} is not allowed: {' '.join(str(error).split())}") from error
+        raise UsageError(f"REPO: {repo!r} is not allowed: {one_line(error)}") from error
     token = get_token()
     if token is None:
         raise UsageError("HF_TOKEN: no token; allowed: a token with write access in HF_TOKEN, or `hf auth login` once")
     api = HfApi(token=token)
     try:
-        return _upload(api, folder, repo, private)
+        made = api.create_repo(repo, private=private, exist_ok=True)
+        if private and not api.model_info(made.repo_id).private:
+            raise UsageError(f"--private: {made} exists and is public; allowed: another name, or a private repository")
+        options = {"allow_patterns": list(PUBLISHED), "commit_message": "Model of the course"}
+        api.upload_folder(repo_id=made.repo_id, folder_path=folder, **options)
     except HfHubHTTPError as error:
         status = error.response.status_code
-        reason = REFUSED.get(status) or error.server_message or str(error)
-        raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {' '.join(reason.split())}") from error
-    except (HTTPError, OfflineModeIsEnabled) as error:
-        raise CourseError(f"{api.endpoint}: not reached: {' '.join(str(error).split())}") from error
+        reason = REFUSED.get(status) or error.server_message or one_line(error)
+        raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {reason}") from error
     # The upload of a single file or the Xet storage can fail; the details are in the exception's cause.
-    except (RuntimeError, ValueError) as error:
-        reason = f"{error} {error.__cause__ or ''}"
-        raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {' '.join(reason.split())}") from error
-
-
-def _upload(api: HfApi, folder: Path, repo: str, private: bool) -> str:
-    made = api.create_repo(repo, private=private, exist_ok=True)
-    if private and not api.model_info(made.repo_id).private:
-        raise UsageError(
-            f"--private: {made} exists and is public; allowed: another name, or make it private on the Hub first"
-        )
-    api.upload_folder(
-        repo_id=made.repo_id, folder_path=folder, allow_patterns=list(PUBLISHED), commit_message="Model of the course"
-    )
+    except (HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError) as error:
+        reason = " ".join(f"{error} {error.__cause__ or ''}".split())
+        raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {reason}") from error
     return str(made)

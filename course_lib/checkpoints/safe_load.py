@@ -40,43 +40,41 @@ def safe_load(path: Path) -> dict[str, Any]:
     """Return the dict in a .pt file, with tensors on the CPU.
 
     Tensors are memory-mapped if the file is in the zip format (PyTorch 1.6 and later), so do not rewrite the file while
-    they are in use. Raises CourseError if the file is empty, truncated, not a PyTorch file or not a dict, or if it
-    names a class or function that is not allowed.
+    they are in use. Raises CourseError if the file is damaged, no dict, or names a class or function that is not
+    allowed.
     """
-    require_file(path)
-    inert: set[str] = set()
-    while True:
-        try:
-            loaded = _load(path, inert)
-        except pickle.UnpicklingError as error:
-            unknown = FORBIDDEN.search(str(error))
-            if not unknown or not HARMLESS.fullmatch(unknown[1]) or unknown[1] in inert:
-                raise refusal(path, error) from error
-            inert.add(unknown[1])
-        # A damaged file can raise any exception in the zip reader or the unpickler.
-        except Exception as error:
-            raise CourseError(f"{path}: not a PyTorch checkpoint, or cut short ({type(error).__name__})") from error
-        else:
-            if not isinstance(loaded, dict):
-                raise CourseError(f"{path}: holds a {type(loaded).__name__}, expected a dict of tensors")
-            return loaded
+    is_zip = zipfile.is_zipfile(require_file(path))
+    try:
+        with torch.serialization.safe_globals(harmless(path) if is_zip else []), warnings.catch_warnings():
+            # torch warns about old storage classes and pickle protocols.
+            warnings.simplefilter("ignore")
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    # A damaged file can raise any exception in the zip reader or the unpickler.
+    except Exception as error:
+        raise refusal(path, error) from error
+    if not isinstance(loaded, dict):
+        raise CourseError(f"{path}: holds a {type(loaded).__name__}, expected a dict of tensors")
+    return loaded
 
 
-def refusal(path: Path, error: pickle.UnpicklingError) -> CourseError:
-    """Return the error for a file that torch refused to unpickle, without torch's advice to load it unsafely."""
-    unknown = FORBIDDEN.search(str(error))
-    problem = (
-        f"not loaded, it asks for {unknown[1]}, which could run code"
-        if unknown
-        else "not a PyTorch checkpoint, or cut short"
-    )
-    return CourseError(f"{path}: {problem}")
+def harmless(path: Path) -> list[Any]:
+    """Return what torch may build for the objects beside the tensors of a zip file: arguments, and `Inert` otherwise.
+
+    Raises CourseError if the file asks for something else.
+    """
+    try:
+        names = set(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+    except Exception as error:
+        raise refusal(path, error) from error
+    if refused := sorted(name for name in names if not HARMLESS.fullmatch(name) and name != "argparse.Namespace"):
+        raise CourseError(f"{path}: not loaded, it asks for {refused[0]}, which could run code")
+    return [Namespace, *((Inert, name) for name in names if name != "argparse.Namespace")]
 
 
-def _load(path: Path, inert: set[str]) -> Any:
-    """Load a .pt file, with Inert in place of each class in `inert`."""
-    allowed: list[Any] = [Namespace, *((Inert, name) for name in inert)]
-    with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-        # torch warns about old storage classes and pickle protocols.
-        warnings.simplefilter("ignore")
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+def refusal(path: Path, error: Exception) -> CourseError:
+    """Return the error for a file that torch did not load, without torch's advice to load it unsafely."""
+    if isinstance(error, CourseError):
+        return error
+    unknown = FORBIDDEN.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+    problem = f"not loaded, it asks for {unknown[1]}, which could run code" if unknown else ""
+    return CourseError(f"{path}: {problem or 'not a PyTorch checkpoint, or cut short'}")

@@ -56,21 +56,14 @@ class Weight:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the weight files in a folder, sorted by name.
-
-    Raises CourseError if there are none, if one is missing, or if the index is invalid.
-    """
+    """Return the weight files in a folder, sorted by name. Raises CourseError if there are none, or one is missing."""
     path = _entry(folder)
     if path is None:
         raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
     if path.suffix != ".json":
         return [path]
     weight_map = read_json(path).get("weight_map")
-    if (
-        not isinstance(weight_map, dict)
-        or not weight_map
-        or not all(isinstance(name, str) for name in weight_map.values())
-    ):
+    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(f, str) for f in weight_map.values()):
         raise CourseError(f"{path}: not an index of weight files, `weight_map` names none")
     return [require_file(folder / Path(name).name) for name in sorted(set(weight_map.values()))]
 
@@ -86,18 +79,12 @@ def _entry(folder: Path) -> Path | None:
 
 
 def is_leftover(name: str) -> bool:
-    """Return whether a tensor is a constant that old transformers versions stored with the weights.
-
-    These constants are the causal mask, its fill value and the rotary frequencies.
-    """
+    """Return whether a tensor is a constant of old transformers: a causal mask, its fill value, rotary frequencies."""
     return LEFTOVER.search(name) is not None
 
 
 def differing(first: Path, second: Path) -> set[str]:
-    """Return the names of the tensors in one folder that another folder has not, or with other values.
-
-    Two tensors are in memory at a time.
-    """
+    """Return the names of the tensors in one folder that another folder has not, or with other values."""
     found, others = by_name(first), by_name(second)
     return {
         name
@@ -122,10 +109,7 @@ def require_float(path: Path, weight: Weight) -> None:
 
 
 def weights(path: Path) -> list[Weight]:
-    """Return the tensors in one weight file, including constants stored by old transformers versions.
-
-    Raises CourseError if the file is missing or damaged.
-    """
+    """Return the tensors in one weight file. Raises CourseError if the file is missing or damaged."""
     if require_file(path).suffix != ".safetensors":
         try:
             tensors = safe_load(path)
@@ -145,10 +129,7 @@ def weights(path: Path) -> list[Weight]:
 
 
 def by_name(folder: Path) -> dict[str, Weight]:
-    """Return the weights in a folder by name, without constants stored by old transformers versions.
-
-    Raises CourseError if a file is missing or damaged.
-    """
+    """Return the weights in a folder by name, without the constants of `is_leftover`."""
     every = (weight for path in files(folder) for weight in weights(path))
     return {weight.name: weight for weight in every if not is_leftover(weight.name)}
 
@@ -204,10 +185,7 @@ def _given(name: str, tensor: Tensor) -> Weight:
 
 
 def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
-    """Return a Weight that is read from a safetensors file.
-
-    `entry` is the tensor's entry in the file header; `start` is the offset of the data section [bytes].
-    """
+    """Return a Weight for an entry in the header of a safetensors file, whose data begins at the byte `start`."""
     dtype = SAFETENSORS.get(entry["dtype"])
     if dtype is None:
         raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(SAFETENSORS)}")

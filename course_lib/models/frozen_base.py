@@ -24,11 +24,9 @@ def read_config(folder: Path) -> Any:
     config = model_folder.read_config(folder)
     if config.model_type not in BY_MODEL_TYPE:
         raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(BY_MODEL_TYPE)}")
-    if config.hidden_size % config.num_attention_heads:
-        raise CourseError(
-            f"{folder}: {config.num_attention_heads} heads do not divide "
-            f"the hidden size {config.hidden_size} of its config.json"
-        )
+    sizes = layers, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
+    if not all(isinstance(size, int) and size > 0 for size in sizes) or hidden % heads:
+        raise CourseError(f"{folder}: {layers!r} layers, {heads!r} heads and hidden size {hidden!r} do not fit together")
     rope = getattr(config, "rope_parameters", None) or {}
     for key in ("rope_theta", "partial_rotary_factor"):
         if not isinstance(number := rope.get(key, 1.0), int | float):

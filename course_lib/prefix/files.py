@@ -11,7 +11,6 @@ model digest, so the course writes it to conversion.json in the same folder.
 """
 
 import json
-import pickle
 import warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from course_lib.checkpoints.safe_load import FORBIDDEN, safe_load
+from course_lib.checkpoints.safe_load import refusal, safe_load
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_file
 from course_lib.generation.prefix_cache import Shape
@@ -150,16 +149,9 @@ def _read_rinna(path: Path) -> Prefix:
             # torch.load warns about other pickle protocols.
             warnings.simplefilter("ignore")
             values = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        asks = FORBIDDEN.search(str(error))
-        raise CourseError(
-            f"{path}: not loaded, it asks for {asks[1]}, which could run code"
-            if asks
-            else f"{path}: not a prefix file, or cut short"
-        ) from error
     # A damaged file can cause any exception in the zip reader or the unpickler.
     except Exception as error:
-        raise CourseError(f"{path}: not a prefix file, or cut short ({type(error).__name__})") from error
+        raise refusal(path, error) from error
     if not isinstance(values, Tensor):
         raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
     return _whole(path, Prefix(values, path.name.partition(".")[0]))

@@ -12,7 +12,7 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
-from course_lib.checkpoints.model_folder import check_sizes, load_tokenizer
+from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
@@ -222,7 +222,6 @@ def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path |
     kind = content.get("model_type")
     if kind not in BY_MODEL_TYPE:
         raise CourseError(f"{path}: model_type {kind!r}, expected one of {', '.join(map(repr, BY_MODEL_TYPE))}")
-    check_sizes(path, content)
     try:
         return CONFIG_MAPPING[kind].from_dict(content)
     # The transformers validators can raise any exception.

@@ -119,7 +119,7 @@ def test_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         free.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
-    with pytest.raises(CourseError, match=f"^{endpoint}: not reached: [^\n]*$"):
+    with pytest.raises(CourseError, match=f"^{endpoint}: group/tiny is not uploaded: [^\n]*$"):
         push(folder, "group/tiny")
 
 

@@ -401,9 +401,7 @@ def test_a_tokenizer_that_is_larger_than_the_model(made: Path, words: Path, rows
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_layer": -1}, "n_layer = -1; allowed: a whole number from 1 to 1,024"),
-        ({"n_layer": 999999999}, "n_layer = 999999999; allowed"),
-        ({"n_head": "2"}, "n_head = '2'; allowed"),
+        ({"n_layer": -1}, "is no weight of a GPT-2"),
         ({"n_head": 3}, "no model has this configuration"),
         ({"activation_function": 3}, "not readable as a model"),
     ],
