@@ -97,7 +97,10 @@ def _main(arguments: list[str] | None) -> int:
     except Terminated as error:
         return _stopped(signal.Signals(int(str(error.code)) - 128))
     # The reader closed the pipe, as `head` does in `course … | head`. Typer exits with code 1 if it notices that first.
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
+        # Shell completion ends the process itself.
+        if getattr(error, "code", None) == 0:
+            return 0
         _discard(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:

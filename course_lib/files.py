@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,8 @@ STEP = 1 << 14
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+# Stands for standard output as the target of a text.
+STANDARD_OUTPUT = Path("-")
 MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
@@ -196,9 +199,20 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
         raise CourseError(f"{path}: {reason}") from error
 
 
-def is_stream(path: Path) -> bool:
-    """Return whether `path` is a device, pipe or socket, or a link to one, which must not be replaced by a rename."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+def require_replaceable(path: Path) -> Path:
+    """Return `path` if it is a place for a product; raise UsageError if it is a device, a pipe or a link to one.
+
+    A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection.
+    """
+    step = path.absolute()
+    for _ in range(40):
+        special = step.exists() and not step.is_file() and not step.is_dir()
+        if special or (step.parts[1:2] in (("dev",), ("proc",)) and step.parts[2:3] != ("shm",)):
+            raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
+        if not step.is_symlink():
+            break
+        step = Path(os.path.normpath(step.parent / step.readlink()))
+    return path
 
 
 def behind_links(path: Path) -> Path:
@@ -305,11 +319,11 @@ def temporary_folder(name: str) -> Iterator[Path]:
 def work_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder for the work on an output file, and remove it at the end.
 
-    It is hidden, next to `target`, because a large file needs a disk with room. For a device or pipe, it is in the
-    system's temporary folder. Folders left by killed runs are removed first.
+    It is hidden, next to `target`, because a large file needs a disk with room. Folders left by killed runs are removed
+    first.
     """
-    if is_stream(target):
-        with temporary_folder(f"course-{target.name}") as folder:
+    if target == STANDARD_OUTPUT:
+        with temporary_folder("course-work") as folder:
             yield folder
         return
     resolved = behind_links(target)
@@ -321,17 +335,17 @@ def work_folder(target: Path) -> Iterator[Path]:
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
     """Yield a binary file that replaces `target` when the block ends without an error.
 
-    After an error, `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced. A
-    device or pipe cannot be replaced, so it is written directly. With `keep_partial`, output written before a
-    CourseError is kept as `<target>.partial`, and the error message says so.
+    After an error, `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced.
+    STANDARD_OUTPUT is written directly. With `keep_partial`, output written before a CourseError is kept as
+    `<target>.partial`, and the error message says so. Raises UsageError if `target` is a device or pipe.
     """
-    if target.is_dir():
-        raise CourseError(f"{target}: is a directory, expected a name for a file")
-    if is_stream(target):
-        with _stream(target) as file:
+    if target == STANDARD_OUTPUT:
+        with open(os.dup(sys.stdout.fileno()), "wb") as file:
             yield file
         return
-    resolved = behind_links(target)
+    if target.is_dir():
+        raise CourseError(f"{target}: is a directory, expected a name for a file")
+    resolved = behind_links(require_replaceable(target))
     with naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
         try:
             with open(temporary, "wb") as file:
@@ -347,33 +361,12 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
             raise
 
 
-@contextmanager
-def _stream(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a device or pipe opened for writing.
-
-    Raises CourseError if `target` is a disk, or if the reader of a pipe closes it before all data has been written.
-    """
-    if target.is_block_device():
-        raise CourseError(f"{target}: is a disk, expected a name for a file")
-    try:
-        with naming(target), open(target, "wb") as file:
-            yield file
-    except BrokenPipeError:
-        raise CourseError(f"{target}: the reader closed the pipe before the end") from None
-
-
 def link_or_copy(source: Path, target: Path) -> None:
     """Create `target` as a hard link to a file, or as a copy on a disk without hard links, such as a Google Drive."""
     try:
         target.hardlink_to(source)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def require_regular(path: Path) -> None:
-    """Raise CourseError if `path` is a device or pipe. Use it for an output file that is read back later."""
-    if is_stream(path):
-        raise CourseError(f"{path}: is a device or pipe, expected a name for a file")
 
 
 def require_other(source: Path, target: Path) -> None:
@@ -409,16 +402,12 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
         ours: whether to replace `target` regardless of its contents. Set this only for a path that the course manages.
 
     Raises:
-        CourseError: if `target` is a file, device or pipe.
-        UsageError: before the block runs, if `target` contains files but none of those in PRODUCT_MARKS, and `ours` is
-            false.
+        CourseError: if `target` is a file.
+        UsageError: before the block runs, if `target` is a device or pipe, or if it contains files but none of those in
+            PRODUCT_MARKS, and `ours` is false.
     """
-    if target.exists() and not target.is_dir():
-        raise CourseError(
-            f"{target}: is a device or pipe, expected a name for a folder"
-            if is_stream(target)
-            else f"{target}: is a file, expected a name for a folder"
-        )
+    if require_replaceable(target).exists() and not target.is_dir():
+        raise CourseError(f"{target}: is a file, expected a name for a folder")
     if (
         not ours
         and target.is_dir()

@@ -3,11 +3,15 @@
 It shows speed and remaining time, and disappears when the work is done.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 from typing import Any
 
 from course_lib.language.words import tr
+
+# Environment variable that is set by --quiet, which shows no bars and no remarks.
+QUIET = "COURSE_QUIET"
 
 
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
@@ -26,5 +30,5 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     tqdm.monitor_interval = 0
     style: dict[str, Any] = {"unit": tr(unit), "unit_scale": True, "leave": False}
     if kind is tqdm:
-        style |= {"mininterval": 0.2, "disable": not sys.stderr.isatty()}
+        style |= {"mininterval": 0.2, "disable": bool(os.environ.get(QUIET)) or not sys.stderr.isatty()}
     return kind(desc=tr(label), total=total, initial=start, **style)

@@ -1,12 +1,15 @@
 """The `course` command as a user meets it: real processes, exit codes, and one line for every mistake."""
 
+import inspect
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,10 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
-from course_lib import cli, paths
+from course_lib import __version__, cli, paths
+from course_lib.command_line import verbs
+from course_lib.command_line.generator import settings_class
+from course_lib.settings import config
 from course_lib.workspace import chapters
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import Product
@@ -49,55 +55,96 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
 # help
 
 
-def test_help_answers_within_half_a_second() -> None:
-    took = []
-    for _ in range(3):
-        started = sum(os.times()[2:4])
-        done = course("--help")
-        took.append(sum(os.times()[2:4]) - started)
-        assert done.returncode == 0
-        assert done.stdout.startswith("Usage: course [OPTIONS] COMMAND")
-        assert all(
-            verb in done.stdout for verb in ("run", "status", "clean", "doctor", "corpus", "segment", "tokenizer")
-        )
-    assert min(took) < 0.5
-
-
-def test_help_imports_nothing_heavy() -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *COMMAND[1:], "--help"], capture_output=True, text=True, check=True
-    )
+def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
+    command = [sys.executable, "-X", "importtime", *COMMAND[1:], "--help"]
+    started = sum(os.times()[2:4])
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sum(os.times()[2:4]) - started < 0.6
     modules = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
-    imported = {name.split(".")[0] for name in modules}
-    assert "typer" in imported
-    assert imported & HEAVY == set()
-    ours = {name for name in modules if name.startswith("course_lib.")}
-    light = ("cli", "errors", "profiles", "verbs", "words")
-    assert ours <= {f"course_lib.{name}" for name in light}
+    assert {name.split(".")[0] for name in modules} & HEAVY == set()
+    light = {"cli", "command_line", "command_line.verbs", "errors", "language", "settings", "settings.profiles"}
+    ours = {name.removeprefix("course_lib.") for name in modules if name.startswith("course_lib.")}
+    assert ours <= light | {"language.words"}
 
 
-@pytest.mark.parametrize(
-    ("verb", "shown"),
-    [
-        ("run", "[CHAPTER|all]"),
-        ("status", "--json"),
-        ("clean", "CHAPTER|all"),
-        ("doctor", "--json"),
-        ("corpus download", "[default: latest]"),
-        ("corpus wikipedia", "min_chars (int, default 100): shorter articles are left out [characters of plain text]"),
-        ("corpus webtext", "Settings (in the YAML of -c, or by --set):"),
-        ("segment", "segmenter (mecab | jumanpp, default"),
-        ("tokenizer bpe", "vocab_size (int, default 50000): number of entries"),
-        ("tokenizer unigram", "character_coverage (float, default 0.9995)"),
-    ],
-)
-def test_help_of_every_verb_shows_settings_units_and_defaults(
-    capsys: pytest.CaptureFixture[str], verb: str, shown: str
-) -> None:
-    assert cli._main([*verb.split(), "--help"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"Usage: course {verb} ")
-    assert shown in " ".join(told.split())
+def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = course("--help").stdout.splitlines()
+    for name, command in verbs.app.commands.items():
+        assert f"  {name:<12}  {command.help}" in lines
+    assert lines.index("Corpus:") < lines.index("Serving:") < lines.index("For authors of the course:")
+    lines = course("gptsan", "-h").stdout.splitlines()
+    assert all(any(verb.help in line for line in lines) for words, verb in verbs.VERBS.items() if "gptsan" in words)
+
+
+@pytest.mark.parametrize("words", verbs.VERBS)
+def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    function = verbs.VERBS[words].load()
+    assert all(typing.get_origin(kind) is typing.Annotated or name in ("target", "workers", "settings", "config", "overrides")
+               for name, parameter in inspect.signature(function).parameters.items()
+               for kind in (parameter.annotation,))  # fmt: skip
+    assert cli._main([*words.split(), "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: course {words} ") and "--quiet" in shown and "--profile" in shown
+    assert ("--json" in shown) == (inspect.signature(function).return_annotation is not None)
+    if cls := settings_class(function):
+        told = " ".join(shown.split())
+        for key, _, _, text in config.describe(cls):
+            assert text.split()[0] in told and (f"--{key.replace('_', '-')}" in told or key in told)
+
+
+def test_version_and_completion() -> None:
+    assert course("--version").stdout == f"course {__version__}\n"
+    shown = subprocess.run(
+        [*COMMAND], env={**os.environ, "_COURSE_COMPLETE": "complete_bash", "COMP_WORDS": "course gptsan tr", "COMP_CWORD": "2"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (shown.stdout.split(), shown.returncode) == (["train"], 0)
+    assert "_COURSE_COMPLETE=complete_bash" in course("--show-completion", "bash").stdout
+
+
+# one meaning of each option
+
+
+@pytest.fixture
+def segmented(elsewhere: Path) -> str:
+    """Three documents in two files, and what `segment` makes of both."""
+    (elsewhere / "a.txt").write_text("雨が降る。\n\n雪が降る。\n", encoding="utf8")
+    (elsewhere / "b.jsonl").write_text('{"text": "風が吹く。"}\n', encoding="utf8")
+    return "雨 が 降る 。\n\n雪 が 降る 。\n\n風 が 吹く 。\n\n"
+
+
+def test_one_or_several_inputs(elsewhere: Path, segmented: str) -> None:
+    assert "3 documents" in course("segment", "a.txt", "b.jsonl", "-o", "out.txt").stdout
+    assert (elsewhere / "out.txt").read_text(encoding="utf8") == segmented
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_standard_input_and_output(elsewhere: Path, segmented: str, workers: str) -> None:
+    with (elsewhere / "a.txt").open("rb") as file:
+        done = subprocess.run(
+            [*COMMAND, "segment", "-", "b.jsonl", "-o", "-", "--workers", workers],
+            stdin=file, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.stdout, done.returncode) == (segmented, 0) and "3 documents" in done.stderr
+    assert {path.name for path in elsewhere.iterdir()} == {"a.txt", "b.jsonl"}
+    done = subprocess.run(
+        [*COMMAND, "segment", "-", "-o", "-"], input='{"text": 3}\n', capture_output=True, text=True, check=False
+    )
+    assert done.stderr.startswith("course: standard-input.jsonl, line 1: ") and done.returncode == 1
+
+
+def test_json_instead_of_text(elsewhere: Path, segmented: str) -> None:
+    found = json.loads(course("segment", "a.txt", "-o", "out.txt", "--json").stdout)
+    assert (found["documents"], found["words"]) == (2, 8)
+    assert {row["corpus"] for row in json.loads(course("scale", "plan", "--json").stdout)}
+
+
+def test_quiet_and_profile() -> None:
+    assert "profile xl" in course("memory", "--profile", "xl").stderr
+    assert course("memory", "--profile", "xl", "--quiet").stderr == ""
+    assert course("--profile", "xl", "-q", "memory").stderr == ""
+    assert "'huge'" in one_line(course("status", "--profile", "huge"), 2)
 
 
 # mistakes
@@ -106,51 +153,56 @@ def test_help_of_every_verb_shows_settings_units_and_defaults(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--nope", "No such option: --nope"),
-        ("nope", "No such command 'nope'"),
-        ("corpus nope", "No such command 'nope'"),
-        ("corpus wikipedia", "Missing argument 'DUMP'"),
-        ("corpus wikipedia in.xml", "Missing option '-o'"),
+        ("--nope", "--nope"),
+        ("corpus nope", "'nope'"),
+        ("corpus wikipedia", "'DUMP'"),
+        ("corpus wikipedia in.xml", "'-o'"),
         ("corpus download wiki", "'wiki'"),
         ("run 9", "chapter '9' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
-        ("clean", "Missing argument 'CHAPTER|all'. (see `course clean --help`)"),
-        ("clean nope", "chapter 'nope' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
+        ("clean", "(see `course clean --help`)"),
         ("segment in.txt -o out.txt --workers 0", "--workers"),
-        ("segment in.txt -o out.txt --workers two", "--workers"),
-        ("segment in.txt -o out.txt --set split", "--set 'split': expected section.key=value"),
-        (
-            "segment in.txt -o out.txt --set splt=true",
-            "course: splt: unknown key; allowed: segmenter,",
-        ),
-        ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed: input should be a valid boolean"),
-        (
-            "segment in.txt -o out.txt --segmenter kytea",
-            "segmenter: 'kytea' is not allowed: input should be 'mecab' or 'jumanpp'",
-        ),
+        ("segment in.txt -o out.txt --workers 100000", "--workers"),
+        ("segment in.txt -o out.txt --set split", "--set 'split'"),
+        ("segment in.txt -o out.txt --set splt=true", "splt: unknown key; allowed: segmenter,"),
+        ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed"),
+        ("segment in.txt -o out.txt --segmenter kytea", "segmenter: 'kytea' is not allowed"),
         ("segment in.txt -o out.txt -c absent.yaml", "absent.yaml: no such config"),
         ("segment in.txt -o out.txt -c bad.yaml", "bad.yaml: not readable as YAML"),
-        (
-            "corpus wikipedia in.txt -o out.txt --set min_chars=-1",
-            "min_chars: -1 is not allowed: input should be greater than or equal to 0",
-        ),
+        ("corpus webtext in.txt -o out.txt --examples -1", "examples: -1 is not allowed"),
+        ("segment in.txt -o ''", "'' is not a path"),
+        ("segment '' -o out.txt", "'' is not a path"),
+        ("segment in.txt -o /dev/stdout", "-o /dev/stdout: is a device or pipe"),
+        ("segment in.txt -o /dev/fd/1", "-o /dev/fd/1: is a device or pipe"),
+        ("tokenizer bpe in.txt -o /proc/self/fd/1", "is a device or pipe"),
+        ("tokenizer bpe in.txt -o -", "one text only"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(elsewhere: Path, arguments: str, said: str) -> None:
     (elsewhere / "in.txt").write_text("日本語です。\n")
     (elsewhere / "bad.yaml").write_text("split: [1\n")
     before = set(elsewhere.iterdir())
-    assert said in one_line(course(*arguments.split()), 2)
+    assert said in one_line(course(*shlex.split(arguments)), 2)
     assert set(elsewhere.iterdir()) == before
     assert not workspace.root().exists()
+
+
+def test_a_redirection_keeps_what_is_in_its_file(elsewhere: Path, segmented: str) -> None:
+    (elsewhere / "history").write_text("precious\n")
+    with (elsewhere / "history").open("ab") as history:
+        for output in ("/dev/stdout", "link", "-"):
+            (elsewhere / "link").unlink(missing_ok=True)
+            (elsewhere / "link").symlink_to("/dev/stdout")
+            done = subprocess.run(
+                [*COMMAND, "segment", "a.txt", "b.jsonl", "-o", output], stdout=history, stderr=subprocess.PIPE, check=False
+            )  # fmt: skip
+            assert done.returncode == (0 if output == "-" else 2)
+    assert (elsewhere / "history").read_text(encoding="utf8") == "precious\n" + segmented
 
 
 def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "huge")
     for verb in ("status", "run", "clean all"):
-        assert (
-            one_line(course(*verb.split()), 2)
-            == "course: COURSE_PROFILE: 'huge': is not a profile; allowed: tiny, colab, single-gpu, xl, or the path of a YAML file that extends one"
-        )
+        assert "COURSE_PROFILE: 'huge'" in one_line(course(*verb.split()), 2)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +213,7 @@ def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_o
     code = f"import sys; from course_lib import cli; print(cli._main({arguments}), {HEAVY} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2 set()\n"
-    assert "optimizer.lr.warmup_steps: 61 is not allowed: must not exceed the 60 steps" in done.stderr
+    assert "optimizer.lr.warmup_steps: 61 is not allowed" in done.stderr
     assert not workspace.root().exists()
 
 

@@ -142,7 +142,7 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(tmp_path: Path, capsys:
     texts = sorted(listed.parent.glob("*/0*.txt"))
     assert "entries 600" in course(capsys, "gptsan", "vocabulary", *texts, "-o", words, "--set", "size=600")
     said = course(
-        capsys, "gptsan", "encode", "--input", listed, "--tokenizer", words, "--mode", "lm", "-o", examples,
+        capsys, "gptsan", "encode", listed, "--tokenizer", words, "--mode", "lm", "-o", examples,
         "--set", "num_context=64", "--set", "d_spout=4", "--workers", 2,
     )  # fmt: skip
     assert "documents 192" in said and "classes 4" in said and list(examples.glob("lm_*.tfrecord"))

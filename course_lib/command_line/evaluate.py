@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from course_lib import paths
-from course_lib.command_line import options
+from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
@@ -17,42 +15,24 @@ from course_lib.files import atomic_write, inner_suffix
 
 PAIRS = "minimal_pairs.jsonl"
 TRIGRAM = "character trigram"
-Data = Annotated[
-    list[Path] | None,
-    typer.Option("--data", metavar="FILE", help="raw documents (.jsonl or .txt), or a folder of them; repeatable"),
-]
 
 
 def evaluate(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="GPT-2, GPT-NeoX or GPTSAN folders")],
-    data: Data = None,
-    minimal_pairs: Annotated[
-        bool, typer.Option("--minimal-pairs", help="also judge the course's minimal pairs (data/minimal_pairs.jsonl)")
-    ] = False,
-    pairs: Annotated[
-        Path | None,
-        typer.Option("--pairs", metavar="FILE", help='minimal pairs of your own: JSONL, "phenomenon", "good", "bad"'),
-    ] = None,
-    prefixes: Annotated[
-        list[Path] | None,
-        typer.Option("--prefix", metavar="FILE", help="evaluate the one MODEL also with this prefix; repeatable"),
-    ] = None,
-    spout: Annotated[
-        str | None, typer.Option("--spout", help="GPTSAN: none (default), zeros, or a class number")
-    ] = None,
+    models: Annotated[Sequence[Path], "GPT-2, GPT-NeoX or GPTSAN folders"],
+    target: Annotated[Path | None, "also write the result as JSON"] = None,
+    *,
+    data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
+    minimal_pairs: Annotated[bool, "also judge the course's minimal pairs (data/minimal_pairs.jsonl)"] = False,
+    pairs: Annotated[Path | None, 'minimal pairs of your own: JSONL, "phenomenon", "good", "bad"'] = None,
+    prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
+    spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,
     trigram: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--trigram",
-            metavar="FILE",
-            help="also evaluate a character trigram model of these documents; repeatable; with minimal pairs, "
-            "the default is the clean corpus of COURSE_PROFILE",
-        ),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT", help="also write JSON")] = None,
-    config: options.Config = None,
-    overrides: options.Set = None,
-) -> None:
+        Sequence[Path],
+        "also evaluate a character trigram model of these documents; repeatable; with minimal pairs, the default is "
+        "the clean corpus of COURSE_PROFILE",
+    ] = (),
+    settings: WindowSettings,
+) -> object:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
 
     Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
@@ -60,20 +40,20 @@ def evaluate(
     """
     from course_lib.evaluation import report
 
-    settings = options.given(WindowSettings, config, overrides)
     if not data and not minimal_pairs and not pairs:
         raise UsageError("--data, --minimal-pairs: neither is set; give one of them, or both")
-    if prefixes and len(models) > 1:
+    if prefix and len(models) > 1:
         raise UsageError(f"--prefix: not allowed with {len(models)} models; a prefix belongs to one model")
-    files = [file for path in data or [] for file in _files(path)]
+    files = [file for path in data for file in _files(path)]
     inputs = report.Inputs.read(files, pairs or (paths.data(PAIRS) if minimal_pairs else None), settings)
-    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefixes or [], spout)]
+    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix, spout)]
     if trigram or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
-    if output:
-        with atomic_write(output) as file:
-            file.write(json.dumps(report.to_dict(inputs, results), ensure_ascii=False, indent=1).encode() + b"\n")
-    print(report.table(results))
+    content = report.to_dict(inputs, results)
+    if target:
+        with atomic_write(target) as file:
+            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
+    return Shown(content, report.table(results))
 
 
 def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:

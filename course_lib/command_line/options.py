@@ -1,85 +1,54 @@
-"""Command-line options shared by all commands, the settings that result from them, and the help text for settings."""
+"""The settings that -c, --set and a verb's options choose, and their help text."""
 
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-import typer
+from typing import Any, TypeVar
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.parallel import default_workers
+from course_lib.progress import QUIET
 from course_lib.settings import config, profiles
 
 Settings = TypeVar("Settings")
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "-c", "--config", metavar="FILE", help="YAML settings, or a profile's name; default: the values in this help"
-    ),
-]
-RunConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "-c",
-        "--config",
-        metavar="FILE",
-        help="YAML settings, or a profile's name for its run; default: the run of COURSE_PROFILE",
-    ),
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override one setting (dotted key); repeatable")
-]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="processes; default: the cores of this machine")]
-Output = Annotated[
-    Path,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="path of the product; the target of a symbolic link is replaced, a device or pipe is written directly",
-    ),
-]
-WORKERS = default_workers()
 
+def settings(
+    cls: type[Settings],
+    section: str,
+    file: Path | None,
+    overrides: Sequence[str] | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Return the settings of a verb, and print those that differ from the defaults if profiles have them.
 
-def settings(cls: type[Settings], section: str, file: Path | None, overrides: list[str] | None) -> Settings:
-    """Return the settings for a command that has a section in the profiles.
+    The current profile has no effect without -c, because it is for the course products, not for a user's own files.
 
-    The values come from the YAML file or profile that -c names, or from the defaults. Each --set is then applied. The
-    current profile has no effect without -c, because it is for the course products, not for a user's own files.
-    Settings that differ from the defaults are printed on one line to standard error.
+    Args:
+        cls: the settings class.
+        section: the section of profiles with these settings, or "".
+        file: the YAML file or profile that -c names; None: the defaults.
+        overrides: the values of --set, applied to it.
+        changes: the values of options, applied last; None for an option that is not given.
     """
-    if named := profiles.named(file):
+    if (named := profiles.named(file)) and not section:
+        raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
+    if named:
         chosen = config.section(section, cls, overrides or (), named)
     else:
-        chosen = given(cls, file, overrides)
-    if changed := config.changed(chosen):
+        chosen = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
+    if given := {key: value for key, value in (changes or {}).items() if value is not None}:
+        chosen = config.build(cls, config.to_dict(chosen) | given)
+    if section and (changed := config.changed(chosen)):
         values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
-        print(tr("settings: {values}; all others are the defaults", values=values), file=sys.stderr)
+        remark(tr("settings: {values}; all others are the defaults", values=values))
     return chosen
 
 
-def given(cls: type[Settings], file: Path | None, overrides: list[str] | None, **named: Any) -> Settings:
-    """Return the settings for a command that has no section in the profiles.
-
-    The values come from the YAML file that -c names, or from the defaults. Each --set is then applied, followed by each
-    keyword argument that is not None. Raises UsageError if -c names a profile.
-    """
-    if profiles.named(file):
-        raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
-    loaded = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
-    changes = {key: value for key, value in named.items() if value is not None}
-    return config.build(cls, config.to_dict(loaded) | changes) if changes else loaded
-
-
 def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path:
-    """Return the path to a run's settings file: the one that -c names, or the one for a profile.
-
-    A path that comes from a profile is printed on one line to standard error.
+    """Return the path to a run's settings file: the one that -c names, or the one for a profile, which is printed.
 
     Args:
         file: the value of -c: a settings file, a profile name, or None for the current profile.
@@ -89,14 +58,18 @@ def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path
     if file is not None and named is None:
         return file
     path = Path(of_profile(named))
-    profile = named or profiles.name()
-    print(tr("settings: {path}, the run of profile {profile}", path=path, profile=profile), file=sys.stderr)
+    remark(tr("settings: {path}, the run of profile {profile}", path=path, profile=named or profiles.name()))
     return path
 
 
-def epilog(*classes: type[Any]) -> str:
-    """Return help text for the end of --help that lists each setting with its type, default and unit."""
-    lines = ["Settings (in the YAML of -c, or by --set):"]
-    for cls in classes:
-        lines += [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in config.describe(cls)]
-    return "\n\n".join(lines)
+def remark(text: str) -> None:
+    """Print a line to standard error, unless --quiet is given."""
+    if not os.environ.get(QUIET):
+        print(text, file=sys.stderr)
+
+
+def epilog(cls: type[Any], options: Collection[str] = ()) -> str:
+    """Return help text that lists the settings that are not options themselves, with type, default and unit."""
+    rows = [row for row in config.describe(cls) if row[0] not in options]
+    lines = [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in rows]
+    return "\n\n".join(["Settings (in the YAML of -c, or by --set):", *lines]) if rows else ""

@@ -1,15 +1,13 @@
 """Commands for profiles: `course profile show` and `course new`."""
 
-import json
 import os
 import shlex
-from dataclasses import asdict
+from collections.abc import Sequence
 from math import floor, inf, log10
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from course_lib.command_line.output import Shown
 from course_lib.files import human_size
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
@@ -25,62 +23,49 @@ UNITS = (
 )
 
 
-def show(
-    profile: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="a profile's name or path; default: COURSE_PROFILE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
-) -> None:
+def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
     from course_lib.paths import root
     from course_lib.settings import config, yaml_values
 
-    if profile is not None:
-        profiles.file(profile)
-        os.environ[profiles.VARIABLE] = profile
+    if name is not None:
+        profiles.file(name)
+        os.environ[profiles.VARIABLE] = name
     path, sections = profiles.file(), config.sections()
     from course_lib.command_line import costs
 
     loaded, stages = list(costs.downloads()), costs.stages()
-    if as_json:
-        content: dict[str, Any] = {"profile": profiles.name(), "sections": sections}
-        content |= {"downloads": [asdict(each) for each in loaded], "stages": [asdict(each) for each in stages]}
-        print(json.dumps(content, ensure_ascii=False, indent=1))
-        return
-    print(tr("profile {name}: {path}", name=profiles.name(), path=path))
-    print(tr("products: {folder}", folder=root()) + "\n")
     nested: dict[str, Any] = {}
-    for name, values in sections.items():
-        chapter, _, inner = name.partition(".")
+    for section, values in sections.items():
+        chapter, _, inner = section.partition(".")
         nested.setdefault(chapter, {})[inner] = values
-    print(
-        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n"
-    )
-    print(tr("downloads:") if loaded else tr("downloads: none"))
+    lines = [
+        tr("profile {name}: {path}", name=profiles.name(), path=path),
+        tr("products: {folder}", folder=root()) + "\n",
+        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n",
+        tr("downloads:") if loaded else tr("downloads: none"),
+    ]
     for each in loaded:
         size = tr("unknown") if each.size is None else human_size(each.size)
-        print(f"{padded(size, '>10')}  {each.what} ({each.license})")
-    print()
-    print(tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine()))
+        lines.append(f"{padded(size, '>10')}  {each.what} ({each.license})")
+    estimates = tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
+    lines += ["", estimates]
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
     rows = [(tr("chapter {number}", number=stage.chapter), stage.hours, stage.disk, stage.what) for stage in stages]
     rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
     for name, took, space, what in rows:
-        print(f"{padded(name, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
+        lines.append(f"{padded(name, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
+    content = {"profile": profiles.name(), "sections": sections, "downloads": loaded, "stages": stages}
+    return Shown(content, "\n".join(lines))
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the new folder; the profile gets its name")],
+    folder: Annotated[Path, "the new folder; the profile gets its name"],
     texts: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="copied into FOLDER/texts: .txt or .jsonl, also .gz, .bz2, .xz; may be added later",
-        ),
-    ] = None,
-    like: Annotated[
-        str, typer.Option("--like", metavar="NAME", help="the bundled profile that the new profile extends")
-    ] = profiles.BUNDLED[0],
+        Sequence[Path], "copied into FOLDER/texts: .txt or .jsonl, also .gz, .bz2, .xz; may be added later"
+    ] = (),
+    *,
+    like: Annotated[str, "the bundled profile that the new profile extends"] = profiles.BUNDLED[0],
 ) -> None:
     """Create a profile for your own texts, so that the course runs on them."""
     from course_lib.command_line.new_profile import create

@@ -1,6 +1,5 @@
 """Commands that apply to all chapters: run, status, clean, cache, doctor and notebooks."""
 
-import json
 import os
 import sys
 import time
@@ -9,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from course_lib.command_line.output import Shown
 from course_lib.command_line.profile import duration
 from course_lib.errors import UsageError
 from course_lib.files import human_size
@@ -25,18 +25,14 @@ COUNTS = (
     mark("trained tensors"), mark("frozen tensors"), mark("distinct"), mark("steps"), mark("held-out loss"),
     mark("files"), mark("bytes"), mark("tasks"),
 )  # fmt: skip
-ChapterName = Annotated[str, typer.Argument(metavar="[CHAPTER|all]", help="a chapter's number or name")]
+ChapterName = Annotated[str, "a chapter's number or name, or all"]
 
 
 def run(
     chapter: ChapterName = "all",
+    *,
     from_cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-cache",
-            metavar="FILE",
-            help="first unpack what the chapter needs and the workspace lacks from an archive of `course cache pack`",
-        ),
+        Path | None, "archive of `course cache pack`, from which what the chapter needs is unpacked first"
     ] = None,
 ) -> None:
     """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
@@ -91,31 +87,29 @@ def _unpack(source: Path, chapter: str) -> None:
         print(tr("not in the archive: {products}", products=", ".join(done.absent)), flush=True)
 
 
-def cache_pack(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="path of the archive, a zip file")],
-) -> None:
+def cache_pack(target: Annotated[Path, "path of the archive, a zip file"]) -> None:
     """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
     from course_lib.workspace import archive as cache
     from course_lib.workspace import chapters
 
     started = time.perf_counter()
-    done = cache.pack(chapters.products(), output)
+    done = cache.pack(chapters.products(), target)
     if done.left_out:
         left_out = ", ".join(f"{name} ({tr(state)})" for name, state in done.left_out.items())
         print(tr("left out: {products}", products=left_out))
     print(
         tr(
             "{output}: {number} products, {size} in {packed}; {seconds:.0f} s",
-            output=output,
+            output=target,
             number=len(done.products),
             size=human_size(done.size),
-            packed=human_size(output.stat().st_size),
+            packed=human_size(target.stat().st_size),
             seconds=time.perf_counter() - started,
         )
     )
 
 
-def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
+def status() -> object:
     """List the workspace's products: fresh, stale (with the reason) or missing, with size, age and counts."""
     from course_lib.workspace import chapters
     from course_lib.workspace import products as workspace
@@ -126,17 +120,15 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="machine-readabl
         rows.append({"product": product.name, "state": state.kind, "reason": state.reason,
                      "bytes": workspace.size(product.name),
                      "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=1))
-        return
-    print(tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root()))
+    lines = [tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root())]
     head = padded(tr("product"), "<28") + padded(tr("state"), "<9") + padded(tr("size"), ">9")
-    print(head + "  " + padded(tr("built"), "<26") + tr("details"))
+    lines.append(head + "  " + padded(tr("built"), "<26") + tr("details"))
     for row in rows:
         kind, size = padded(tr(row["state"]), "<9"), human_size(row["bytes"])
         counts = {name: value for name, value in row["counts"].items() if not isinstance(value, dict)}
         details = row["reason"] or ", ".join(f"{_count(name)} {value}" for name, value in counts.items())
-        print(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{details}".rstrip())
+        lines.append(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{details}".rstrip())
+    return Shown(rows, "\n".join(lines))
 
 
 def _count(name: str) -> str:
@@ -145,10 +137,11 @@ def _count(name: str) -> str:
 
 
 def clean(
-    chapter: Annotated[str, typer.Argument(metavar="CHAPTER|all", help="a chapter's number or name")],
-    runs: Annotated[bool, typer.Option("--runs", help="also the training runs, with their checkpoints")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be removed")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    chapter: ChapterName,
+    *,
+    runs: Annotated[bool, "also the training runs, with their checkpoints"] = False,
+    dry_run: Annotated[bool, "only show what would be removed"] = False,
+    yes: Annotated[bool, "do not ask"] = False,
 ) -> None:
     """Remove the products of a chapter, or of all chapters, from the current profile's workspace, after a question."""
     from course_lib.workspace import chapters, cleaning
@@ -177,9 +170,9 @@ def clean(
     print(tr("removed {size} from {folder}", size=human_size(found.size), folder=folder))
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="machine-readable, for a bug report")] = False) -> None:
+def doctor() -> object:
     """Show which parts this machine has, what fails without each missing one, and how to get it."""
     from course_lib import doctor as checks
 
     results = checks.examine()
-    print(json.dumps(checks.report(results), ensure_ascii=False, indent=1) if as_json else checks.table(results))
+    return Shown(checks.report(results), checks.table(results))

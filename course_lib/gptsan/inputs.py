@@ -75,7 +75,7 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
     else:
         paths = list(inputs)
     if not paths:
-        raise UsageError(f"--input {inputs!r}: no such file; allowed: a list.csv, or a pattern such as 'texts/*.txt'")
+        raise UsageError(f"{inputs}: no such file; allowed: a list.csv, or a pattern such as 'texts/*.txt'")
     return [Source(require_file(path)) for path in paths]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, behind_links, require_file, require_other, require_regular
+from course_lib.files import atomic_write, behind_links, require_file, require_other, require_replaceable
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +98,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
     def _whole(self) -> Iterator[None]:
         data_path, index_path = files_of(self.prefix)
         for path in (data_path, index_path):
-            require_regular(path)
+            require_replaceable(path)
         with atomic_write(index_path) as index, atomic_write(data_path) as self._data:
             yield
             _write_index(index, self.dtype, self._sizes, self._counts)

@@ -77,16 +77,10 @@ def estimate(
     return Estimate(hours[0], hours[1], hours[2], serial, memory, disk)
 
 
-def table(settings: ScaleConfig) -> str:
-    """Return the estimates for the inputs as text in aligned columns; without inputs, for jawiki and CC-100."""
-    rows = [
-        (
-            tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
-            tr("disk"),
-        )
-    ]  # fmt: skip
+def plan(settings: ScaleConfig) -> tuple[list[tuple[str, int, Estimate]], list[str]]:
+    """Return (inputs, cores, estimate) for each kind, by default jawiki and CC-100, and the inputs of unknown size."""
     chosen = {"wikipedia": settings.wikipedia, "webtext": settings.webtext}
-    unknown: list[str] = []
+    found, unknown = [], []
     for kind, sources in (chosen if any(chosen.values()) else {"wikipedia": ["jawiki"], "webtext": ["cc100"]}).items():
         for source in sources:
             check_source(source, kind)
@@ -96,9 +90,23 @@ def table(settings: ScaleConfig) -> str:
         total = sum(size or 0 for size in sizes.values())
         for cores in CORES if total else ():
             one = estimate(settings, kind, total, cores, all(map(is_multistream, dumps)))
-            spread = f"{one.lowest:.1f}-{one.highest:.1f}"
-            memory, disk = human_size(one.memory), human_size(one.disk)
-            rows.append((_label(sources), str(cores), f"{one.hours:.1f}", spread, f"{one.serial:.1f}", memory, disk))
+            found.append((_label(sources), cores, one))
+    return found, unknown
+
+
+def table(settings: ScaleConfig) -> str:
+    """Return the estimates for the inputs as text in aligned columns."""
+    rows = [
+        (
+            tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
+            tr("disk"),
+        )
+    ]  # fmt: skip
+    found, unknown = plan(settings)
+    for name, cores, one in found:
+        spread = f"{one.lowest:.1f}-{one.highest:.1f}"
+        memory, disk = human_size(one.memory), human_size(one.disk)
+        rows.append((name, str(cores), f"{one.hours:.1f}", spread, f"{one.serial:.1f}", memory, disk))
     if settings.tokenizer:
         notes = [tr("with the tokenizer {folder}", folder=settings.tokenizer)]
     elif number := settings.bpe.input_sentence_size:

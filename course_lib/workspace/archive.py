@@ -61,7 +61,7 @@ def pack(products: Sequence[Product], target: Path) -> Packed:
     Raises:
         CourseError: if no product is fresh, or if a file differs from its product's manifest. `target` is unchanged.
     """
-    files.require_regular(target)
+    files.require_replaceable(target)
     states = workspace.states(products)
     manifests = {p.name: p.manifest() for p in products if states[p.name].kind == "fresh"}
     done = Packed(list(manifests), {name: state.kind for name, state in states.items() if name not in manifests})

@@ -1,8 +1,8 @@
 """The verbs for authors: `course words` and `course notebooks`."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
-import typer
 from course_lib.errors import CourseError, UsageError
 from course_lib.notebooks import execution
 from course_lib.paths import NOTEBOOKS
@@ -12,12 +12,11 @@ from course_authors import notebooks as tools
 
 
 def words(
-    language: Annotated[str, typer.Argument(metavar="LANG", help="code of the language, such as ja")],
-    check: Annotated[bool, typer.Option("--check", help="change nothing; list what is missing or fuzzy")] = False,
-    release: Annotated[bool, typer.Option("--release", help="with --check: fail if anything is listed")] = False,
-    accept: Annotated[
-        str, typer.Option("--accept", metavar="ID", help="a fuzzy text, as --check names it: its translation is right")
-    ] = "",
+    language: Annotated[str, "code of the language, such as ja"],
+    *,
+    check: Annotated[bool, "change nothing; list what is missing or fuzzy"] = False,
+    release: Annotated[bool, "with --check: fail if anything is listed"] = False,
+    accept: Annotated[str, "a fuzzy text, as --check names it: its translation is right"] = "",
 ) -> None:
     """For authors: bring a language's catalogues in step with the English texts."""
     if not check:
@@ -31,22 +30,16 @@ def words(
 
 
 def notebooks(
-    execute: Annotated[
-        bool, typer.Option("--execute", help="also run each notebook in place and store its outputs")
-    ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="beginning of a notebook's name, such as 05")
-    ] = None,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", metavar="LANG", help="write the notebooks and pages in this language"),
-    ] = None,
+    *,
+    execute: Annotated[bool, "also run each notebook in place and store its outputs"] = False,
+    only: Annotated[Sequence[str], "beginning of a notebook's name, such as 05; repeatable"] = ("",),
+    language: Annotated[str | None, "write the notebooks and pages in this language"] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
     paths = editions.build(language) if language else sorted(NOTEBOOKS.glob("*.ipynb"))
-    chosen = [path for path in paths if path.name.startswith(tuple(only or [""]))]
+    chosen = [path for path in paths if path.name.startswith(tuple(only))]
     if not chosen:
-        raise UsageError(f"--only: no notebook begins with {', '.join(only or [])}")
+        raise UsageError(f"--only: no notebook begins with {', '.join(only)}")
     for path in chosen:
         if not language:
             tools.refresh(path)

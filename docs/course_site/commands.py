@@ -1,4 +1,4 @@
-"""The reference of commands and settings, from what `--help` prints: verbs.py, options.py, the settings classes."""
+"""The reference of commands and settings, from what `--help` prints: verbs.py, generator.py, the settings classes."""
 
 import inspect
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from course_lib.command_line import verbs
+from course_lib.command_line.generator import settings_class
 from course_lib.language.words import SOURCE
 from course_lib.settings import config, profiles
 from docutils import nodes
@@ -17,18 +18,17 @@ from sphinx.util.docutils import SphinxDirective
 from course_authors.pages import anchor
 from course_site import page
 
-# Argument of a page's `commands` directive → the packages whose commands it lists. "" stands for the modules outside
-# the packages, such as workspace_cli.py.
+# Argument of a page's `commands` directive → the parts of the road whose commands it lists.
 PAGES = {
-    "corpus": ("corpus",),
-    "japanese": ("japanese",),
-    "subword": ("subword",),
-    "pretrain": ("pretrain",),
-    "gptsan": ("gptsan",),
-    "prefix": ("prefix",),
-    "serving": ("serving",),
-    "scale": ("scale",),
-    "course": ("",),
+    "corpus": ("Corpus",),
+    "japanese": ("Words",),
+    "subword": ("Tokenizers",),
+    "pretrain": ("Language models",),
+    "gptsan": ("GPTSAN",),
+    "prefix": ("Prefix tuning",),
+    "serving": ("Serving",),
+    "scale": ("Corpus work on a cluster",),
+    "course": ("The course itself", "For authors of the course"),
 }
 # Section of a profile → the class of its settings.
 SECTIONS = {
@@ -52,13 +52,9 @@ SECTIONS = {
 
 
 def page_of(words: str) -> str:
-    """Return the page that lists a command, such as docs/reference/commands-corpus; "" for a group of commands."""
-    function = verbs.VERBS[words][0]
-    if not function:
-        return ""
-    module = function.partition(":")[0]
-    package = module.partition(".")[0] if "." in module else ""
-    name = next(name for name, packages in PAGES.items() if package in packages)
+    """Return the page that lists a command, such as docs/reference/commands-corpus."""
+    part = next(part for part, commands in verbs.ROAD.items() if words in commands)
+    name = next(name for name, parts in PAGES.items() if part in parts)
     return f"docs/reference/commands-{name}"
 
 
@@ -76,8 +72,9 @@ class Commands(SphinxDirective):
         return [self._command(words) for words in own]
 
     def _command(self, words: str) -> nodes.section:
-        module, _, settings = _entry(words)
-        self.env.note_dependency(inspect.getfile(module))
+        function = verbs.VERBS[words].load()
+        settings = settings_class(function)
+        self.env.note_dependency(inspect.getfile(function))
         command = _find(words)
         context = command.context_class(command, info_name=f"course {words}")
         title = f"course {words}"
@@ -101,11 +98,9 @@ class CommandList(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         rows = []
-        for words, (_, _, help_text) in verbs.VERBS.items():
-            name: nodes.Node = page.code(f"course {words}")
-            if target := page_of(words):
-                name = page.document(target, anchor(f"course {words}"), name)
-            rows.append((name, help_text))
+        for words, verb in verbs.VERBS.items():
+            name = page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))
+            rows.append((name, verb.help))
         return [page.table(("command", "what it does"), rows)]
 
 
@@ -124,7 +119,7 @@ class ProfileSections(SphinxDirective):
         settings = getattr(code, cls)
         built = page.section(self, name, [name])
         built += [page.paragraph(" ".join(part.split())) for part in (inspect.getdoc(settings) or "").split("\n\n")]
-        users = [words for words, entry in verbs.VERBS.items() if entry[0] and _entry(words)[2] is settings]
+        users = [words for words, verb in verbs.VERBS.items() if settings_class(verb.load()) is settings]
         if users:
             links = [
                 page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))
@@ -145,14 +140,6 @@ class ProfileSections(SphinxDirective):
 
 def _shown(values: dict[str, Any], key: str) -> list[nodes.Node]:
     return [page.code(str(values[key]))] if key in values else []
-
-
-def _entry(words: str) -> tuple[Any, str, type | None]:
-    """Return the module of a command, the name of its function, and its settings class."""
-    function, settings, _ = verbs.VERBS[words]
-    module, _, name = function.partition(":")
-    code = import_module(f"course_lib.{module}")
-    return code, name, getattr(code, settings) if settings else None
 
 
 def _find(words: str) -> Any:
@@ -177,7 +164,7 @@ def _settings(cls: type, prefix: str) -> nodes.definition_list:
 
 def _all_listed(_app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
     """Fail if a command has no page in the English edition."""
-    pages = set(filter(None, map(page_of, verbs.VERBS)))
+    pages = set(map(page_of, verbs.VERBS))
     if env.config.language == SOURCE and (missing := pages - env.found_docs):
         raise ExtensionError(f"commands without a page: {', '.join(sorted(missing))}")
     return ()

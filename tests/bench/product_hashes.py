@@ -101,7 +101,7 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
     course("pretrain", "-c", "gpt2-tiny.yaml", "-o", work / "gpt2-run", *short, *data)
 
     course("gptsan", "vocabulary", work / "wiki.jsonl", "-o", work / "vocabulary", "-c", "tiny")
-    listed = ["--input", DATA / "classified" / "list.csv", "--tokenizer", work / "vocabulary"]
+    listed = [DATA / "classified" / "list.csv", "--tokenizer", work / "vocabulary"]
     course("gptsan", "encode", *listed, "-o", work / "classes", "-c", "tiny")
     found |= digests(work / "vocabulary", "vocabulary") | digests(work / "classes", "classes")
     examples = ["--set", f"data.input={work / 'classes'}", "--set", f"data.tokenizer={work / 'vocabulary'}"]

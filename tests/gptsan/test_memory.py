@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib.cli import main
-from course_lib.command_line import memory as memory_cli
+from course_lib.command_line import runs as memory_cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig

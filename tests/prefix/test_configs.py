@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from course_lib.command_line import memory as memory_cli
+from course_lib.command_line import runs as memory_cli
 from course_lib.prefix import products
 from course_lib.prefix.config import PrefixConfig
 from course_lib.settings.config import describe, load

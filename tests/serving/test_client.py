@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from course_lib import cli
+from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
-from course_lib.serving import client, in_process_client, serve_cli
+from course_lib.serving import client, in_process_client
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.request import Row
 
@@ -112,7 +113,7 @@ def test_no_server_is_one_line(folder: Path, protocol: client.Wire) -> None:
         probe.bind(("127.0.0.1", 0))
         url = f"127.0.0.1:{probe.getsockname()[1]}"
     with pytest.raises(CourseError) as error:
-        serve_cli.ask(["あ"], folder, url=url, protocol=protocol)
+        verbs.ask(["あ"], folder=folder, url=url, protocol=protocol)
     assert str(error.value) == f"{url}: no server answers over {protocol}; `course serve DIR` starts one"
 
 
@@ -129,23 +130,22 @@ def test_an_impossible_port_is_one_line_and_leaves_no_half_made_client(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"task": "smile"}, "--task smile: a name needs --folder DIR"),
+        ({"task": "smile"}, "--task smile: a name needs --folder FOLDER"),
         (
             {"task": "wrong", "folder": True},
             r"--task wrong: no such task in .*; allowed: smile \(0\), plain \(1\), none \(2\)",
         ),
         ({"task": "3", "folder": True}, "--task 3: no such task"),
-        ({}, "--tokenizer: needed, or --folder DIR"),
-        ({"folder": True, "overrides": ["top_p=2"]}, "top_p"),
+        ({}, "--tokenizer: needed, or --folder FOLDER"),
     ],
 )
 def test_wrong_options_are_told_before_anyone_is_asked(folder: Path, arguments: dict[str, Any], said: str) -> None:
     if arguments.get("folder"):
         arguments = arguments | {"folder": folder}
     with pytest.raises(UsageError, match=said):
-        serve_cli.ask(["あ"], **arguments)
+        verbs.ask(["あ"], **arguments)
 
 
 def test_a_folder_without_a_tokenizer_is_told(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="holds no tokenizer"):
-        serve_cli.ask(["あ"], None, tmp_path)
+        verbs.ask(["あ"], tokenizer=tmp_path)

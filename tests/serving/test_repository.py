@@ -3,9 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from course_lib.command_line.serving import serve
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving import container, ini, layout, repository, server
-from course_lib.serving.serve_cli import serve
 
 from tests.serving import tiny
 
@@ -99,27 +99,23 @@ def test_bf16_weights_are_kept_from_the_original_which_would_run_them_as_fp32(fo
         repository.pbtxt(replace(config, dtype="bf16"), "fastertransformer", "/weights")
 
 
-def test_serve_writes_a_repository_over_its_own_only(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_serve_writes_a_repository_over_its_own_only(folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        serve([str(folder)], output=tmp_path / "models", weights="/weights/1-gpu")
-    assert "→" in capsys.readouterr().out
+        assert "→" in str(serve([str(folder)], target=tmp_path / "models", weights="/weights/1-gpu"))
     config = parsed((tmp_path / "models" / "fastertransformer" / "config.pbtxt").read_text())
     assert config.parameters["model_checkpoint_path"].string_value == "/weights/1-gpu"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds other files"):
-        serve([str(folder)], output=tmp_path / "mine")
+        serve([str(folder)], target=tmp_path / "mine")
     with pytest.raises(CourseError, match="no FasterTransformer folder"):
-        serve([str(tmp_path / "models")], output=tmp_path / "other")
-    with pytest.raises(UsageError, match="need -o REPO"):
+        serve([str(tmp_path / "models")], target=tmp_path / "other")
+    with pytest.raises(UsageError, match="need -o OUT"):
         serve([str(folder)], backend="fastertransformer")
 
 
-def test_the_container_serves_the_same_repository(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    serve([str(folder)], show=True, instances=2, queue=9, time_limit=30)
-    write, run = capsys.readouterr().out.splitlines()
+def test_the_container_serves_the_same_repository(folder: Path) -> None:
+    write, run = str(serve([str(folder)], print_=True, instances=2, queue=9, time_limit=30)).splitlines()
     assert write.endswith(" --instances 2 --queue 9 --time-limit 30 --weights /weights/1-gpu")
     assert (
         run.startswith("docker run")
@@ -129,8 +125,8 @@ def test_the_container_serves_the_same_repository(folder: Path, capsys: pytest.C
     )
 
 
-@pytest.mark.parametrize("show", [False, True])
-def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, show: bool) -> None:
+@pytest.mark.parametrize("print_", [False, True])
+def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, print_: bool) -> None:
     before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
     for source, target, said in [
         (folder, folder, "is the input itself"),
@@ -138,23 +134,22 @@ def test_a_repository_is_not_written_into_or_around_the_weights(folder: Path, sh
         (folder / "1-gpu", folder, "holds the input"),
     ]:
         with pytest.raises(UsageError, match=said):
-            serve([str(source)], output=target, show=show)
+            serve([str(source)], target=target, print_=print_)
     assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
 
 
-def test_only_what_can_be_served_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_can_be_served_is_printed(tmp_path: Path) -> None:
     folder = tiny.write(tmp_path / "tiny", "gpt")
     refused: list[dict[str, Any]] = [{"backend": "fastertransformer"}, {"weights": "/weights"}]
     for options in refused:
         with pytest.raises(UsageError, match="no --print"):
-            serve([str(folder)], output=tmp_path / "models", show=True, **options)
+            serve([str(folder)], target=tmp_path / "models", print_=True, **options)
     (folder / "1-gpu" / "config.ini").write_text("[gpt]\nhead_num = many\n")
     with pytest.raises(CourseError, match="config.ini"):
-        serve([str(folder)], show=True)
+        serve([str(folder)], print_=True)
     (folder / "1-gpu" / "config.ini").unlink()
     with pytest.raises(CourseError, match="config.ini"):
-        serve([str(folder)], show=True)
-    assert capsys.readouterr().out == ""
+        serve([str(folder)], print_=True)
 
 
 def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +184,9 @@ def test_several_folders_need_names(folder: Path, tmp_path: Path) -> None:
         repository.named([f"a/b={folder}"])
     two = [f"a={folder}", f"b={folder}"]
     with pytest.raises(UsageError, match="--print: 2 folders are not allowed"):
-        serve(two, show=True)
+        serve(two, print_=True)
     with pytest.raises(UsageError, match="--weights: /w is not allowed for 2 folders"):
-        serve(two, output=tmp_path / "models", weights="/w")
+        serve(two, target=tmp_path / "models", weights="/w")
     with pytest.raises(UsageError, match="need --backend python"):
-        serve([str(folder)], output=tmp_path / "models", backend="fastertransformer", instances=2)
+        serve([str(folder)], target=tmp_path / "models", backend="fastertransformer", instances=2)
     assert not (tmp_path / "models").exists()

@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError, UsageError
-from course_lib.serving import client, serve_cli, server
+from course_lib.serving import client, server
+from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import Row
@@ -66,15 +68,12 @@ def test_tasks_of_one_batch_are_answered_each_its_own_way(asked: Client, engine:
     assert set(found) == {"output_ids", "sequence_length"}
 
 
-def test_course_ask_takes_the_tokenizer_of_the_served_folder_only(
-    asked: Client, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_course_ask_takes_the_tokenizer_of_the_served_folder_only(asked: Client, folder: Path, tmp_path: Path) -> None:
     protocol = asked.protocol
-    serve_cli.ask(["あ"], folder, url=asked.url, protocol=protocol)
-    assert capsys.readouterr().out.endswith("\n")
+    assert verbs.ask(["あ"], folder=folder, url=asked.url, protocol=protocol)[0].texts
     other = shutil.copytree(folder, tmp_path / "other")
     with pytest.raises(UsageError, match=f"--folder: {other} is not allowed; allowed: the folder that is served, /"):
-        serve_cli.ask(["あ"], other, url=asked.url, protocol=protocol)
+        verbs.ask(["あ"], folder=other, url=asked.url, protocol=protocol)
 
 
 def test_without_optional_tensors_the_model_goes_on_greedily_without_a_prefix(asked: Client, engine: Engine) -> None:
@@ -201,7 +200,7 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: Engine, ending: signal.Signals) -> None:
     ports = free_ports()
-    code = "from course_lib import verbs; verbs.app()"
+    code = "from course_lib.command_line import verbs; verbs.app()"
     options = ["--http-port", ports[0], "--grpc-port", ports[1], "--metrics-port", ports[2], "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True
@@ -277,14 +276,11 @@ def test_a_start_that_takes_too_long_is_given_up(folder: Path) -> None:
         pass
 
 
-def test_texts_go_in_and_come_out(folder: Path, triton: server.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    from course_lib.serving import serve_cli
-
-    serve_cli.ask(["あいう", "か"], folder, task="plain", url=triton.grpc, protocol="grpc", output_length=5)
-    by_name = capsys.readouterr().out.splitlines()
-    serve_cli.ask(["あいう", "か"], folder, task="1", url=triton.http, output_length=5)
-    assert capsys.readouterr().out.splitlines() == by_name
-    assert [line[:1] for line in by_name] == ["あ", "か"] and 3 < len(by_name[0]) <= 8
-    serve_cli.ask(["あいう"], None, folder / "tokenizer", url=triton.http, overrides=["beam_width=2"])
-    beams = capsys.readouterr().out.splitlines()
-    assert len(beams) == 2 and beams[0] != beams[1] and beams[0] != by_name[0]
+def test_texts_go_in_and_come_out(folder: Path, triton: server.Server) -> None:
+    prompts, five, two = ["あいう", "か"], AskConfig(output_length=5), AskConfig(beam_width=2)
+    by_name = verbs.ask(prompts, folder=folder, task="plain", url=triton.grpc, protocol="grpc", settings=five)
+    assert verbs.ask(prompts, folder=folder, task="1", url=triton.http, settings=five) == by_name
+    (first,), (second,) = (each.texts for each in by_name)
+    assert (first[:1], second[:1]) == ("あ", "か") and 3 < len(first) <= 8
+    (answer,) = verbs.ask(prompts[:1], tokenizer=folder / "tokenizer", url=triton.http, settings=two)
+    assert len(answer.texts) == 2 and answer.texts[0] != answer.texts[1] and answer.texts[0] != first

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from course_lib.command_line import verbs
+from course_lib.command_line.generator import settings_class
 from course_lib.paths import REPOSITORY
 from course_lib.settings import config
 from course_lib.settings.profiles import CONFIGS
@@ -157,16 +158,11 @@ def test_the_japanese_edition_speaks_japanese(pages: dict[str, Page]) -> None:
 def test_every_command_setting_configuration_and_section_is_listed(pages: dict[str, Page]) -> None:
     reference = [page for name, page in pages.items() if name.startswith("docs/reference/")]
     ids = {identifier for page in reference for identifier in page.ids}
-    for words, (function, settings, _) in verbs.VERBS.items():
-        if not function:
-            continue
-        verb = f"course-{words.replace(' ', '-')}"
-        assert verb in ids
-        module = function.partition(":")[0]
-        if settings:
-            __import__(f"course_lib.{module}")
-            cls = getattr(sys.modules[f"course_lib.{module}"], settings)
-            assert {f"{verb}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
+    for words, verb in verbs.VERBS.items():
+        identifier = f"course-{words.replace(' ', '-')}"
+        assert identifier in ids
+        if cls := settings_class(verb.load()):
+            assert {f"{identifier}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
     assert {section.replace(".", "") for section in config.SECTIONS} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids
 

@@ -1,0 +1,207 @@
+"""Verbs that turn dumps into text, words, tokenizers and tokens."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from course_lib.command_line.output import Shown
+from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
+from course_lib.errors import UsageError
+from course_lib.files import STANDARD_OUTPUT
+from course_lib.japanese.config import SegmentConfig
+from course_lib.language.words import mark, tr
+from course_lib.scale.config import Engine, ScaleConfig
+from course_lib.subword.config import BpeConfig, UnigramConfig
+
+if TYPE_CHECKING:
+    from course_lib.corpus.report import Report
+
+Documents = Annotated[Sequence[Path], ".jsonl, or .txt with an empty line between documents; - reads standard input"]
+Corpus = Annotated[Sequence[Path], "segmented .txt lines, or .jsonl documents; - reads standard input"]
+
+
+def download(
+    dataset: Annotated[Dataset, "jawiki: Japanese Wikipedia; cc100: web text"],
+    settings: DownloadConfig,
+    target: Annotated[Path, "folder for the file"] = Path("downloads"),
+    *,
+    date: Annotated[str, "day of the dump, such as 20261101, or latest"] = "latest",
+    part: Annotated[int | None, "jawiki: only one part of the dump"] = None,
+) -> None:
+    """Download a dump and verify it."""
+    from course_lib.corpus.download import download
+
+    download(dataset, target, date, settings, part)
+
+
+def wikipedia(
+    dumps: Annotated[Sequence[Path], ".xml, .xml.gz, .xml.bz2 or .xml.xz"],
+    target: Path,
+    settings: WikipediaConfig,
+    workers: int,
+) -> object:
+    """Extract the articles of a Wikipedia dump as plain text."""
+    from course_lib.corpus.wikipedia import extract
+
+    return _reported(extract(dumps, target, settings, workers), target)
+
+
+def webtext(
+    sources: Annotated[
+        Sequence[Path], ".txt, plain or compressed, with an empty line between documents; - reads standard input"
+    ],
+    target: Path,
+    settings: WebtextConfig,
+    workers: int,
+) -> object:
+    """Filter web text and remove duplicates."""
+    from course_lib.corpus.webtext import clean_webtext
+
+    return _reported(clean_webtext(sources, target, settings, workers), target)
+
+
+def _reported(report: "Report", target: Path) -> Shown:
+    """Write the report next to the product, unless that is standard output."""
+    from course_lib.corpus.report import write_report
+
+    if target == STANDARD_OUTPUT:
+        return Shown(report, report.summary())
+    return Shown(report, f"{report.summary()} → {target}, {write_report(report, target).name}")
+
+
+def segment(sources: Documents, target: Path, settings: SegmentConfig, workers: int) -> object:
+    """Normalize documents, split them into sentences and segment the sentences into words."""
+    from course_lib.japanese.pipeline import segment_file
+
+    return segment_file(sources, target, settings, workers)
+
+
+def segment_eval(
+    gold: Annotated[Path, "text segmented by hand: a sentence a line, a space between words"],
+    *,
+    segmenter: Annotated[Sequence[str], "mecab, jumanpp or characters; repeatable; default: all that are here"] = (),
+    raw: Annotated[bool, "accept sentences that are not normalized"] = False,
+) -> object:
+    """Compare segmenters with text segmented by hand."""
+    from course_lib.japanese.gold import read_gold, score, segmenters, table
+    from course_lib.japanese.jumanpp import JumanppSegmenter
+
+    if unknown := [name for name in segmenter if name not in ("mecab", "jumanpp", "characters")]:
+        raise UsageError(f"--segmenter: {unknown[0]!r} does not exist; allowed: mecab, jumanpp, characters")
+    sentences = read_gold(gold, normalized=not raw)
+    if "jumanpp" in segmenter:
+        # Report a missing executable with the way to get it.
+        JumanppSegmenter.from_path()
+    found = segmenters()
+    scores = {name: score(sentences, found[name]) for name in segmenter or found}
+    words = sum(map(len, sentences))
+    head = tr("{sentences} sentences, {words} words in {file}", sentences=len(sentences), words=words, file=gold)
+    return Shown(scores, f"{head}\n{table(scores)}")
+
+
+def bpe(sources: Corpus, target: Path, settings: BpeConfig) -> object:
+    """Train a BPE tokenizer as in the GPT-2 XL recipe."""
+    from course_lib.subword.bpe import train_bpe
+
+    return _entries(train_bpe(sources, target, settings, show_progress=sys.stderr.isatty()), target)
+
+
+def unigram(sources: Corpus = (), target: Path | None = None, *, settings: UnigramConfig) -> object:
+    """Train a Unigram or BPE tokenizer with sentencepiece.
+
+    The YAML may name the inputs as `input` and the output folder as `output_dir`; SOURCE and -o take precedence.
+    """
+    from course_lib.subword.unigram import train_unigram
+
+    named = [settings.input] if isinstance(settings.input, Path) else settings.input
+    inputs, target = sources or named, target or settings.output_dir
+    if not inputs or target is None:
+        raise UsageError("input, output_dir: not set; give SOURCE and -o, or both keys in the YAML of -c")
+    return _entries(train_unigram(inputs, target, settings), target)
+
+
+def _entries(counts: dict[str, int], target: Path) -> Shown:
+    if lines := counts.get("lines left out"):
+        message = tr("{entries} entries, {lines} lines over max_sentence_length left out → {output}",
+                     entries=counts["vocabulary"], lines=lines, output=target)  # fmt: skip
+    else:
+        message = tr("{entries} entries → {output}", entries=counts["vocabulary"], output=target)
+    return Shown(counts, message)
+
+
+def tokenize(
+    sources: Corpus,
+    target: Annotated[Path, "path of the token files, without .bin or .idx"],
+    workers: int,
+    *,
+    tokenizer: Annotated[Path, "tokenizer folder"],
+    append_eod: Annotated[bool, "put </s> after every document"] = False,
+) -> object:
+    """Tokenize a corpus into files of token ids in Megatron's indexed format."""
+    # Without NumPy threads, the workers can be forked, which takes only milliseconds.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from course_lib.pretrain import encode, indexed
+
+    report = encode.tokenize(sources, tokenizer, target, workers, append_eod)
+    return Shown(report, f"{report.summary()} → {', '.join(map(str, indexed.files_of(target)))}")
+
+
+def tokens(
+    tokens: Annotated[Sequence[Path], "token files, without .bin or .idx"],
+    target: Annotated[Path | None, "merge the files, in order, into this one"] = None,
+    *,
+    repair: Annotated[bool, "correct an index that does not count end-of-document tokens"] = False,
+) -> object:
+    """Count the sequences, documents and tokens of token files, merge the files, or correct an index."""
+    from course_lib.pretrain import indexed
+
+    if repair and target:
+        raise UsageError("--repair, -o: one at a time; repair first, then merge")
+    if target:
+        found = {target: indexed.merge(tokens, target)}
+    else:
+        found = {each: (indexed.repair if repair else indexed.summarize)(each) for each in tokens}
+    rows: list[dict[str, Any]] = [
+        {"prefix": str(path), "sequences": each.sequences, "documents": each.documents, "tokens": each.tokens,
+         "dtype": str(each.dtype), "problem": each.explanation} for path, each in found.items()
+    ]  # fmt: skip
+    counts = {key: sum(row[key] for row in rows) for key in ("sequences", "documents", "tokens")}
+    message = mark("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens, {dtype}")
+    lines = [tr(message, **row) + f"\n  {row['problem']}" * bool(row["problem"]) for row in rows]
+    if len(rows) > 1:
+        lines.append(tr("all: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens", **counts))
+    return Shown(rows, "\n".join(lines))
+
+
+def scale_run(
+    target: Annotated[str | None, "folder of the run, local or s3://; takes precedence over output"] = None,
+    *,
+    settings: ScaleConfig,
+    executor: Annotated[Engine, "engine that runs the tasks"] = "local",
+) -> object:
+    """Turn dumps and web text into clean documents, a tokenizer and tokens, on one machine or a cluster."""
+    from course_lib.scale.run import run
+
+    chosen = target or settings.output
+    # A relative path would mean another folder for a task on another machine.
+    output = chosen if not chosen or "://" in chosen else str(Path(chosen).absolute())
+    return run(replace(settings, output=output), executor)
+
+
+def scale_status(folder: Annotated[str, "folder of the run, local or s3://"]) -> object:
+    """Show the stages of a run: tasks, rates, failures with their reasons, and the time left."""
+    from course_lib.scale.status import status, table
+
+    stages = status(folder)
+    return Shown(stages, table(stages))
+
+
+def scale_plan(settings: ScaleConfig) -> object:
+    """Estimate hours, memory and disk space of a run for 1 to 512 cores, from rates measured on one machine."""
+    from course_lib.scale.plan import plan, table
+
+    rows = [{"corpus": name, "cores": cores, **each._asdict()} for name, cores, each in plan(settings)[0]]
+    return Shown(rows, table(settings))

@@ -1,0 +1,106 @@
+"""Verbs for chapter 5: a GPTSAN's vocabulary, examples, extra stage and texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from course_lib.command_line.models import Continued, Prompts, Step
+from course_lib.command_line.output import Shown
+from course_lib.gptsan.config import VocabularyConfig
+from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+
+Model = Annotated[Path, "folder of a GPTSAN"]
+
+
+def vocabulary(
+    sources: Annotated[Sequence[Path], "documents: .jsonl, or plain text; - reads standard input"],
+    target: Path,
+    settings: VocabularyConfig,
+) -> object:
+    """Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."""
+    from course_lib.documents import read_texts
+    from course_lib.gptsan.vocabulary import build_vocabulary
+
+    texts = (text for path in sources for text in read_texts(path))
+    return build_vocabulary(texts, settings.size, target, settings.character_coverage)
+
+
+def encode(
+    sources: Annotated[
+        Sequence[Path], "documents, or one CSV file `filename,fileid` with classes; - reads standard input"
+    ],
+    target: Path,
+    settings: EncodeConfig,
+    workers: int,
+    *,
+    tokenizer: Annotated[Path | None, "tokenizer folder; default: the profile's vocabulary"] = None,
+) -> object:
+    """Encode texts as training examples: TFRecord files for the original's tools, arrays for `course gptsan train`.
+
+    The defaults fit the published model; `-c tiny` encodes for the model of the profile tiny.
+    """
+    from course_lib.gptsan import encode, products
+
+    inputs = str(sources[0]) if len(sources) == 1 else sources
+    return encode.encode(inputs, tokenizer or products.VOCABULARY.path(), target, settings, workers)
+
+
+def import_tf(
+    checkpoint: Annotated[Path, "checkpoint of the original: folder, prefix or .index file"], target: Path
+) -> object:
+    """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
+    from course_lib.gptsan.import_tf import import_tf
+
+    return import_tf(checkpoint, target)
+
+
+def add_extra_stage(
+    model: Annotated[Path, "folder of a GPTSAN; it is not changed"],
+    target: Path,
+    *,
+    layers: Annotated[int, "number of new layers on top", {"min": 1}],
+    seed: Annotated[int, "seed of the new weights", {"min": 0}] = 0,
+) -> object:
+    """Add layers to a GPTSAN; write the list of frozen parameters and the settings that train the others."""
+    from course_lib.gptsan.extra_stage import add_extra_stage
+
+    return add_extra_stage(model, target, layers, seed)
+
+
+def export(run: Annotated[Path, "folder of a run"], target: Path, *, step: Step = None) -> object:
+    """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
+    from course_lib.gptsan.export import export
+
+    return export(run, target, step)
+
+
+def generate(
+    model: Model,
+    prompts: Prompts = ("",),
+    *,
+    prefix_text: Annotated[str, "text before the prompt; attention in both directions"] = "",
+    settings: GenerateConfig,
+) -> list[Continued]:
+    """Continue texts with a GPTSAN, steered by its spout."""
+    from course_lib.gptsan.generate import Generator
+
+    generator = Generator.open(model)
+    return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts]
+
+
+def fill(
+    model: Model, prompts: Annotated[Sequence[str], "texts with one or more [MASK]"], settings: FillConfig
+) -> object:
+    """Fill the masks of texts; the model must be trained on mlm or hybrid examples."""
+    from course_lib.gptsan.fill import fill
+    from course_lib.gptsan.generate import Generator
+
+    generator = Generator.open(model)
+    results = [fill(generator, prompt, settings) for prompt in prompts]
+    lines = []
+    for filled in results:
+        lines.append(filled.text)
+        for number, choices in enumerate(filled.masks, 1):
+            lines.append(f"  {number}: " + ", ".join(f"{each.piece} {each.probability:.3f}" for each in choices))
+    return Shown(results, "\n".join(lines))

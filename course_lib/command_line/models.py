@@ -1,0 +1,87 @@
+"""Verbs for models on disk: export, convert, publish and continue texts with them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.generation.config import GenerateConfig
+
+Model = Annotated[Path, "a Hugging Face model folder"]
+Step = Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}]
+Prompts = Annotated[Sequence[str], "raw Japanese text; - reads standard input"]
+
+
+@dataclass
+class Continued:
+    """The texts that continue a prompt; `prefix` names the prefix or spout that steered them, if any."""
+
+    prompt: str
+    texts: list[str]
+    prefix: str = ""
+
+    def summary(self) -> str:
+        """Return one text after the other."""
+        return "\n".join(f"[{self.prefix}] {text}" if self.prefix else text for text in self.texts)
+
+
+def export(
+    run: Annotated[Path, "folder of a run, one of its checkpoints, or a raw DeepSpeed checkpoint"],
+    target: Path,
+    *,
+    dtype: Annotated[NumberFormat | None, "number format of the weights; default: that of the training"] = None,
+    license: Annotated[str | None, "license on the model card, such as apache-2.0"] = None,
+    config: Annotated[Path | None, "for a raw checkpoint: the run's YAML settings, or a config.json"] = None,
+    tokenizer: Annotated[Path | None, "for a raw checkpoint: its tokenizer folder"] = None,
+    step: Step = None,
+) -> object:
+    """Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."""
+    from course_lib.pretrain.export import export
+
+    return export(run, target, dtype, license, config, tokenizer, step)
+
+
+def convert_megatron(
+    checkpoint: Annotated[Path, "a Megatron-DeepSpeed checkpoint folder: global_stepN, or its parent"],
+    target: Path,
+    *,
+    tokenizer: Annotated[Path | None, "tokenizer folder to copy; its size sets the vocabulary size"] = None,
+    dtype: Annotated[NumberFormat | None, "number format of the weights; default: the checkpoint's"] = None,
+    checkpoint_version: Annotated[float | None, "checkpoint format, which sets the order of QKV rows"] = None,
+    heads: Annotated[int | None, "number of attention heads, if the checkpoint does not record it"] = None,
+    vocab_size: Annotated[int | None, "vocabulary size to keep; default: the tokenizer's number of entries"] = None,
+) -> object:
+    """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
+    from course_lib.pretrain.megatron import convert
+
+    return convert(
+        checkpoint, target, tokenizer, dtype=dtype, checkpoint_version=checkpoint_version, heads=heads,
+        vocab_size=vocab_size,
+    )  # fmt: skip
+
+
+def generate(model: Model, prompts: Prompts, settings: GenerateConfig) -> list[Continued]:
+    """Continue raw Japanese texts with a model; normalization, segmentation and its inverse are automatic."""
+    from course_lib.generation.generator import Generator
+    from course_lib.pretrain import text_codec
+
+    results = Generator(model, text_codec.load).generate(prompts, settings)
+    return continued(prompts, [[each.text for each in texts] for texts in results])
+
+
+def continued(prompts: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Continued]:
+    """Return the texts of each prompt with the prompt."""
+    return [Continued(prompt, list(found)) for prompt, found in zip(prompts, texts, strict=True)]
+
+
+def push(
+    model: Model,
+    repo: Annotated[str, "repository on the Hub: NAME or OWNER/NAME"],
+    *,
+    private: Annotated[bool, "make the repository private"] = False,
+) -> str:
+    """Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."""
+    from course_lib.checkpoints.push import push
+
+    return push(model, repo, private)

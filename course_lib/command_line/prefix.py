@@ -1,0 +1,94 @@
+"""Verbs for chapter 6: prefixes of a frozen model."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from course_lib.command_line.models import Continued, Prompts, Step
+from course_lib.command_line.output import Shown
+from course_lib.errors import UsageError
+from course_lib.generation.config import GenerateConfig
+from course_lib.language.words import tr
+from course_lib.prefix.config import Form
+
+Base = Annotated[Path, "a GPT-2 or GPT-NeoX folder; it is only read"]
+
+
+def export(
+    run: Annotated[Path, "folder of a run"],
+    target: Path,
+    *,
+    form: Annotated[Form, "form of the prefix file"] = "course",
+    step: Step = None,
+) -> object:
+    """Write the prefix of a run's latest complete checkpoint.
+
+    If the run's method is `full`, the trained model is written as a Hugging Face folder instead.
+    """
+    from course_lib.prefix.export import export
+
+    return export(run, target, form, step)
+
+
+def generate(
+    model: Base,
+    prompts: Prompts,
+    settings: GenerateConfig,
+    *,
+    prefix: Annotated[Sequence[Path], "a prefix in course or rinna form, or a peft folder; repeatable"] = (),
+    any_base: Annotated[bool, "accept a prefix trained on other weights of the same shape"] = False,
+) -> list[Continued]:
+    """Continue texts with a model, without a prefix and with each given prefix, side by side."""
+    from course_lib.prefix.files import read
+    from course_lib.prefix.generate import side_by_side
+
+    results = side_by_side(model, prompts, [read(path) for path in prefix], settings, any_base)
+    pairs = [prompt for prompt in prompts for _ in range(1 + len(prefix))]
+    return [
+        Continued(prompt, [each.text for each in texts], (task or tr("no prefix")) if prefix else "")
+        for prompt, (task, texts) in zip(pairs, results, strict=True)
+    ]
+
+
+def convert(
+    prefix: Annotated[Path, "a prefix file of any form, or a peft folder"],
+    target: Path,
+    *,
+    form: Annotated[Form, "form of the output"] = "course",
+    base: Annotated[Path | None, "the model the prefix belongs to; checked, and recorded in the output"] = None,
+    task: Annotated[str | None, "name of the task; default: as in the file"] = None,
+) -> object:
+    """Write a prefix in another form. The numbers stay the same; their names change."""
+    from course_lib.files import require_other
+    from course_lib.prefix.files import read, write
+
+    for read_only in (prefix, base):
+        if read_only:
+            require_other(read_only, target)
+    found = read(prefix)
+    found = replace(found, task=task or found.task)
+    write(found, target, form, base)
+    length, width = found.values.shape
+    facts = {"task": found.task, "length": length, "width": width, "form": form}
+    return Shown(facts, tr("{task}: {length} positions of {width} numbers, {form} form", **facts))
+
+
+def report(
+    model: Base,
+    *,
+    length: Annotated[int, "positions of the prefix", {"min": 1}] = 10,
+    input_dim: Annotated[int, "width of the encoder's embedding", {"min": 1}] = 10,
+    hidden_dim: Annotated[int, "width of the encoder's hidden layer", {"min": 1}] = 10,
+    embedding: Annotated[bool, "the prefix itself is trained, without an MLP"] = False,
+) -> object:
+    """Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."""
+    from course_lib.generation.prefix_cache import Shape
+    from course_lib.models.frozen_base import read_config
+    from course_lib.prefix import report
+    from course_lib.prefix.files import is_prefix
+
+    if is_prefix(model):
+        raise UsageError(f"MODEL: {model} is a prefix; allowed: the folder of its base, with --length for the prefix")
+    shape = Shape.of(read_config(model))
+    return report.count(shape, report.base_parameters(model), length, input_dim, hidden_dim, not embedding)

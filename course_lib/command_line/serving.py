@@ -1,0 +1,244 @@
+"""Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+from course_lib.command_line.models import Continued, Prompts, continued
+from course_lib.command_line.output import Shown
+from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
+from course_lib.language.words import tr
+from course_lib.serving.ask_config import AskConfig
+from course_lib.serving.ct2_config import Quantization
+
+LEAST, PORT = {"min": 1}, {"min": 1, "max": 65535}
+FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that holds it"]
+InterSize = Annotated[
+    int | None,
+    "inner size of the MLP; FasterTransformer's GPT-2 converter writes 4 times the hidden size for any model",
+    LEAST,
+]
+
+
+def ft_export(
+    model: Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"],
+    target: Path,
+    *,
+    tensor_parallel: Annotated[int, "number of ranks (GPUs) that share the model", LEAST] = 1,
+    dtype: Annotated[
+        Literal["fp32", "fp16", "bf16"],
+        "number format of the weights; FasterTransformer's engine reads bf16, its converters do not write it",
+    ] = "fp32",
+    prefix: Annotated[
+        Sequence[str], "[NAME=]FILE of a task; repeatable, numbered from 0; NAME= without FILE: a task without a prefix"
+    ] = (),
+    name: Annotated[str | None, "model_name in config.ini; default: the name of MODEL's folder"] = None,
+    upstream_bias_scaling: Annotated[bool, "GPT-NeoX: divide biases by N even if the engine adds them once"] = False,
+    upstream_ini: Annotated[bool, "GPT-2: omit layernorm_eps and activation_type from config.ini"] = False,
+    upstream_head: Annotated[bool, "GPT-2: omit an output layer that is not the embedding"] = False,
+) -> object:
+    """Export a model, with prefixes as its tasks, to a FasterTransformer folder.
+
+    Corrects three errors of FasterTransformer's converters; the --upstream options keep them.
+    """
+    from course_lib.files import require_other
+    from course_lib.serving import tasks
+    from course_lib.serving.export import export
+    from course_lib.serving.ft_source import Corrections
+
+    corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
+    for argument in prefix:
+        if file := tasks.split(argument)[1]:
+            require_other(file, target)
+    prefixes = [tasks.named(argument) for argument in prefix]
+    return export(model, target, tensor_parallel, dtype, prefixes, corrections, name)
+
+
+def ft_import(
+    folder: FtFolder,
+    target: Path,
+    *,
+    tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
+    activation: Annotated[str | None, "activation function; default: gelu, for GPT-2 gelu_new"] = None,
+    layer_norm_eps: Annotated[float | None, "epsilon of the layer norms; default: 1e-05"] = None,
+    rope_theta: Annotated[float | None, "GPT-NeoX: base of the rotary positions; default: 10000"] = None,
+    max_positions: Annotated[int | None, "GPT-NeoX: context length [tokens]; default: 2048", LEAST] = None,
+    biases_divided_by: Annotated[
+        int | None,
+        "GPT-NeoX: number by which the converter divided two biases: 1 or the number of ranks; "
+        "needed for several ranks with use_gptj_residual = 0 if FOLDER has no conversion.json",
+    ] = None,
+    inter_size: InterSize = None,
+) -> object:
+    """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
+
+    The options are for settings that the format does not store. Without an option, the conversion.json of `course ft
+    export` is used, else config.ini, else the default of the model family; the output's conversion.json says which.
+    """
+    from course_lib.serving.ft_import import import_folder
+    from course_lib.serving.ft_settings import Given
+
+    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by, inter_size)
+    return import_folder(folder, target, tokenizer, given)
+
+
+def ft_inspect(
+    folder: FtFolder,
+    *,
+    values: Annotated[bool, "also check every number for NaN and infinity"] = False,
+    inter_size: InterSize = None,
+) -> object:
+    """Compare a FasterTransformer folder with its config.ini, file by file."""
+    from course_lib.serving.check import inspect
+
+    found = inspect(folder, values, inter_size)
+    wrong = f"{folder}: {len(found.findings)} problem(s), listed above; the engine would run nevertheless"
+    return Shown(found, "\n".join(found.lines()), wrong if found.findings else "")
+
+
+def ct2_export(
+    model: Annotated[Path, "Hugging Face folder of a GPT-2 or GPT-NeoX"],
+    target: Path,
+    *,
+    quantization: Annotated[
+        Quantization, "number format of the weights; float32 generates the same text as MODEL"
+    ] = "float32",
+) -> object:
+    """Export a model, with its tokenizer, to the format of CTranslate2."""
+    _require_ctranslate2()
+    from course_lib.serving.ct2 import export
+
+    return export(model, target, quantization)
+
+
+def ct2_generate(
+    folder: Annotated[Path, "folder written by `course ct2 export`"],
+    prompts: Prompts,
+    settings: GenerateConfig,
+    *,
+    threads: Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}] = 0,
+) -> list[Continued]:
+    """Continue texts with CTranslate2.
+
+    strategy=beam, repetition_penalty and no_repeat_ngram_size are not available.
+    """
+    _require_ctranslate2()
+    from course_lib.serving.ct2_generate import Ct2Generator
+
+    results = Ct2Generator(folder, threads).generate(prompts, settings)
+    return continued(prompts, [[each.text for each in texts] for texts in results])
+
+
+def _require_ctranslate2() -> None:
+    if find_spec("ctranslate2") is None:
+        raise CourseError("ctranslate2: not installed; pip install 'ctranslate2>=4.8'")
+
+
+def serve(
+    folders: Annotated[
+        Sequence[str],
+        "[NAME=]DIR of folders written by `course ft export`; NAME is the model's name in requests, needed for several",
+    ],
+    target: Annotated[Path | None, "write a Triton model repository, and do not serve it"] = None,
+    *,
+    http_port: Annotated[int, "port of HTTP", PORT] = 8000,
+    grpc_port: Annotated[int, "port of gRPC", PORT] = 8001,
+    metrics_port: Annotated[int, "port of Triton's metrics, on this machine only", PORT] = 8002,
+    address: Annotated[str, "address to listen on; 0.0.0.0 admits other machines, without a password"] = "127.0.0.1",
+    timeout: Annotated[float, "time limit for the start [s]", LEAST] = 300,
+    threads: Annotated[int | None, "CPU threads of each instance; default: its share of the cores", LEAST] = None,
+    instances: Annotated[int, "processes that load each model, to answer more requests", LEAST] = 1,
+    queue: Annotated[int, "requests that may wait for a model; further ones are refused", LEAST] = 1024,
+    time_limit: Annotated[
+        float | None, "time that a request may wait, and then may run [s]; default: no limit", {"min": 0.001}
+    ] = None,
+    drain: Annotated[float, "time to answer the requests in progress when stopped [s]", LEAST] = 30,
+    log: Annotated[Path | None, "Triton's log; default: shown only if Triton fails"] = None,
+    backend: Annotated[
+        Literal["python", "fastertransformer"],
+        "backend of the repository: python is this course's reader, fastertransformer is NVIDIA's",
+    ] = "python",
+    weights: Annotated[
+        str | None, "path of the weights as the repository's server sees it; default: their path now"
+    ] = None,
+    print_: Annotated[bool, "only print the commands that serve FOLDER from NVIDIA's container"] = False,
+) -> object:
+    """Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
+    from course_lib.serving import container, repository, server
+
+    if (backend != "python" or weights) and (print_ or not target):
+        raise UsageError(
+            "--backend, --weights: need -o OUT and no --print; without -o the Python backend serves FOLDER itself"
+        )
+    limits = repository.Limits(instances, queue, time_limit)
+    if backend != "python" and limits != repository.Limits():
+        raise UsageError("--instances, --queue, --time-limit: need --backend python")
+    models = repository.named(folders)
+    if print_:
+        if len(models) > 1:
+            raise UsageError(f"--print: {len(models)} folders are not allowed; allowed: one FOLDER")
+        options = ["--instances", str(instances), "--queue", str(queue)]
+        options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+        return container.commands(next(iter(models.values())), target or Path("REPO"), options)
+    if target:
+        return [
+            tr("Triton model {name!r} for backend {backend} → {folder}", name=each.name, backend=backend, folder=each)
+            for each in repository.write(models, target, backend, weights, limits)
+        ]
+    server.serve(
+        server.running(models, http_port, grpc_port, metrics_port, address, timeout, log, threads, limits, drain)
+    )
+    return None
+
+
+def ask(
+    prompts: Prompts,
+    *,
+    folder: Annotated[Path | None, "the served folder, for its tokenizer and the names of its tasks"] = None,
+    tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
+    task: Annotated[str | None, "name or number of the prefix to use; default: none"] = None,
+    url: Annotated[str | None, "HOST:PORT; default: this machine, 8000 (HTTP) or 8001 (gRPC)"] = None,
+    model: Annotated[str | None, "name of the model, if the server has several"] = None,
+    protocol: Annotated[Literal["http", "grpc"], "grpc needs pip install 'tritonclient[grpc]'"] = "http",
+    settings: AskConfig = AskConfig(),  # noqa: B008
+) -> list[Continued]:
+    """Continue texts with a served model, with the prefix of a task or without."""
+    task_number = _task(task, folder)
+    from course_lib.serving import layout
+
+    tokenizer_folder = tokenizer or (layout.find(folder)[0].resolve().parent / layout.TOKENIZER if folder else None)
+    if tokenizer_folder is None:
+        raise UsageError("--tokenizer: needed, or --folder FOLDER")
+    if not tokenizer_folder.is_dir():
+        raise UsageError(f"--tokenizer: {tokenizer_folder}: no such folder")
+    from course_lib.pretrain import text_codec
+    from course_lib.serving import client
+
+    codec = text_codec.load(tokenizer_folder)
+    asked = client.Client(url, protocol, model=model)
+    # A server on another machine names a folder of that machine.
+    if folder and (served := asked.served_folder()) and served.is_dir() and not served.samefile(layout.find(folder)[0]):
+        raise UsageError(f"--folder: {folder} is not allowed; allowed: the folder that is served, {served}")
+    results = client.ask(asked, codec, prompts, settings, task_number)
+    return continued(prompts, [[each.text for each in texts] for texts in results])
+
+
+def _task(task: str | None, folder: Path | None) -> int | None:
+    """Return the index of a task given by name or index. Raises UsageError if the folder has no such task."""
+    if task is None:
+        return None
+    if folder is None:
+        if task.isdecimal():
+            return int(task)
+        raise UsageError(f"--task {task}: a name needs --folder FOLDER; allowed without --folder: a number")
+    from course_lib.serving import ini, layout
+
+    names = [found.name for found in ini.read(*layout.find(folder))[0].tasks]
+    if task in names:
+        return names.index(task)
+    if task.isdecimal() and int(task) < len(names):
+        return int(task)
+    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or "none, the folder has no tasks"
+    raise UsageError(f"--task {task}: no such task in {folder}; allowed: {allowed}")
