@@ -4,6 +4,7 @@
 a raw DeepSpeed checkpoint. megatron.py converts Megatron checkpoints.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,56 +95,46 @@ def export(
         CourseError: if a file is missing, damaged or inconsistent with the model.
         UsageError: if an argument is missing or not allowed.
     """
-    # Reject a target inside its source, except for the `model` folder of a run.
-    if target.absolute() != source.absolute() / MODEL:
-        require_other(source, target)
-    resolved = _find(source, step)
-    own = resolved.run is not None and target.absolute() == resolved.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, resolved.run / CONFIG) if resolved.run else None
-    tokenizer_folder = _tokenizer_folder(resolved, settings, tokenizer)
-    if not own:
-        for folder in (source, tokenizer_folder):
-            require_other(folder, target)
-    loaded = _read_tokenizer(tokenizer_folder)
-    shape = _shape(resolved, settings, config)
-    if shape.vocab_size < len(loaded):
-        raise CourseError(
-            f"{tokenizer_folder}: {len(loaded)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
-        )
-    end = loaded.eos_token_id
-    shape.bos_token_id = end if loaded.bos_token_id is None else loaded.bos_token_id
-    shape.eos_token_id, shape.pad_token_id = end, end if loaded.pad_token_id is None else loaded.pad_token_id
+    found = _find(source, step)
+    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
+    settings = settings_files.load(PretrainConfig, found.run / CONFIG) if found.run else None
+    tokenizer_folder = _tokenizer_folder(found, settings, tokenizer)
+    for read_only in () if own else (source, tokenizer_folder):
+        require_other(read_only, target)
+    shape = _shape(found, settings, config)
+    entries = _use_tokenizer(shape, tokenizer_folder)
     _use_older_names(shape)
-    entries = _log(resolved)
+    logged = _log(found)
+    losses = [entry["loss"] for entry in logged if entry["kind"] == "eval" and entry["loss"] is not None]
+    loss = float(losses[-1]) if losses else None
     with atomic_folder(target, ours=own) as folder:
-        weights = read_weights(resolved.checkpoint)
+        weights = read_weights(found.checkpoint)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], resolved.checkpoint)
-        model.generation_config = _generation_defaults(shape, len(loaded))
+        model = _build(shape, weights, TORCH[stored], found.checkpoint)
+        model.generation_config = _generation_defaults(shape, entries)
         with quiet():
             model.save_pretrained(folder)
         copy_tokenizer(tokenizer_folder, folder, shape.max_position_embeddings)
-        facts = card.Facts(
+        if logged:
+            from course_lib.pretrain import figures
+
+            figures.loss_curve(logged).savefig(folder / "curves.png", dpi=150, bbox_inches="tight")
+        samples = _json(found.run / DEEPSPEED).get("train_batch_size") if found.run else None
+        training = card.training_rows(settings, found.step, samples)
+        text = card.text(
+            model,
             title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
             name=target.absolute().name,
-            parameters=model.num_parameters(),
-            shape=shape,
-            step=resolved.step,
-            weights=weights.kind,
-            dtype=stored,
             license=license,
-            settings=settings,
-            samples=_json(resolved.run / DEEPSPEED).get("train_batch_size") if resolved.run else None,
-            data=_json(resolved.run / DATA) if resolved.run else {},
-            log=entries,
             prepared=(folder / "preparation.json").is_file(),
-            curves=_draw(entries, folder / "curves.png"),
+            data=_json(found.run / DATA) if found.run else {},
+            training=[*training, ("these weights", f"{weights.kind}, stored as {stored}")],
+            loss=loss,
+            curves=bool(logged),
         )
-        (folder / "README.md").write_text(card.text(facts), encoding="utf8")
+        (folder / "README.md").write_text(text, encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(
-        target, resolved.checkpoint, resolved.step, weights.kind, stored, facts.parameters, facts.loss, files
-    )
+    return ExportReport(target, found.checkpoint, found.step, weights.kind, stored, model.num_parameters(), loss, files)
 
 
 def _find(source: Path, step: int | None) -> _Source:
@@ -165,59 +156,59 @@ def _find(source: Path, step: int | None) -> _Source:
 def _step(checkpoint: Path) -> int | None:
     """Return the step number N from a checkpoint-N or global_stepN folder name, or None if there is none."""
     folder = step_folder(checkpoint)
-    for name in (checkpoint.name, folder.name if folder else ""):
-        number = name.removeprefix("checkpoint-").removeprefix("global_step")
-        if number != name and number.isdigit():
-            return int(number)
-    return None
+    names = f"{checkpoint.name} {folder.name if folder else ''}"
+    match = re.search(r"\b(?:checkpoint-|global_step)(\d+)\b", names)
+    return int(match[1]) if match else None
 
 
-def _tokenizer_folder(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """Return the tokenizer folder.
-
-    This is `requested` if given, otherwise the first folder that contains a tokenizer: the checkpoint, the run's
-    `tokenizer` folder or data.tokenizer. Raises UsageError if no tokenizer is found.
-    """
-    candidates = (
-        [requested] if requested else [resolved.checkpoint, *([resolved.run / "tokenizer"] if resolved.run else [])]
-    )
-    if not requested and settings and settings.data.tokenizer:
+def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
+    """Return `requested`, or else the tokenizer folder of the checkpoint, of the run or of its settings."""
+    candidates = [requested] if requested else [found.checkpoint]
+    if found.run and not requested:
+        candidates.append(found.run / "tokenizer")
+    if settings and settings.data.tokenizer and not requested:
         candidates.append(settings.data.tokenizer)
     for folder in candidates:
-        if folder and any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+        if any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
             return folder
-    raise UsageError(
-        f"--tokenizer: {requested} is no tokenizer folder; allowed: a folder with tokenizer.json"
-        if requested
-        else f"--tokenizer: none found beside {resolved.checkpoint}; allowed: a folder with tokenizer.json"
-    )
+    raise UsageError(f"--tokenizer: none in {candidates[0]}; allowed: a folder with tokenizer.json")
 
 
-def _read_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer from a folder. Raises CourseError if it has no eos token."""
-    loaded = load_tokenizer(folder)
-    if loaded.eos_token_id is None:
-        raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
-    return loaded
+def _use_tokenizer(shape: Shape, folder: Path) -> int:
+    """Set the model's special ids to those of the tokenizer in a folder, and return its number of entries.
 
-
-def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
-    """Return the model configuration.
-
-    It comes from `requested` if given, otherwise from the checkpoint's config.json or, if that does not exist, from the
-    run settings.
+    Raises CourseError if the tokenizer has no eos token, or more entries than the model has rows.
     """
-    path = requested or resolved.checkpoint / "config.json"
+    tokenizer = load_tokenizer(folder)
+    end = tokenizer.eos_token_id
+    if end is None:
+        raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
+    if shape.vocab_size < len(tokenizer):
+        raise CourseError(
+            f"{folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
+        )
+    shape.bos_token_id = end if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    shape.eos_token_id, shape.pad_token_id = end, end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    return len(tokenizer)
+
+
+def _shape(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
+    """Return the configuration that `requested` names, or else that of the checkpoint or of the run's settings."""
+    path = requested or found.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
-        return model_config(settings_files.load(PretrainConfig, path).model)
-    path = path / "config.json" if path.is_dir() else path
-    if requested is None and not path.is_file():
-        if settings is None:
-            raise UsageError(
-                f"--config: {resolved.checkpoint} says nothing of the model's shape; "
-                "allowed: a config.json, or the YAML of the run"
-            )
-        return model_config(settings.model)
+        settings = settings_files.load(PretrainConfig, path)
+    elif requested or path.is_file():
+        return _read_config(path / "config.json" if path.is_dir() else path)
+    if settings is None:
+        raise UsageError(
+            f"--config: {found.checkpoint} says nothing of the model's shape; "
+            "allowed: a config.json, or the YAML of the run"
+        )
+    return model_config(settings.model)
+
+
+def _read_config(path: Path) -> Shape:
+    """Return the configuration in a config.json."""
     content = _json(path)
     kind = content.get("model_type")
     if kind not in BY_MODEL_TYPE:
@@ -230,11 +221,7 @@ def _shape(resolved: _Source, settings: PretrainConfig | None, requested: Path |
 
 
 def _use_older_names(shape: Shape) -> None:
-    """Set the configuration names that older transformers versions read.
-
-    These are gelu_new for GPT-2's tanh approximation of GELU, and rotary_pct and rotary_emb_base for GPT-NeoX. Without
-    rotary_pct, older versions assume 0.25.
-    """
+    """Set the names that older transformers versions read; without rotary_pct, they assume 0.25."""
     if isinstance(shape, GPTNeoXConfig):
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
         shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
@@ -278,11 +265,7 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
 
 
 def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
-    """Return the generation defaults for the exported model, which match those of `course generate`.
-
-    In the training data, every document follows the eos token of another one, so an empty prompt starts with that
-    token.
-    """
+    """Return the defaults of `course generate`; an empty prompt starts with eos, as documents do in training."""
     defaults = GenerateConfig()
     return GenerationConfig(
         do_sample=True,
@@ -298,31 +281,18 @@ def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
     )
 
 
-def _log(resolved: _Source) -> list[dict[str, Any]]:
-    """Return the log entries up to the checkpoint's step.
-
-    They come from the run log if it exists, otherwise from trainer_state.json.
-    """
-    if resolved.run and (resolved.run / log.FILE).is_file():
-        entries = log.read(resolved.run)
+def _log(found: _Source) -> list[dict[str, Any]]:
+    """Return the log entries up to the checkpoint's step, from the run's log or else from trainer_state.json."""
+    if found.run and (found.run / log.FILE).is_file():
+        entries = log.read(found.run)
     else:
         entries = []
-        path = resolved.checkpoint / "trainer_state.json"
-        for entry in _json(path).get("log_history", []) if path.is_file() else []:
+        path = found.checkpoint / "trainer_state.json"
+        for entry in _json(path).get("log_history", []):
             kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
             if key in entry:
                 entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
-    return [entry for entry in entries if resolved.step is None or entry["step"] <= resolved.step]
-
-
-def _draw(entries: list[dict[str, Any]], path: Path) -> bool:
-    """Save the loss curve to a file if there are log entries, and return whether it was saved."""
-    if not entries:
-        return False
-    from course_lib.pretrain import figures
-
-    figures.loss_curve(entries).savefig(path, dpi=150, bbox_inches="tight")
-    return True
+    return [entry for entry in entries if found.step is None or entry["step"] <= found.step]
 
 
 def _json(path: Path) -> dict[str, Any]:
