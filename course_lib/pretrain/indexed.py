@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +54,9 @@ def files_of(prefix: Path) -> tuple[Path, Path]:
 
 
 class IndexedWriter(AbstractContextManager["IndexedWriter"]):
-    """Context manager that writes PREFIX.bin and PREFIX.idx.
+    """Context manager that writes PREFIX.bin and PREFIX.idx, which appear only when the block exits without an error.
 
-    The files appear only when the block exits without an error. Until then, existing files with the same names are left
-    unchanged. Memory use is 4 bytes per sequence and 1 byte per document, plus the data from one append.
+    Memory use is 4 bytes per sequence and 1 byte per document, plus the data from one append.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
@@ -111,9 +110,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
 
 
 class IndexedDataset:
-    """The sequences in a token file as memory-mapped arrays.
-
-    Opening a dataset takes milliseconds. A pickled dataset contains only the prefix.
+    """The sequences in a token file as memory-mapped arrays. Opening it takes milliseconds; pickled, it is its prefix.
 
     Attributes:
         sizes: number of tokens in each sequence [sequences].
@@ -129,8 +126,7 @@ class IndexedDataset:
         index = _read_index(prefix)
         if index.uncounted_eod:
             raise CourseError(f"{prefix}: {UNCOUNTED}")
-        self.dtype, self.sizes = index.dtype, index.sizes
-        self.pointers, self.documents = index.pointers, index.documents
+        self.dtype, self.sizes, self.pointers, self.documents, _ = index
         self.tokens = _mapped(files_of(prefix)[0], self.dtype)
 
     def __len__(self) -> int:
@@ -140,11 +136,7 @@ class IndexedDataset:
         return self.get(i)
 
     def get(self, i: int, offset: int = 0, length: int | None = None) -> Array:
-        """Return `length` tokens of sequence `i`, starting at token `offset`.
-
-        If `length` is None, return all tokens from `offset` to the end. Raises IndexError if the range extends beyond
-        the sequence.
-        """
+        """Return `length` tokens (None: all) of sequence `i` from token `offset` on."""
         size = int(self.sizes[i])
         end = size if length is None else offset + length
         if not 0 <= offset <= end <= size:
@@ -158,35 +150,26 @@ class IndexedDataset:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts for a token file. If the index is faulty, `explanation` describes the fault; otherwise it is empty."""
+    """Counts of a token file according to its index."""
 
     sequences: int
     documents: int
-    tokens: int  # according to the index
+    tokens: int
     dtype: np.dtype[Any]
-    uncounted_eod: bool  # whether the index omits the end-of-document tokens
-    explanation: str = ""
+    explanation: str = ""  # what is wrong with the index; empty if nothing is
 
 
 def summarize(prefix: Path) -> Summary:
-    """Return the counts for a token file, based on the .idx file and the size of the .bin file.
-
-    This takes milliseconds even for millions of documents. Raises CourseError if a file is missing or damaged.
-    """
+    """Return the counts of a token file, in milliseconds even for millions of documents."""
     index = _read_index(prefix, each=False)
+    tokens = int(index.sizes.sum(dtype=np.int64))
     explanation = UNCOUNTED if index.uncounted_eod else ""
-    documents = len(index.documents) - 1
-    return Summary(len(index.sizes), documents, index.tokens, index.dtype, index.uncounted_eod, explanation)
+    return Summary(len(index.sizes), len(index.documents) - 1, tokens, index.dtype, explanation)
 
 
 def merge(prefixes: Sequence[Path], target: Path) -> Summary:
-    """Merge token files, in order, into `target`, with the same result as Megatron's merge.
-
-    Raises CourseError if the files have different dtypes.
-    """
+    """Merge token files of one dtype, in order, into `target`, with the same result as Megatron's merge."""
     datasets = [IndexedDataset(prefix) for prefix in prefixes]
-    if not datasets:
-        raise UsageError("nothing to merge; give at least one prefix")
     for dataset in datasets:
         require_other(files_of(dataset.prefix)[0], files_of(target)[0])
         if dataset.dtype != datasets[0].dtype:
@@ -201,10 +184,7 @@ def merge(prefixes: Sequence[Path], target: Path) -> Summary:
 
 
 def repair(prefix: Path) -> Summary:
-    """Rewrite an .idx file that omits the end-of-document tokens.
-
-    The new index is identical to the one that Megatron-LM writes. Raises CourseError if the index is already correct.
-    """
+    """Rewrite an index that omits the end-of-document tokens as Megatron-LM writes it."""
     index = _read_index(prefix)
     if not index.uncounted_eod:
         raise CourseError(f"{prefix}: its index counts all tokens: nothing to repair")
@@ -217,14 +197,7 @@ def repair(prefix: Path) -> Summary:
 
 
 def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], counts: Sequence[Array]) -> None:
-    """Write an .idx file.
-
-    Args:
-        file: the open file.
-        dtype: data type of the tokens.
-        sizes: number of tokens in each sequence, split into any number of arrays.
-        counts: number of sequences in each document, split into any number of arrays.
-    """
+    """Write an .idx file from the tokens of each sequence and the sequences of each document, in parts of any size."""
     file.write(HEADER.pack(MAGIC, VERSION, CODES[dtype], sum(map(len, sizes)), 1 + sum(map(len, counts))))
     for part in sizes:
         file.write(np.ascontiguousarray(part, "<i4").data)
@@ -246,14 +219,12 @@ def _running_sums(parts: Iterable[Array]) -> Iterator[tuple[Array, Array]]:
             yield piece, ends
 
 
-@dataclass(frozen=True)
-class _Index:
+class _Index(NamedTuple):
     dtype: np.dtype[Any]
     sizes: Array
     pointers: Array
     documents: Array
-    tokens: int
-    uncounted_eod: bool
+    uncounted_eod: bool  # whether the index omits the end-of-document tokens
 
 
 def _read_index(prefix: Path, each: bool = True) -> _Index:
@@ -263,30 +234,24 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     or inconsistent.
     """
     data_path, path = files_of(prefix)
-    dtype, sequences, _ = _read_header(path)
-    if not data_path.is_file():
-        raise CourseError(f"{data_path}: no such file; {path.name} is of no use without it")
-    content = _mapped(path, np.dtype("u1"))
-    middle, last = HEADER.size + 4 * sequences, HEADER.size + 12 * sequences
-    sizes, pointers, documents = (
-        content[HEADER.size : middle].view("<i4"), content[middle:last].view("<i8"), content[last:].view("<i8")
-    )  # fmt: skip
+    dtype, sequences = _read_header(path)
+    content = _mapped(path, np.dtype("u1"))[HEADER.size :]
+    sizes, pointers = content[: 4 * sequences].view("<i4"), content[4 * sequences : 12 * sequences].view("<i8")
+    documents = content[12 * sequences :].view("<i8")
     tokens = int(sizes.sum(dtype=np.int64))
     end = int(pointers[-1]) + int(sizes[-1]) * dtype.itemsize if sequences else 0
     sound = end == tokens * dtype.itemsize and documents[0] == 0 and documents[-1] == sequences
-    if not sound or (
-        each and not (_follow(pointers, sizes, dtype.itemsize) and np.all(documents[1:] >= documents[:-1]))
-    ):
+    if sound and each:
+        sound = _follow(pointers, sizes, dtype.itemsize) and np.all(documents[1:] >= documents[:-1])
+    if not sound:
         raise CourseError(f"{path}: broken: its sizes, pointers and documents do not add up")
-    stored, rest = divmod(data_path.stat().st_size, dtype.itemsize)
-    uncounted = stored > tokens and stored - tokens == np.count_nonzero(np.diff(documents))
-    if rest or (stored != tokens and not uncounted):
-        wrong = "truncated" if stored < tokens else "not of the same run"
-        raise CourseError(
-            f"{data_path}: {wrong}: {data_path.stat().st_size} bytes, "
-            f"but {path.name} describes {tokens * dtype.itemsize}"
-        )
-    return _Index(dtype, sizes, pointers, documents, tokens, bool(uncounted))
+    size = data_path.stat().st_size if data_path.is_file() else -1
+    uncounted = size > tokens * dtype.itemsize
+    eods = np.count_nonzero(np.diff(documents)) if uncounted else 0
+    if size != (tokens + eods) * dtype.itemsize:
+        found = "no such file" if size < 0 else f"{size} bytes"
+        raise CourseError(f"{data_path}: {found}, but {path.name} describes {tokens * dtype.itemsize} bytes")
+    return _Index(dtype, sizes, pointers, documents, uncounted)
 
 
 def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
@@ -299,34 +264,31 @@ def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
     return True
 
 
-def _read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
-    """Return the dtype, the number of sequences and the number of document entries from an .idx header.
+def _read_header(path: Path) -> tuple[np.dtype[Any], int]:
+    """Return the dtype and the number of sequences from an .idx header.
 
-    Raises CourseError if the format is not supported, or if the file length does not match these values.
+    Raises CourseError if the format is not supported, or if the file length does not match the header.
     """
     size = require_file(path).stat().st_size
     with path.open("rb") as file:
         start = file.read(HEADER.size)
     if start.startswith(LEGACY):
         raise CourseError(f"{path}: an index of Megatron's older lazy/cached format (TNTIDX); tokenize the text again")
-    if not start.startswith(MAGIC):
-        raise CourseError(f"{path}: not a Megatron index: it starts with {start[: len(MAGIC)]!r}, expected {MAGIC!r}")
-    if len(start) < HEADER.size:
-        raise CourseError(f"{path}: truncated: {size} bytes are less than a header")
+    if not start.startswith(MAGIC) or len(start) < HEADER.size:
+        raise CourseError(f"{path}: not a Megatron index, or truncated: {size} bytes that start with {start[:9]!r}")
     _, version, code, sequences, entries = HEADER.unpack(start)
-    if version != VERSION:
-        raise CourseError(f"{path}: format version {version} is not supported; allowed: {VERSION}")
-    if code not in DTYPES:
+    if version != VERSION or code not in DTYPES:
         raise CourseError(
-            f"{path}: dtype code {code} is not an integer type for tokens; allowed: {', '.join(map(str, DTYPES))}"
+            f"{path}: format version {version}, dtype code {code}; "
+            f"allowed: version {VERSION}, integer types {', '.join(map(str, DTYPES))}"
         )
     expected = HEADER.size + 12 * sequences + 8 * entries
     if size != expected or not entries:
-        wrong = "truncated" if size < expected else "broken"
         raise CourseError(
-            f"{path}: {wrong}: {size} bytes, but {sequences} sequences and {entries} document entries make {expected}"
+            f"{path}: truncated or broken: {size} bytes, but {sequences} sequences and {entries} document entries "
+            f"make {expected}"
         )
-    return np.dtype(DTYPES[code]), sequences, entries
+    return np.dtype(DTYPES[code]), sequences
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Array:
