@@ -133,23 +133,18 @@ def current(language: str, domain: str) -> Catalog:
     """Return a catalogue of a language in step with the English texts. Raises as `update`."""
     catalog, new = read(language, domain), template(domain)
     known = {(message.id, message.context) for message in new}
-    changed: dict[str | None, list[Message]] = {}
-    for message in [each for each in catalog if each.context and each.string and (each.id, each.context) not in known]:
-        changed.setdefault(message.context, []).append(message)
-    for message in new:
-        # The translation of a changed cell moves to the text with the same key; Babel moves the others.
-        former = changed.get(message.context, [])
-        if former and catalog.get(message.id, message.context) is None:
-            similar = 0.4 if len(former) > 1 else 0
-            close = get_close_matches(str(message.id), [str(old.id) for old in former], 1, similar)
-            for old in [old for old in former if old.id in close]:
-                former.remove(old)
-                catalog.delete(old.id, old.context)
-                catalog.add(message.id, old.string, flags={"fuzzy"}, context=old.context)
-    catalog.update(new, no_fuzzy_matching=domain == NOTEBOOKS, update_creation_date=False)
+    gone: dict[str | None, dict[str, Message]] = {}
+    for message in [each for each in catalog if each.id and each.string and (each.id, each.context) not in known]:
+        gone.setdefault(message.context, {})[str(message.id)] = message
+    for message in [each for each in new if catalog.get(each.id, each.context) is None]:
+        # The translation of a changed text moves to the new text, in a cell to the most similar one.
+        former = gone.get(message.context, {})
+        similar = 0.75 if message.context is None else 0.4 if len(former) > 1 else 0
+        for old in [former.pop(text) for text in get_close_matches(str(message.id), former, 1, similar)]:
+            catalog.delete(old.id, old.context)
+            catalog.add(message.id, old.string, flags={"fuzzy"}, context=old.context)
+    catalog.update(new, no_fuzzy_matching=True, update_creation_date=False)
     for message in catalog:
-        # Babel moves a fuzzy message's former text into a comment.
-        message.previous_id, message.user_comments = [], [each for each in message.user_comments if each[:1] != "|"]
         if message.id and message.string and not message.fuzzy and domain == COURSE:
             fields, given = (sorted({*words.FIELD.findall(str(text))}) for text in (message.id, message.string))
             if fields != given:
