@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.settings import profiles
 
 # the root of the checkout; site-packages if the course is installed from a wheel
@@ -32,4 +33,6 @@ def data(name: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     allowed = sorted(path.name for folder in folders if folder.is_dir() for path in folder.iterdir())
-    raise UsageError(f"bundled data {name!r} does not exist; allowed: {', '.join(allowed)}")
+    raise UsageError(
+        tr("bundled data {name!r} does not exist; allowed: {allowed}", name=name, allowed=", ".join(allowed))
+    )

@@ -73,7 +73,13 @@ class Chapter:
 
     def _get(self, number: int) -> Exercise:
         if not isinstance(number, int) or not 1 <= number <= len(self.exercises):
-            raise UsageError(f"exercise {number!r} does not exist; allowed: 1 to {len(self.exercises)}")
+            raise UsageError(
+                tr(
+                    "exercise {number!r} does not exist; allowed: 1 to {exercises}",
+                    number=number,
+                    exercises=len(self.exercises),
+                )
+            )
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:

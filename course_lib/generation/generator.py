@@ -23,6 +23,7 @@ from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import Shape, learned_positions, past, positions
+from course_lib.language.words import tr
 from course_lib.models import frozen_base
 
 
@@ -78,7 +79,7 @@ class Generator:
         self.model = model.to(self.device)
         end = model_folder.end_id(folder, model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
         if end is None:
-            raise CourseError(f"{folder}: names no end-of-text token (eos_token_id)")
+            raise CourseError(tr("{folder}: names no end-of-text token (eos_token_id)", folder=folder))
         self.end = end
         self.begin = end if self.codec.begin is None else self.codec.begin
         # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
@@ -132,7 +133,11 @@ class Generator:
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         if len(prompts) != len(prefixes):
             raise UsageError(
-                f"prefixes: {len(prefixes)} for {len(prompts)} prompts; each prompt needs one (None for none)"
+                tr(
+                    "prefixes: {prefixes} for {prompts} prompts; each prompt needs one (None for none)",
+                    prefixes=len(prefixes),
+                    prompts=len(prompts),
+                )
             )
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)

@@ -35,6 +35,7 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from course_lib.language.words import tr
 from course_lib.progress import progress
 
 
@@ -86,8 +87,13 @@ class Generator:
         tokenizer = load_tokenizer(folder)
         if len(tokenizer.swe) > shape.vocab_size:
             raise CourseError(
-                f"{folder}: the tokenizer has {len(tokenizer.swe)} entries, but the model's vocab_size is "
-                f"{shape.vocab_size}: they do not belong together"
+                tr(
+                    "{folder}: the tokenizer has {swe} entries, but the model's vocab_size is {vocab_size}: they do "
+                    "not belong together",
+                    folder=folder,
+                    swe=len(tokenizer.swe),
+                    vocab_size=shape.vocab_size,
+                )
             )
         model = model_folder.load_weights(GPTSanForCausalLM, folder, shape, dtype=dtype)
         return cls(model.to(device or compute.device()), tokenizer)
@@ -187,9 +193,17 @@ class Generator:
         if wanted == "none":
             return None
         if not width:
-            raise UsageError(f"spout: {wanted} is not allowed: this model has no spout (d_spout 0); allowed: none")
+            raise UsageError(
+                tr("spout: {wanted} is not allowed: this model has no spout (d_spout 0); allowed: none", wanted=wanted)
+            )
         if label is not None and label >= width:
-            raise UsageError(f"spout: class {label} is not allowed: this model has classes 0 to {width - 1}")
+            raise UsageError(
+                tr(
+                    "spout: class {label} is not allowed: this model has classes 0 to {width}",
+                    label=label,
+                    width=width - 1,
+                )
+            )
         if wanted == "uniform":
             return torch.rand(texts, width, generator=rng, device=self.device)
         vector = torch.zeros(1, width, device=self.device)
@@ -217,8 +231,12 @@ class Generator:
         positions = self.config.max_position_embeddings
         if slots >= positions:
             raise UsageError(
-                f"context: {slots} tokens, including special tokens and spout, are not allowed: "
-                f"the model has {positions} positions, and at least one must be left"
+                tr(
+                    "context: {slots} tokens, including special tokens and spout, are not allowed: the model has "
+                    "{positions} positions, and at least one must be left",
+                    slots=slots,
+                    positions=positions,
+                )
             )
         return int(positions - slots)
 

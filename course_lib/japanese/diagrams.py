@@ -55,7 +55,9 @@ def mecab_lattice(sentence: str) -> list[Node]:
     from fugashi import GenericTagger
 
     if not sentence or any(map(str.isspace, sentence)):
-        raise UsageError(f"sentence: {sentence!r} is not allowed; allowed: a text without white space")
+        raise UsageError(
+            tr("sentence: {sentence!r} is not allowed; allowed: a text without white space", sentence=sentence)
+        )
     # fugashi splits its arguments like a shell, so backslashes are doubled. -a: all candidates.
     fields = "%m,%f[0],%ps,%c,%pc,%pb\\\\n"
     tagger = GenericTagger(
@@ -89,7 +91,13 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
     *words, end = nodes
     length = end.start
     if length > LONGEST:
-        raise UsageError(f"nodes: a sentence of {length} characters is too long to draw; allowed: up to {LONGEST}")
+        raise UsageError(
+            tr(
+                "nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}",
+                length=length,
+                longest=LONGEST,
+            )
+        )
     second = _places(other)
     # Words of each path come together, so that they share a row.
     words = sorted(words, key=lambda node: (not node.best, _place(node) not in second, node.start, node.end))

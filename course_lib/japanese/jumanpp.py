@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import tr
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
@@ -65,7 +66,9 @@ def find_binary() -> Path | None:
     wanted = os.environ.get("JUMANPP")
     path = shutil.which(wanted or "jumanpp")
     if wanted and path is None:
-        raise UsageError(f"JUMANPP: {wanted!r} is no program; allowed: the path or name of the jumanpp binary")
+        raise UsageError(
+            tr("JUMANPP: {wanted!r} is no program; allowed: the path or name of the jumanpp binary", wanted=wanted)
+        )
     return Path(path) if path else None
 
 
@@ -126,7 +129,9 @@ class JumanppSegmenter:
         except subprocess.TimeoutExpired:
             return [], f"no answer within {limit:g} s"
         except OSError as error:
-            raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
+            raise CourseError(
+                tr("{binary}: cannot be started: {strerror}", binary=self.binary, strerror=error.strerror)
+            ) from None
         answer = done.stdout.decode("utf-8", "replace")
         said = f"exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}"
         if answer.count("\n") != len(batch):
@@ -138,10 +143,12 @@ class JumanppSegmenter:
     def _probe(self) -> None:
         words, trouble = self._segment(PROBE)
         if "Model file was not specified" in trouble:
-            raise CourseError(f"{self.binary}: {NO_MODEL}")
+            raise CourseError(tr("{binary}: {no_model}", binary=self.binary, no_model=NO_MODEL))
         if trouble or len(words[0]) == 1:
             trouble = " ".join(trouble.split()) or "no words were found"
-            raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble}")
+            raise CourseError(
+                tr("{binary}: does not answer as Juman++ v2 does: {trouble}", binary=self.binary, trouble=trouble)
+            )
 
 
 def pieces(line: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 
 
 class Step(NamedTuple):
@@ -45,14 +46,16 @@ def path(words: Sequence[str]) -> list[Step]:
     """
     for word in words:
         if not word or any(map(str.isspace, word)):
-            raise UsageError(f"words: {word!r} is not allowed; allowed: words without white space")
+            raise UsageError(tr("words: {word!r} is not allowed; allowed: words without white space", word=word))
     candidates, partial = _taggers()
     known = {tuple(map(int, line.split("\t"))) for line in candidates.parse("".join(words)).split("\n") if line}
     ends = accumulate((len(word.encode()) for word in words), initial=0)
     for word, span in zip(words, pairwise(ends), strict=True):
         # In partial parsing, MeCab would take any text for an unknown word.
         if span not in known:
-            raise UsageError(f"words: {word!r} is not among MeCab's candidates for {''.join(words)!r}")
+            raise UsageError(
+                tr("words: {word!r} is not among MeCab's candidates for {words!r}", word=word, words="".join(words))
+            )
     lines = partial.parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
     fields = [line.split("\t") for line in lines]
     return [Step(word, part, int(cost), int(link), int(total)) for word, part, cost, link, total in fields]

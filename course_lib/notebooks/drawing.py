@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.language import words
 
 FOLDER = Path(__file__).with_name("drawings")
@@ -68,7 +69,7 @@ def drawing(name: str) -> Drawing:
         if path.is_file():
             return Drawing(path.read_text(encoding="utf8").rstrip("\n"))
     names = sorted(path.stem for path in (FOLDER / words.SOURCE).glob("*.svg"))
-    raise UsageError(f"drawing {name!r} does not exist; allowed: {', '.join(names)}")
+    raise UsageError(tr("drawing {name!r} does not exist; allowed: {names}", name=name, names=', '.join(names)))
 
 
 def road(notebook: str | None = None) -> Drawing:
@@ -86,6 +87,6 @@ def road(notebook: str | None = None) -> Drawing:
     box = re.search(rf'<g id="{re.escape(notebook)}">\n<rect x="(\d+)" y="(\d+)"', svg)
     if box is None:
         stops = ", ".join(re.findall(r'<g id="(\w+)">', svg))
-        raise UsageError(f"notebook {notebook!r} does not exist; allowed: {stops}")
+        raise UsageError(tr("notebook {notebook!r} does not exist; allowed: {stops}", notebook=notebook, stops=stops))
     svg = svg.replace('id="here"', f'id="here" x="{box[1]}" y="{int(box[2]) - 7}"')
     return Drawing(svg.replace("<title>", HERE.format(stop=notebook) + "<title>", 1))

@@ -61,7 +61,7 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
     train_size and dev_size.
     """
     if settings.input is None:
-        raise UsageError('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"')
+        raise UsageError(tr('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"'))
     path, encode = settings.input, partial(_encode, codec)
     samples: list[Sample] = []
     for number, document in _documents(path):
@@ -74,7 +74,9 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
             pieces = pack(text, settings.suffix, settings.max_length, encode) if packed else [encode(text)]
             new_samples = [Sample([], ids, number) for ids in pieces]
         if not all(sample.target for sample in new_samples) or not new_samples:
-            raise CourseError(f"{path}, line {number}: nothing to learn: the text is empty")
+            raise CourseError(
+                tr("{path}, line {number}: nothing to learn: the text is empty", path=path, number=number)
+            )
         samples += new_samples
     train, held_out = split(samples, settings)
     overlong = sum(len(sample.target) > settings.max_length for sample in samples) if settings.form == "lines" else 0
@@ -112,8 +114,14 @@ def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], li
     train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
     if train < 1 or train + held_out > len(samples):
         raise UsageError(
-            f"data.train_size, data.dev_size: {settings.train_size}, {settings.dev_size} are not allowed: "
-            f"{settings.input} has {len(samples)} samples"
+            tr(
+                "data.train_size, data.dev_size: {train_size}, {dev_size} are not allowed: {input} has "
+                "{samples} samples",
+                train_size=settings.train_size,
+                dev_size=settings.dev_size,
+                input=settings.input,
+                samples=len(samples),
+            )
         )
     return samples[:train], samples[len(samples) - held_out :]
 
@@ -145,14 +153,31 @@ def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 document: Any = orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                raise CourseError(f"{path}, line {number}: not readable as JSON: {error}") from None
+                raise CourseError(
+                    tr("{path}, line {number}: not readable as JSON: {error}", path=path, number=number, error=error)
+                ) from None
             if not isinstance(document, dict):
-                raise CourseError(f"{path}, line {number}: expected an object, found {line[:60]!r}")
+                raise CourseError(
+                    tr(
+                        "{path}, line {number}: expected an object, found {line!r}",
+                        path=path,
+                        number=number,
+                        line=line[:60],
+                    )
+                )
             yield number, document
 
 
 def _string(document: dict[str, Any], key: str, path: Path, number: int) -> str:
     value = document.get(key)
     if not isinstance(value, str):
-        raise CourseError(f'{path}, line {number}: expected a string "{key}", found {orjson.dumps(document)[:60]!r}')
+        raise CourseError(
+            tr(
+                '{path}, line {number}: expected a string "{key}", found {dumps!r}',
+                path=path,
+                number=number,
+                key=key,
+                dumps=orjson.dumps(document)[:60],
+            )
+        )
     return value

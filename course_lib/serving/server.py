@@ -26,7 +26,7 @@ import httpx
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.progress import progress
 from course_lib.serving import lifeline, repository
 from course_lib.serving.container import IMAGE
@@ -42,8 +42,6 @@ NEEDS = (
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
     f"or the container {IMAGE}: `course serve DIR --print`"
 )
-# The beginning of the error without them, which `course doctor` shows.
-NOT_INSTALLED = mark("Triton is not installed")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def find() -> Installation:
     """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
-        raise CourseError(f"Triton is not installed: {NEEDS}")
+        raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
     package = Path(spec.submodule_search_locations[0])
     inside = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -72,7 +70,13 @@ def find() -> Installation:
     for part in (binary, backend / "libtriton_python.so", stub):
         if not part.is_file():
             raise CourseError(
-                f"the nvidia-pytriton wheel has no {part.name} for Python {version} on {sys.platform}: {NEEDS}"
+                tr(
+                    "the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}",
+                    part=part.name,
+                    version=version,
+                    platform=sys.platform,
+                    needs=NEEDS,
+                )
             )
     return Installation(binary, backend, stub, package.parent / "nvidia_pytriton.libs")
 
@@ -91,7 +95,7 @@ class Server:
     def require_alive(self) -> None:
         """Raise CourseError, with an excerpt from the log, if the server process has exited."""
         if (code := self.process.poll()) is not None:
-            raise CourseError(f"Triton ended with code {code}: {tail(self.log)}")
+            raise CourseError(tr("Triton ended with code {code}: {tail}", code=code, tail=tail(self.log)))
 
     def ready(self) -> bool:
         """Return whether the server reports that it is ready for requests."""
@@ -258,7 +262,12 @@ def _place(host: str, port: int | None) -> tuple[str, int]:
             probe.bind((host, port or 0))
         except OSError as error:
             raise CourseError(
-                f"{host}:{port}: {error.strerror}; choose another with --http-port, --grpc-port and --metrics-port"
+                tr(
+                    "{host}:{port}: {strerror}; choose another with --http-port, --grpc-port and --metrics-port",
+                    host=host,
+                    port=port,
+                    strerror=error.strerror,
+                )
             ) from error
         return host, int(probe.getsockname()[1])
 
@@ -270,7 +279,13 @@ def _wait(server: Server, timeout: float) -> None:
             server.require_alive()
             waited = time.monotonic() - started
             if waited > timeout:
-                raise CourseError(f"Triton was not ready after {timeout:g} s (--timeout): {tail(server.log)}")
+                raise CourseError(
+                    tr(
+                        "Triton was not ready after {timeout:g} s (--timeout): {tail}",
+                        timeout=timeout,
+                        tail=tail(server.log),
+                    )
+                )
             bar.n = int(waited)
             bar.refresh()
             time.sleep(0.1)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.settings import profiles
 
 # All sections that a profile may have. When a chapter starts to read a new section, add it here.
@@ -106,13 +107,13 @@ def _explain(cls: type, error: ValidationError) -> str:
     key = ".".join(path) or "settings"
     if problem["type"] == "unexpected_keyword_argument":
         known = _fields_at(cls, path[:-1])
-        return f"{key}: unknown key; allowed: {', '.join(known)}"
+        return tr("{key}: unknown key; allowed: {known}", key=key, known=", ".join(known))
     message = problem["msg"].removeprefix("Value error, ")
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
         # The message of a check on several keys already names them.
         return message
     message = message[0].lower() + message[1:]
-    return f"{key}: {problem['input']!r} is not allowed: {message}"
+    return tr("{key}: {value!r} is not allowed: {message}", key=key, value=problem["input"], message=message)
 
 
 def _fields_at(cls: type, path: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
@@ -65,9 +66,22 @@ def file(profile: str | None = None) -> Path:
             else f"{where}: {chosen!r}: {problem}; allowed: {allowed}"
         )
     if path.stem in BUNDLED:
-        raise UsageError(f"{where}: {chosen}: give the file another name than that of a bundled profile")
+        raise UsageError(
+            tr(
+                "{where}: {chosen}: give the file another name than that of a bundled profile",
+                where=where,
+                chosen=chosen,
+            )
+        )
     if not extends_profile(path):
-        raise UsageError(f"{where}: {chosen} extends no profile; expected a line such as `extends: {BUNDLED[0]}`")
+        raise UsageError(
+            tr(
+                "{where}: {chosen} extends no profile; expected a line such as `extends: {bundled}`",
+                where=where,
+                chosen=chosen,
+                bundled=BUNDLED[0],
+            )
+        )
     return path
 
 
@@ -116,7 +130,13 @@ def find(file: str | Path, folder: Path | None = None) -> Path:
     candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
     path = next(filter(Path.is_file, candidates), None)
     if path is None:
-        raise UsageError(f"{file}: no such config; allowed: a path, or one of {', '.join((*BUNDLED, *runs()))}")
+        raise UsageError(
+            tr(
+                "{file}: no such config; allowed: a path, or one of {bundled}",
+                file=file,
+                bundled=", ".join((*BUNDLED, *runs())),
+            )
+        )
     return path
 
 
@@ -146,14 +166,20 @@ def _values(path: Path) -> dict[str, Any]:
 
     values, files = yaml_values.read(path, _base)
     if not isinstance(values, dict):
-        raise UsageError(f"{path}: expected `key: value` lines at the top level")
+        raise UsageError(tr("{path}: expected `key: value` lines at the top level", path=path))
     _read[path] = {each: _stamp(each) for each in files}, typing.cast(dict[str, Any], values)
     return _read[path][1]
 
 
 def _base(named: Any, path: Path) -> Path:
     if not isinstance(named, str):
-        raise UsageError(f"{path}: extends: {named!r} is not allowed: expected the name or path of a settings file")
+        raise UsageError(
+            tr(
+                "{path}: extends: {named!r} is not allowed: expected the name or path of a settings file",
+                path=path,
+                named=named,
+            )
+        )
     return find(named, path.parent)
 
 

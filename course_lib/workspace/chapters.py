@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import language, mark
+from course_lib.language.words import language, mark, tr
 from course_lib.paths import NOTEBOOKS
 from course_lib.workspace.products import Product
 
@@ -71,7 +71,7 @@ def select(name: str) -> list[Chapter]:
     chosen = [c for c in CHAPTERS if name in ("all", str(c.number), c.package, *c.notebooks)]
     if not chosen:
         allowed = ", ".join(f"{c.number}|{c.package}" for c in CHAPTERS)
-        raise UsageError(f"chapter {name!r} does not exist; allowed: all, {allowed}")
+        raise UsageError(tr("chapter {name!r} does not exist; allowed: all, {allowed}", name=name, allowed=allowed))
     return chosen
 
 
