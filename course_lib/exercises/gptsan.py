@@ -1,7 +1,6 @@
 """Exercises for chapter 5: expert capacity, a capacity factor to choose, and the prefix-LM mask."""
 
 from functools import cache
-from numbers import Real
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise, Expression
@@ -45,7 +44,7 @@ def _dropped(factor: float) -> float:
 
 
 def _check_factor(answer: Any) -> str | None:
-    if not isinstance(answer, Real):
+    if not isinstance(answer, int | float):
         return tr("the answer is a factor, a number such as 1.25.")
     factor = round(float(answer), 4)
     lower = round(factor - STEP, 2)

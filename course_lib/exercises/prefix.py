@@ -1,7 +1,6 @@
 """Exercises for chapter 6: prefix parameters, example labels, mask and positions in a batch, and a length to choose."""
 
 from functools import cache
-from numbers import Integral
 from statistics import mean, stdev
 from typing import Any
 
@@ -49,7 +48,7 @@ def _shares(length: int) -> list[float]:
 def _check_length(answer: Any) -> str | None:
     """Train every length that the learner tried, and judge the chosen one by these runs."""
     tried = answer[1] if isinstance(answer, list) and len(answer) == 2 else None
-    if not isinstance(tried, list) or not all(isinstance(length, Integral) and length > 0 for length in tried):
+    if not isinstance(tried, list) or not all(isinstance(length, int) and length > 0 for length in tried):
         return tr("hand in the chosen length and the lengths that you tried: (5, [1, 5, 20]).")
     chosen = answer[0]
     if (number := len(set(tried))) < LENGTHS:

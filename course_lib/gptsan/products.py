@@ -201,7 +201,7 @@ VOCABULARY = Product(
 # Examples without classes; not in profiles whose gptsan.recipe.checkpoint names an existing base model.
 CORPUS = Product("gptsan/corpus", build=_corpus, settings=_corpus_settings, inputs=(VOCABULARY, *TEXTS), code=ENCODING)
 # Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus.
-BASE = Product(
+BASE: Product = Product(
     "gptsan/base",
     build=_base,
     settings=_base_settings,

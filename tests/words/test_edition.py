@@ -73,7 +73,7 @@ def test_the_course_runs_the_notebooks_of_the_readers_language(monkeypatch: pyte
     monkeypatch.setattr("course_lib.notebooks.execution.execute", lambda source, target: executed.append(source))
     for language in ("", "ja"):
         monkeypatch.setenv(words.VARIABLE, language)
-        chapters._run_notebook(PATHS[0], tmp_path, [])
+        chapters._run_notebook(PATHS[0], tmp_path, [], {})
     assert executed == [PATHS[0], NOTEBOOKS / "ja" / PATHS[0].name]
 
 
