@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.progress import QUIET
+from course_lib.notebooks.progress import QUIET
 from course_lib.settings import config, profiles
 
 Settings = TypeVar("Settings")

@@ -25,7 +25,7 @@ from course_lib.corpus.transfer import AGAIN, Missing, answer, client, forget, p
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import CHUNK, OPENERS, behind_links, human_size, write_json
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()

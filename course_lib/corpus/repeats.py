@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from course_lib.corpus.grams import Hashes
 from course_lib.language.words import mark, tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
-from course_lib.progress import progress
 
 # Numbers that a worker sorts at a time; sorting takes about 40 bytes of memory per number.
 SLICE = 1 << 24

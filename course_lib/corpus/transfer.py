@@ -19,7 +19,7 @@ from course_lib import __version__
 from course_lib.corpus.config import DownloadConfig
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import human_size, read_json, write_json
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 Result = TypeVar("Result")
 # Maximum seconds between two attempts, even if the server asks for more.

@@ -35,8 +35,8 @@ from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map, until_error
-from course_lib.progress import progress
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # What becomes of a document; the number of another document means that it resembles that one.

@@ -24,8 +24,8 @@ from course_lib.documents import path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.language.words import mark, tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
-from course_lib.progress import progress
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20

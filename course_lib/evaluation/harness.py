@@ -22,7 +22,7 @@ from lm_eval.api.registry import register_model
 
 from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens, one_line
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 # Name for `simple_evaluate` and the longest continuation of a task that names none [tokens].
 NAME = "course"

@@ -13,7 +13,7 @@ from course_lib.evaluation.pairs import Accuracy, Pair
 from course_lib.evaluation.scoring import ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.gptsan.trainer import cross_entropy
 from course_lib.language.words import tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
-from course_lib.progress import progress
 from course_lib.training import quick
 from course_lib.training.freezing import freeze
 

@@ -29,8 +29,8 @@ from course_lib.gptsan.inputs import Piece, Source, list_documents, read_pieces
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.gptsan.tfrecord import write_examples
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
-from course_lib.progress import progress
 
 
 def encode(

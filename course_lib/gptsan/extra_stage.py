@@ -38,7 +38,7 @@ from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parame
 from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.settings.config import build
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"

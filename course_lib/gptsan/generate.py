@@ -36,7 +36,7 @@ from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.shape import SIZES, GPTSANShape
 from course_lib.gptsan.tensor_bundle import DTYPES, TensorBundle
 from course_lib.gptsan.tf_names import differences, infer_shape, variables
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 PARAMETERS = "parameters.json"
 # Name in the new folder → possible names in the checkpoint folder.

@@ -21,8 +21,8 @@ from course_lib.japanese.normalize import normalize
 from course_lib.japanese.segment import join, segment_line
 from course_lib.japanese.sentences import split_sentences
 from course_lib.language.words import tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
-from course_lib.progress import progress
 
 
 @dataclass

@@ -10,7 +10,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from course_lib.errors import CourseError
 from course_lib.notebooks.bar import WIDGET
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 
 def execute(source: Path, target: Path) -> int:
     """Run every cell of a notebook in the notebook's folder, and write the notebook with its outputs.

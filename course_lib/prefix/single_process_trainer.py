@@ -16,13 +16,13 @@ from course_lib.checkpoints.compute import device, one_thread, trainings_at_once
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches, kept_for_backward
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Row, Samples, collate, loss
 from course_lib.prefix.task import PrefixTask
-from course_lib.progress import progress
 from course_lib.settings import config
 from course_lib.training import quick
 

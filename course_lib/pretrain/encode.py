@@ -20,9 +20,9 @@ from course_lib.documents import Batch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json, require_other
 from course_lib.language.words import tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
-from course_lib.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
 

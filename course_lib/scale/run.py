@@ -20,8 +20,8 @@ from loguru import logger
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.language.words import tr
+from course_lib.notebooks.progress import progress
 from course_lib.parallel import default_workers, ordered_map
-from course_lib.progress import progress
 from course_lib.scale.config import FREE, Engine, ScaleConfig
 from course_lib.scale.inputs import check_source
 from course_lib.scale.stages import Stage

@@ -18,7 +18,7 @@ from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.reader import numbers, read_conversion

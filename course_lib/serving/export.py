@@ -31,7 +31,7 @@ from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
 from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec

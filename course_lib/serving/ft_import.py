@@ -30,9 +30,9 @@ from course_lib.files import atomic_folder, human_size, require_other, write_jso
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
+from course_lib.notebooks.progress import progress
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
-from course_lib.progress import progress
 from course_lib.serving import check, ini, layout, reader, weight_map
 from course_lib.serving.check import Finding
 from course_lib.serving.ft_settings import KEYS, Given, Setting, divisor_of, settings_of

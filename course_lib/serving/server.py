@@ -27,7 +27,7 @@ import httpx
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.serving import lifeline, repository
 from course_lib.serving.container import IMAGE
 from course_lib.serving.repository import LOOPBACK, Limits

@@ -22,7 +22,7 @@ from course_lib.evaluation.windows import WindowSettings
 from course_lib.language.words import tr
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.settings.config import STRICT, setting
 from course_lib.subword.config import END
 from course_lib.subword.folder import Codec

@@ -10,7 +10,7 @@ from tokenizers import models
 from course_lib.errors import CourseError
 from course_lib.japanese import normalize, segment, split_sentences
 from course_lib.language.words import mark, tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.compare import compare

@@ -16,7 +16,7 @@ from typing import IO, Any
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.language.words import tr
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 from course_lib.training import checkpoint, events, launcher_process, log, stop_request
 from course_lib.training.link import Link
 from course_lib.training.nodes import Nodes

@@ -9,7 +9,7 @@ from course_lib.notebooks.execution import tidy
 from nbclient import NotebookClient
 
 BAR = """\
-from course_lib.progress import progress
+from course_lib.notebooks.progress import progress
 with progress(4, "step", "working") as bar:
     bar.update({steps})
     {then}
