@@ -1,4 +1,4 @@
-"""The verbs of the chapters one after the other, as the README shows them: each on the product of the one before."""
+"""The verbs of the chapters one after the other, as docs/commands.md shows them: each on the product of the one before."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_output_that_would_cost_something_is_refused(tmp_path: Path, capsys: pyt
     assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == '{"text": "雨。"}\n'
 
 
-README = Path(__file__).parents[1] / "README.md"
+COMMANDS = Path(__file__).parents[1] / "docs/commands.md"
 
 
 def test_the_readmes_commands_run(
@@ -94,7 +94,7 @@ def test_the_readmes_commands_run(
     (tmp_path / "ja.txt.xz").symlink_to(workspace.data("webtext-sample.txt.xz"))
     lines = [
         line.split("#")[0].split()
-        for line in README.read_text(encoding="utf8").split("\n")
+        for line in COMMANDS.read_text(encoding="utf8").split("\n")
         if line.startswith("    course ")
     ]
     commands = [line[1:] for line in lines if line[1] in ("corpus", "segment", "tokenizer") and line[2] != "download"]

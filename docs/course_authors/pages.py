@@ -12,7 +12,7 @@ from course_lib.paths import REPOSITORY
 
 PATTERNS = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "glossary", "project", "scale", "several-nodes", "benchmarks")),
+    *(f"docs/{name}.md" for name in ("index", "glossary", "commands", "profiles", "evaluation", "project", "scale", "several-nodes", "benchmarks")),
     "docs/instructor/*.md",
 )
 GLOSSARY = Path("docs/glossary.md")
