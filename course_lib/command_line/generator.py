@@ -19,9 +19,10 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import typer
 
-from course_lib import files, progress
+from course_lib import files
 from course_lib.command_line import options, output
 from course_lib.errors import CourseError
+from course_lib.notebooks import progress
 from course_lib.parallel import default_workers
 from course_lib.settings import profiles
 
