@@ -14,19 +14,23 @@ from course_lib.prefix.single_process_trainer import Build, Case, evaluate, swee
 from course_lib.prefix.task import PrefixTask
 
 SEEDS = (1, 2, 3)
+# Overrides of the settings for each case, and the functions that build the models of some of them, as for `sweep`.
+Cases = Mapping[str, Sequence[str]]
+Builders = Mapping[str, Build]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation of a measurement over several runs."""
+    """Mean and sample standard deviation of a measurement over several runs; one run has the deviation 0."""
 
     mean: float
     deviation: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """Return the mean and the sample standard deviation; one value has the deviation 0."""
-        return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
+    def of(cls, values: Sequence[float | None]) -> "Spread":
+        """Return the spread of some measurements; None, where there were no held-out samples, counts as NaN."""
+        known = [_known(value) for value in values]
+        return cls(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -38,32 +42,12 @@ class Runs:
     @property
     def held_out(self) -> Spread:
         """Held-out loss [nats per token]."""
-        return Spread.of([_known(run.held_out) for run in self.runs])
+        return Spread.of([run.held_out for run in self.runs])
 
     @property
     def matches(self) -> Spread:
         """Share of held-out targets that greedy decoding returns exactly."""
-        return Spread.of([_known(run.matches) for run in self.runs])
-
-    @property
-    def seconds(self) -> Spread:
-        """Duration of the training steps."""
-        return Spread.of([run.seconds for run in self.runs])
-
-    @property
-    def trained(self) -> int:
-        """Number of trained parameters."""
-        return self.runs[0].trained
-
-    @property
-    def states(self) -> int:
-        """Size of gradients and optimizer states [bytes]."""
-        return self.runs[0].states
-
-    @property
-    def activations(self) -> int:
-        """Size of what a forward pass keeps for the backward pass [bytes]."""
-        return self.runs[0].activations
+        return Spread.of([run.matches for run in self.runs])
 
     def summary(self) -> str:
         """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
@@ -78,52 +62,33 @@ class Runs:
 
     def costs(self) -> str:
         """Return trained parameters, memory and time (mean ± sample standard deviation) as one line."""
-        states, kept = self.states / 1e6, self.activations / 1e6
-        seconds = f"{self.seconds.mean:.1f} s ± {self.seconds.deviation:.1f} s"
+        run, seconds = self.runs[0], Spread.of([run.seconds for run in self.runs])
         return tr(
             "trained {trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}",
-            trained=self.trained,
-            states=states,
-            kept=kept,
-            seconds=seconds,
+            trained=run.trained,
+            states=run.states / 1e6,
+            kept=run.activations / 1e6,
+            seconds=f"{seconds.mean:.1f} s ± {seconds.deviation:.1f} s",
         )
 
 
 def over_seeds(
-    settings: PrefixConfig,
-    cases: Mapping[str, Sequence[str]],
-    builders: Mapping[str, Build] | None = None,
-    seeds: Sequence[int] = SEEDS,
+    settings: PrefixConfig, cases: Cases, builders: Builders | None = None, seeds: Sequence[int] = SEEDS
 ) -> dict[str, Runs]:
     """Train each case once for each seed, and return its runs by case name.
 
     A seed decides the initial weights and the order of the samples. The held-out samples are always the same.
-
-    Args:
-        settings: settings shared by all cases.
-        cases: overrides for each case, as for `sweep`.
-        builders: functions that return the model to train, as for `sweep`.
-        seeds: the seeds.
     """
     found = _grid(settings, cases, "engine.seed", dict.fromkeys(cases, seeds), builders)
     return {name: Runs(tuple(runs.values())) for name, runs in found.items()}
 
 
 def over_rates(
-    settings: PrefixConfig,
-    cases: Mapping[str, Sequence[str]],
-    rates: Mapping[str, Sequence[float]],
-    builders: Mapping[str, Build] | None = None,
+    settings: PrefixConfig, cases: Cases, rates: Mapping[str, Sequence[float]], builders: Builders | None = None
 ) -> dict[str, dict[float, Case]]:
-    """Train each case once at each of its learning rates, and return the measurements by case name and rate.
+    """Train each case once at each of its learning rates, all with the first of SEEDS.
 
-    All runs have the first of SEEDS.
-
-    Args:
-        settings: settings shared by all cases.
-        cases: overrides for each case, as for `sweep`.
-        rates: maximum learning rates for each case.
-        builders: functions that return the model to train, as for `sweep`.
+    Returns the measurements by case name and rate.
     """
     seeded = {name: [*overrides, f"engine.seed={SEEDS[0]}"] for name, overrides in cases.items()}
     return _grid(settings, seeded, "optimizer.lr.max", rates, builders)
@@ -131,19 +96,14 @@ def over_rates(
 
 def at_best_rate(
     settings: PrefixConfig,
-    cases: Mapping[str, Sequence[str]],
+    cases: Cases,
     tried: Mapping[str, Mapping[float, Case]],
-    builders: Mapping[str, Build] | None = None,
+    builders: Builders | None = None,
     seeds: Sequence[int] = SEEDS,
 ) -> dict[str, Runs]:
     """Train each case at the rate with its lowest held-out loss, and return its runs by case name.
 
-    Args:
-        settings: settings shared by all cases.
-        cases: overrides for each case, as for `sweep`.
-        tried: the result of `over_rates` for these cases, whose seed is `seeds[0]`; those runs are not repeated.
-        builders: functions that return the model to train, as for `sweep`.
-        seeds: the seeds.
+    `tried` is the result of `over_rates`, whose runs, with the seed `seeds[0]`, are not repeated.
     """
     best = {}
     for name, runs in tried.items():
@@ -156,10 +116,10 @@ def at_best_rate(
 
 def _grid(
     settings: PrefixConfig,
-    cases: Mapping[str, Sequence[str]],
+    cases: Cases,
     key: str,
     values: Mapping[str, Sequence[float]],
-    builders: Mapping[str, Build] | None,
+    builders: Builders | None,
 ) -> dict[str, dict[float, Case]]:
     """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}."""
     named = {(name, value): f"{name}, {key}={value}" for name in cases for value in values[name]}
@@ -172,7 +132,6 @@ def _grid(
 
 
 def _known(value: float | None) -> float:
-    """Return a measurement, or NaN if there were no held-out samples to measure."""
     return math.nan if value is None else value
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Description of an exported prefix or model."""
+class PrefixExport:
+    """An exported prefix or model."""
 
     target: Path
     step: int  # training step of the weights
@@ -28,27 +28,16 @@ class Trained:
 
     def summary(self) -> str:
         """Return a one-line description."""
-        facts = {"step": self.step, "what": self.what, "target": self.target}
-        if self.loss is None:
-            return tr("step {step:,}, {what} → {target}", **facts)
-        return tr("step {step:,}, {what}, held-out loss {loss:.4f} → {target}", loss=self.loss, **facts)
+        parts = [tr("step {step:,}", step=self.step), self.what]
+        parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
+        return tr(", ").join(parts) + f" → {self.target}"
 
 
-def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> Trained:
-    """Write the prefix from a checkpoint of a run.
+def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> PrefixExport:
+    """Write the prefix from the checkpoint of a step, by default the latest, to a file (peft: a folder).
 
     The prefix is the encoder output, computed from the optimizer's fp32 weights. The `full` method has no prefix; for
-    it, write the trained base model and its tokenizer to a folder instead.
-
-    Args:
-        run: the run folder.
-        target: file or folder to write; None selects the default name in the run folder.
-        form: format of the prefix file.
-        step: the step of the checkpoint; None selects the latest one.
-
-    Raises:
-        CourseError: if that checkpoint is missing, incomplete or damaged.
-        UsageError: if the method is `full` and `form` is not "course".
+    it, write the trained base model and its tokenizer to a folder instead. The default target is in the run folder.
     """
     from course_lib.checkpoints.deepspeed_shards import read_weights
     from course_lib.prefix.files import write
@@ -63,12 +52,12 @@ def export(run: Path, target: Path | None = None, form: Form = "course", step: i
             raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
         target = target or run / run_dir.MODEL
         _write_model(settings, run, tensors, target)
-        return Trained(target, step, tr("the whole base"), held_out)
+        return PrefixExport(target, step, tr("the whole base"), held_out)
     target = target or run / FILE
     prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
     write(prefix, target, form, settings.model.base if form == "peft" else None)
     what = tr("task {name}, {positions} positions", name=settings.task_name, positions=len(prefix))
-    return Trained(target, step, what, held_out)
+    return PrefixExport(target, step, what, held_out)
 
 
 def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":

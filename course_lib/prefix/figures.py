@@ -91,14 +91,16 @@ def methods(cases: Mapping[str, Runs], without: float) -> Any:
     # Open markers of different shapes stay visible where two methods lie on each other.
     for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):
         loss, style = runs.held_out, {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none"}
-        axes[0].errorbar(runs.trained, loss.mean, loss.deviation, color=colour, capsize=4, label=tr(name), **style)
+        axes[0].errorbar(
+            runs.runs[0].trained, loss.mean, loss.deviation, color=colour, capsize=4, label=tr(name), **style
+        )
     axes[0].axhline(without, color=BEFORE, linestyle="--", label=tr("no training"))
     axes[0].set(xscale="log", xlabel=tr("trained parameters"), ylabel=tr("held-out loss [nats per token]"))
     axes[0].set_ylim(bottom=0)
     axes[0].legend(frameon=False, fontsize=8)
     rows = range(len(cases))
-    states = [runs.states / 1e6 for runs in cases.values()]
-    kept = [runs.activations / 1e6 for runs in cases.values()]
+    states = [runs.runs[0].states / 1e6 for runs in cases.values()]
+    kept = [runs.runs[0].activations / 1e6 for runs in cases.values()]
     axes[1].barh(rows, states, color=COLOURS[1], label=tr("gradients and optimizer states"))
     axes[1].barh(rows, kept, left=states, color=AFTER, label=tr("kept for the backward pass"))
     axes[1].set_yticks(rows, [tr(name) for name in cases])

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from course_lib.checkpoints.safe_load import refusal, safe_load
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, atomic_write, require_file
+from course_lib.files import atomic_folder, atomic_write, read_json, require_file
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
@@ -53,12 +53,10 @@ class Prefix:
         """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
-            own = (
-                f"{width} numbers per position"
-                if self.shape is None
-                else f"{width} numbers per position ({self.shape})"
+            own = f" ({self.shape})" if self.shape else ""
+            raise CourseError(
+                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
             )
-            raise CourseError(f"prefix {self.task}: {own}, the model takes {shape.width} ({shape})")
         if self.base and base and self.base != base:
             raise CourseError(
                 f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
@@ -67,17 +65,13 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run.
-
-    Raises CourseError if the file is truncated or in none of these formats, or if the values are not finite or do not
-    have shape [P, width].
-    """
+    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run."""
     if path.is_dir():
-        return _read_peft(path)
+        return _checked(path, _read_peft(path))
     require_file(path)
     with open(path, "rb") as file:
         safetensors = file.read(9)[8:] == b"{"
-    return _read_course(path) if safetensors else _read_rinna(path)
+    return _checked(path, _read_course(path) if safetensors else _read_rinna(path))
 
 
 def is_prefix(path: Path) -> bool:
@@ -89,17 +83,9 @@ def is_prefix(path: Path) -> bool:
 
 
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Write a prefix atomically: if writing fails, any existing output is left unchanged.
+    """Write a prefix to a file or, for the peft format, a folder.
 
-    Args:
-        prefix: the prefix.
-        path: file to write or, for the peft format, folder to write.
-        form: output format.
-        base_folder: folder of the base model. The model must match the prefix and provides its shape and digest.
-
-    Raises:
-        UsageError: if the peft format is requested but the shape is unknown.
-        CourseError: if the prefix does not match the base model.
+    The model in `base_folder` must match the prefix, and provides its shape and digest.
     """
     if base_folder is not None:
         prefix = on_base(prefix, base_folder)
@@ -129,18 +115,14 @@ def _about(prefix: Prefix) -> dict[str, Any]:
 def _read_course(path: Path) -> Prefix:
     try:
         with safe_open(path, "pt") as file:
-            about, names = (file.metadata() or {}).get(ABOUT), list(file.keys())
-            if about is None or names != [TENSOR]:
-                raise CourseError(
-                    f"{path}: a safetensors file without a prefix of the course; give the folder"
-                    if EMBEDDINGS in names
-                    else f"{path}: a safetensors file without a prefix of the course"
-                )
-            values, known = file.get_tensor(TENSOR), json.loads(about)
-        shape = Shape(**known["shape"]) if known["shape"] else None
-        return _whole(path, Prefix(values, known["task"], known["base"], shape, known["settings"]))
+            about = json.loads((file.metadata() or {})[ABOUT])
+            values = file.get_tensor(TENSOR)
+        shape = Shape(**about["shape"]) if about["shape"] else None
+        return Prefix(values, about["task"], about["base"], shape, about["settings"])
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{path}: not a prefix of the course, or cut short") from error
+        raise CourseError(
+            f"{path}: not a prefix of the course, or cut short; of a peft adapter, give the folder"
+        ) from error
 
 
 def _read_rinna(path: Path) -> Prefix:
@@ -154,44 +136,33 @@ def _read_rinna(path: Path) -> Prefix:
         raise refusal(path, error) from error
     if not isinstance(values, Tensor):
         raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
-    return _whole(path, Prefix(values, path.name.partition(".")[0]))
+    return Prefix(values, path.name.partition(".")[0])
 
 
 def _read_peft(folder: Path) -> Prefix:
-    if not (folder / CONFIG).is_file():
-        raise CourseError(f"{folder}: a folder without {CONFIG}; expected a prefix file or a peft folder")
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf8"))
-        kind = config["peft_type"], config["task_type"], config["num_transformer_submodules"]
-        heads = config["num_attention_heads"]
-        shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
-        ours = folder / OURS
-        known = json.loads(ours.read_text(encoding="utf8")) if ours.is_file() else {}
-        about = known.get("task") or folder.name, known.get("base", ""), known.get("settings", {})
-    except (ValueError, KeyError, AttributeError, TypeError, ZeroDivisionError) as error:
-        raise CourseError(f"{folder / CONFIG}: not the configuration of a prefix in peft form") from error
-    if kind != ("PREFIX_TUNING", "CAUSAL_LM", 1):
+    config, ours = read_json(folder / CONFIG), folder / OURS
+    about = read_json(ours) if ours.is_file() else {}
+    kind = config.get("peft_type"), config.get("task_type")
+    if kind != ("PREFIX_TUNING", "CAUSAL_LM"):
         raise CourseError(
             f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
         )
-    file, old = folder / WEIGHTS, folder / "adapter_model.bin"
     try:
-        if file.is_file() or not old.is_file():
-            require_file(file)
-            with safe_open(file, "pt") as tensors:
+        heads = config["num_attention_heads"]
+        shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
+        if (folder / WEIGHTS).is_file():
+            with safe_open(folder / WEIGHTS, "pt") as tensors:
                 values = tensors.get_tensor(EMBEDDINGS)
         else:
-            values = safe_load(old)[EMBEDDINGS]
-    except (SafetensorError, KeyError) as error:
-        raise CourseError(f"{file}: holds no {EMBEDDINGS}, or is cut short") from error
-    return _whole(folder, Prefix(values, about[0], about[1], shape, about[2]))
+            # As older versions of peft wrote it.
+            values = safe_load(folder / "adapter_model.bin")[EMBEDDINGS]
+    except (SafetensorError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise CourseError(f"{folder}: not a prefix in peft form, or cut short") from error
+    return Prefix(values, about.get("task") or folder.name, about.get("base", ""), shape, about.get("settings", {}))
 
 
-def _whole(path: Path, prefix: Prefix) -> Prefix:
-    """Return the prefix in fp32, without an autograd graph.
-
-    Raises CourseError if the values do not form a prefix: wrong shape or dtype, or a value that is not finite.
-    """
+def _checked(path: Path, prefix: Prefix) -> Prefix:
+    """Return the prefix in fp32, without an autograd graph, after checking shape, dtype and values."""
     values = prefix.values.detach()
     if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
         raise CourseError(
@@ -200,20 +171,17 @@ def _whole(path: Path, prefix: Prefix) -> Prefix:
     values = values.float().contiguous()
     if broken := int((~values.isfinite()).sum()):
         raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
-    if prefix.shape and prefix.shape.width != values.shape[1]:
-        raise CourseError(
-            f"{path}: {values.shape[1]} numbers per position, "
-            f"its stored shape needs {prefix.shape.width} ({prefix.shape})"
-        )
-    return replace(prefix, values=values)
+    checked = replace(prefix, values=values)
+    if prefix.shape:
+        checked.require(prefix.shape)
+    return checked
 
 
 def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
     shape = prefix.shape
     if shape is None:
         raise UsageError(
-            "--base: not set; the peft form needs layers and heads, which the prefix file does not state: "
-            "give the folder of its model"
+            "--base: not set; give the folder of the prefix's model: the file does not state its layers and heads"
         )
     config = {
         # The peft folder may be published, so store only the base model's folder name, not its path on this machine.

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.prefix.samples import IGNORED, Row, collate
+from course_lib.prefix.samples import IGNORED, TokenRow, collate
 
 
 @torch.no_grad()
-def exact_matches(model: Any, rows: Sequence[Row], batch_size: int = 32) -> float | None:
+def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float | None:
     """Return the share of rows for which greedy decoding would return exactly the learned part, or None without rows.
 
     No text is generated: greedy decoding returns the learned part if and only if at each of its positions the most

@@ -13,13 +13,10 @@ from course_lib.models import frozen_base
 
 @dataclass(frozen=True)
 class Counts:
-    """Parameter counts.
+    """Parameter counts."""
 
-    `trained` includes the MLP, if there is one. `deployed` counts the keys and values at all positions.
-    """
-
-    trained: int
-    deployed: int
+    trained: int  # includes the MLP, if there is one
+    deployed: int  # keys and values at all positions
     base: int
 
     def summary(self) -> str:
@@ -38,20 +35,14 @@ class Counts:
 def count(
     shape: Shape, base_parameters: int, length: int, input_dim: int, hidden_dim: int, reparameterize: bool = True
 ) -> Counts:
-    """Return the parameter counts for a prefix, based on formulas for PrefixEncoder.
-
-    `shape` and `base_parameters` describe the base model. The other arguments are the same as for PrefixEncoder.
-    """
+    """Return the parameter counts for a PrefixEncoder with these arguments on a base of this shape and size."""
     deployed = length * shape.width
     inner = length * input_dim + (input_dim + 1) * hidden_dim + (hidden_dim + 1) * shape.width
     return Counts(inner if reparameterize else deployed, deployed, base_parameters)
 
 
 def base_parameters(folder: Path) -> int:
-    """Return the number of parameters in a model, counting tied weights once.
-
-    Only config.json is read from the model folder, no weights.
-    """
+    """Return the number of parameters in a model according to its config.json, counting tied weights once."""
     config = frozen_base.read_config(folder)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

@@ -21,14 +21,14 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Row:
+class TokenRow:
     """A training sequence: a text with an end token and, optionally, a begin token. Loss starts at ids[learned]."""
 
     ids: list[int]
     learned: int  # at least 1: the first id cannot be predicted, because no id precedes it
 
 
-def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[Row]:
+def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[TokenRow]:
     """Return the training sequences for the samples, in order; a sample with a prompt yields one sequence.
 
     Args:
@@ -41,29 +41,29 @@ def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) ->
     for sample in samples:
         whole = [*sample.prompt, *sample.target, end]
         if sample.prompt:
-            result.append(Row(whole, len(sample.prompt)))
+            result.append(TokenRow(whole, len(sample.prompt)))
             continue
         if begin is not None:
-            result.append(Row([begin, *whole], 1))
+            result.append(TokenRow([begin, *whole], 1))
         if plain:
-            result.append(Row(whole, 1))
+            result.append(TokenRow(whole, 1))
     return result
 
 
-class Samples(torch.utils.data.Dataset[Row]):
+class Samples(torch.utils.data.Dataset[TokenRow]):
     """Dataset of `number` sequences that repeats `rows`, in a new random order for each epoch.
 
     If `shuffle` is false, the order of `rows` is preserved.
     """
 
-    def __init__(self, rows: Sequence[Row], number: int, seed: int, shuffle: bool = True) -> None:
+    def __init__(self, rows: Sequence[TokenRow], number: int, seed: int, shuffle: bool = True) -> None:
         self.rows, self.number, self.seed, self.shuffle = rows, number, seed, shuffle
         self._order = lru_cache(2)(self._epoch)
 
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> TokenRow:
         if not 0 <= index < self.number:
             raise IndexError(index)
         epoch, offset = divmod(index, len(self.rows))
@@ -73,7 +73,7 @@ class Samples(torch.utils.data.Dataset[Row]):
         return np.random.default_rng([self.seed, number]).permutation(len(self.rows))
 
 
-def collate(batch: Sequence[Row]) -> dict[str, Tensor]:
+def collate(batch: Sequence[TokenRow]) -> dict[str, Tensor]:
     """Return a dict with "input_ids" and "labels", each [batch, seq].
 
     seq is the length of the longest sequence minus one. A label is the token id at the next position, or IGNORED. There

@@ -21,7 +21,7 @@ from course_lib.parallel import ordered_map
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches, kept_for_backward
 from course_lib.prefix.model import PrefixModel, build, warm_start
-from course_lib.prefix.samples import Row, Samples, collate, loss
+from course_lib.prefix.samples import Samples, TokenRow, collate, loss
 from course_lib.prefix.task import PrefixTask
 from course_lib.settings import config
 from course_lib.training import quick
@@ -125,13 +125,13 @@ def _case(chosen: tuple[PrefixConfig, Build]) -> Case:
     return replace(train(*chosen), model=None)
 
 
-def _loss(model: PrefixModel, rows: Sequence[Row]) -> Tensor:
+def _loss(model: PrefixModel, rows: Sequence[TokenRow]) -> Tensor:
     batch = {name: tensor.to(model.base.device) for name, tensor in collate(rows).items()}
     return loss(model(batch["input_ids"]), batch["labels"])
 
 
 @torch.no_grad()
-def evaluate(model: PrefixModel, rows: Sequence[Row], micro: int) -> float | None:
+def evaluate(model: PrefixModel, rows: Sequence[TokenRow], micro: int) -> float | None:
     """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or None if `rows` is empty."""
     if not rows:
         return None

@@ -21,7 +21,7 @@ from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import Task
 
 if TYPE_CHECKING:
-    from course_lib.prefix.samples import Row
+    from course_lib.prefix.samples import TokenRow
     from course_lib.pretrain.text_codec import TextCodec
     from course_lib.training.trainer import RunTrainer
 
@@ -51,7 +51,7 @@ class PrefixTask(Task):
         """Samples from data.input, read on first access."""
         return data.load(self.settings.data, self.codec)
 
-    def rows(self) -> tuple[list["Row"], list["Row"]]:
+    def rows(self) -> tuple[list["TokenRow"], list["TokenRow"]]:
         """Return the training and held-out sequences.
 
         Raises UsageError if the tokenizer has no end-of-text token, or no begin-of-text token even though data.begin

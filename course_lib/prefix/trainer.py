@@ -12,7 +12,7 @@ from typing_extensions import override
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, warm_start
-from course_lib.prefix.samples import Row, Samples, collate, loss
+from course_lib.prefix.samples import Samples, TokenRow, collate, loss
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.trainer import RunTrainer, Sets
 
@@ -28,8 +28,8 @@ class PrefixTrainer(RunTrainer):
         batch: ResolvedBatch,
         arguments: TrainingArguments,
         model: PrefixModel,
-        train: Sequence[Row],
-        held_out: Sequence[Row],
+        train: Sequence[TokenRow],
+        held_out: Sequence[TokenRow],
     ) -> None:
         seed = settings.engine.seed
         sets = Sets(

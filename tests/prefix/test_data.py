@@ -7,7 +7,7 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix import data
 from course_lib.prefix.config import DataConfig, PrefixConfig
-from course_lib.prefix.samples import IGNORED, Row, Samples, collate, loss, rows
+from course_lib.prefix.samples import IGNORED, Samples, TokenRow, collate, loss, rows
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import text_codec
 from course_lib.settings.config import build
@@ -87,14 +87,14 @@ def test_a_foreign_tokenizer_takes_the_text_as_it_stands_and_doubles_no_end(tmp_
 
 def test_rows_with_and_without_begin():
     sample = data.Sample([], [7, 8, 9], 1)
-    both = [Row([1, 7, 8, 9, 2], 1), Row([7, 8, 9, 2], 1)]
+    both = [TokenRow([1, 7, 8, 9, 2], 1), TokenRow([7, 8, 9, 2], 1)]
     assert rows([sample], BEGIN, True, END) == both
     assert rows([sample], BEGIN, False, END) == both[:1] and rows([sample], None, True, END) == both[1:]
-    assert rows([data.Sample([5, 6], [7, 8], 1)], BEGIN, True, END) == [Row([5, 6, 7, 8, 2], 2)]
+    assert rows([data.Sample([5, 6], [7, 8], 1)], BEGIN, True, END) == [TokenRow([5, 6, 7, 8, 2], 2)]
 
 
 def test_labels_are_shifted_once_and_only_targets_count():
-    batch = collate([Row([5, 6, 7, 8, 2], 2), Row([1, 9, 2], 1)])
+    batch = collate([TokenRow([5, 6, 7, 8, 2], 2), TokenRow([1, 9, 2], 1)])
     assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [1, 9, 2, 0]]
     assert batch["labels"].tolist() == [[IGNORED, 7, 8, 2], [9, 2, IGNORED, IGNORED]]
     logits = torch.randn(2, 4, 10)
@@ -105,7 +105,7 @@ def test_labels_are_shifted_once_and_only_targets_count():
 
 
 def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
-    held = [Row([number, 2], 1) for number in range(20)]
+    held = [TokenRow([number, 2], 1) for number in range(20)]
     samples = Samples(held, 50, seed=3)
     seen = [samples[index].ids[0] for index in range(50)]
     assert sorted(seen[:20]) == sorted(seen[20:40]) == list(range(20)) and seen[:20] != seen[20:40]

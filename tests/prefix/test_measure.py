@@ -9,7 +9,7 @@ from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
 from course_lib.prefix.measure import exact_matches, finished_lines, is_emoji, kept_for_backward
 from course_lib.prefix.model import PrefixModel
-from course_lib.prefix.samples import Row, collate, loss
+from course_lib.prefix.samples import TokenRow, collate, loss
 from course_lib.pretrain import text_codec
 from torch import nn
 
@@ -29,13 +29,13 @@ def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
             new = generator.model.generate(
                 torch.tensor([ids]), max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=end
             )[0, len(ids) :].tolist()
-        rows.append(Row([*ids, *new], len(ids)))
-    right, changed = rows[0], [Row([*row.ids[:-1], (row.ids[-1] + 1) % 50], row.learned) for row in rows]
+        rows.append(TokenRow([*ids, *new], len(ids)))
+    right, changed = rows[0], [TokenRow([*row.ids[:-1], (row.ids[-1] + 1) % 50], row.learned) for row in rows]
     assert exact_matches(model, rows) == 1.0
     assert exact_matches(model, changed) == 0.0
     assert exact_matches(model, [right, *changed], batch_size=2) == 0.25
     # A wrong token in the prompt's labels does not count.
-    assert exact_matches(model, [Row(right.ids, right.learned), *rows]) == 1.0
+    assert exact_matches(model, [TokenRow(right.ids, right.learned), *rows]) == 1.0
     assert exact_matches(model, []) is None
     assert generator.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=4))
 
@@ -77,7 +77,7 @@ def _loss_of(model, batch):
 
 def test_a_frozen_base_keeps_less_than_a_trained_one(tmp_path):
     folder = bases.folder(tmp_path, "gpt_neox")
-    batch = collate([Row([5, 6, 7, 8, 9, 10], 1)] * 4)
+    batch = collate([TokenRow([5, 6, 7, 8, 9, 10], 1)] * 4)
     sizes = []
     for trained in (False, True):
         model = PrefixModel(frozen_base.load(folder).requires_grad_(trained), None)
