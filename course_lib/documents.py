@@ -1,22 +1,21 @@
 """Readers for documents: JSON Lines with a "text" (and optional "id" and "title"), or plain text.
 
-Chapters exchange documents in this format. Files are read in batches of lines. Memory use therefore does not grow with
-the file size, and each batch is large enough to be worth sending to a worker process.
+Chapters exchange documents in this format. Files are read in batches of lines, so that memory use does not grow with
+the file size and a batch is worth sending to a worker process.
 """
 
-import io
 import lzma
 import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
+from course_lib.files import human_size, inner_suffix, open_binary
 
 # approximate batch size [bytes]
 BATCH = 1 << 20
@@ -28,28 +27,25 @@ PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 KANA = re.compile("[ぁ-んァ-ヶ]")
-PLAIN_LINES = re.compile(rb"\n+|[^\n]+\n?")
-JSON_LINES = re.compile(rb"\n|[^\n]+\n?")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive complete lines from a file.
-
-    `first` is the number of the first line, counted from 1. In plain text, a run of empty lines is one item in `lines`.
-    """
+    """Consecutive complete lines from a file; `first` is the number of the first line, counted from 1."""
 
     path: Path
     first: int
     lines: list[bytes]
-    size: int  # size of this batch [bytes]
+    size: int  # [bytes]
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (line number, line) for each item in `lines`."""
-        number = self.first
-        for line in self.lines:
-            yield number, line
-            number += _line_ends(line)
+        """Return (line number, line) for each line."""
+        return enumerate(self.lines, self.first)
+
+
+def path_list(paths: Path | Sequence[Path]) -> list[Path]:
+    """Return one path or several as a list."""
+    return [paths] if isinstance(paths, Path) else list(paths)
 
 
 def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
@@ -62,66 +58,30 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
     lines: list[bytes] = []
     first, count, held = 1, 0, 0
     try:
-        for line in _lines(path, PLAIN_LINES if plain else JSON_LINES):
-            lines.append(line)
-            held += len(line)
-            count += _line_ends(line)
-            if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
-                yield Batch(path, first, lines, held)
-                lines, first, held = [], count + 1, 0
+        with open_binary(path) as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                count += 1
+                if len(line) > LONGEST_LINE:
+                    raise CourseError(
+                        f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines "
+                        "(a line is a document in .jsonl, a paragraph in .txt)"
+                    )
+                lines.append(line)
+                held += len(line)
+                if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
+                    yield Batch(path, first, lines, held)
+                    lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
         # An error number means that the disk or the system failed, not that the file content is bad.
         if isinstance(error, OSError) and error.errno:
-            error.filename = error.filename or str(path)
             raise
         raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
     if lines:
         yield Batch(path, first, lines, held)
 
 
-def _lines(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file, including line ends. Raises CourseError if a line is longer than LONGEST_LINE."""
-    count = held = 0
-    # parts of an unfinished line read so far; `held` is their total length
-    parts: list[bytes] = []
-    with open_binary(path) as file:
-        while block := cast(io.BufferedReader, file).read1(CHUNK):
-            if parts:
-                end = block.find(b"\n") + 1
-                parts.append(block[:end] if end else block)
-                held += len(parts[-1])
-                block = block[end:] if end else b""
-                if end:
-                    yield b"".join(parts)
-                    parts, held, count = [], 0, count + 1
-            lines = pattern.findall(block)
-            if lines and not lines[-1].endswith(b"\n"):
-                parts = [lines.pop()]
-                held = len(parts[0])
-            for line in lines:
-                count += _line_ends(line)
-                yield line
-            if held > LONGEST_LINE:
-                raise CourseError(
-                    f"{path}, line {count + 1}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines "
-                    "(a line is a document in .jsonl, a paragraph in .txt)"
-                )
-        if parts:
-            yield b"".join(parts)
-
-
-def _line_ends(line: bytes) -> int:
-    """Return how many lines of the file an item in Batch.lines represents."""
-    return len(line) if line[:1] == b"\n" else 1
-
-
-def path_list(paths: Path | Sequence[Path]) -> list[Path]:
-    """Return one path or several as a list."""
-    return [paths] if isinstance(paths, Path) else list(paths)
-
-
 def read_texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a file, one document at a time. Raises CourseError if `read_batches` or `texts` does."""
+    """Yield the texts of a file, one document at a time."""
     for batch in read_batches(path):
         yield from texts(batch)
 
@@ -130,7 +90,7 @@ def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
     """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of the file.
 
     Only these documents are read, so a file of any size takes milliseconds. A file of at most `size` bytes is returned
-    whole. Raises CourseError if one of the lines read is not a document.
+    whole.
     """
     whole = path.stat().st_size
     if whole <= size:
@@ -172,14 +132,6 @@ def texts(batch: Batch) -> Iterator[str]:
         yield document["text"]
 
 
-def encoding_hint(content: bytes) -> str:
-    """Return the likely encoding of bytes that are not UTF-8, as the end of a message; "" if they are not Japanese."""
-    codecs = {"SHIFT-JIS": "cp932", "EUC-JP": "euc_jp"}
-    kana = {name: len(KANA.findall(content.decode(codec, "ignore"))) for name, codec in codecs.items()}
-    likely = max(kana, key=kana.__getitem__)
-    return f"; likely {likely}, convert it with iconv -f {likely} -t UTF-8" if kana[likely] else ""
-
-
 def _blocks(batch: Batch) -> Iterator[str]:
     block: list[str] = []
     for number, line in batch.numbered():
@@ -195,3 +147,11 @@ def _blocks(batch: Batch) -> Iterator[str]:
             block = []
     if block:
         yield "\n".join(block)
+
+
+def encoding_hint(content: bytes) -> str:
+    """Return the likely encoding of bytes that are not UTF-8, as the end of a message; "" if they are not Japanese."""
+    codecs = {"SHIFT-JIS": "cp932", "EUC-JP": "euc_jp"}
+    kana = {name: len(KANA.findall(content.decode(codec, "ignore"))) for name, codec in codecs.items()}
+    likely = max(kana, key=kana.__getitem__)
+    return f"; likely {likely}, convert it with iconv -f {likely} -t UTF-8" if kana[likely] else ""
