@@ -7,6 +7,7 @@ finished units are compared with those in their markers, and units with other fi
 import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
@@ -55,48 +56,46 @@ class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]
 def run(settings: ScaleConfig, engine: Engine = "local") -> str:
     """Run all stages, or those that are left, and return one line that says what came out.
 
-    With Slurm, the jobs are submitted and the function returns at once.
-
-    Raises:
-        UsageError: if a setting is missing, or if the folder holds a run with other settings.
-        CourseError: if a task fails, with the stage, the task and the reason.
+    With Slurm, the jobs are submitted and the function returns at once. Raises CourseError if a task fails, with the
+    stage, the task and the reason.
     """
     store = prepare(settings)
     stages = [stage(settings) for stage in STAGES]
-    previous = None
-    for number, stage in enumerate(stages):
+    if engine == "slurm":
+        return _submit(settings, stages)
+    for number, stage in enumerate(stages, 1):
         mend(stage)
-        if engine == "slurm":
-            previous = slurm(settings, stage, previous)
-            continue
         executor = _local(settings, stage) if engine == "local" else _ray(settings, stage)
         if not executor.get_incomplete_ranks():
             continue
-        print(f"{number + 1}/{len(stages)} {stage.name}: {len(stage.units())} × {tr(stage.kind)}", file=sys.stderr)
+        print(f"{number}/{len(stages)} {stage.name}: {len(stage.units())} × {tr(stage.kind)}", file=sys.stderr)
         try:
             executor.run()
         except CourseError as error:
             raise CourseError(f"{stage.name}: {error}; run the same command again to resume") from None
         if left := executor.get_incomplete_ranks():
-            found = failures(store, stage.name)
-            why = found.get(left[0], "killed, or its node went away")
+            why = failures(store, stage.name).get(left[0], "killed, or its node went away")
             raise CourseError(
                 f"{stage.name}: {len(left)} of {executor.world_size} tasks failed; task {left[0]}: {why}; "
                 "finished tasks are kept, run the same command again to resume"
             )
-    if engine == "slurm":
-        assert previous is not None
-        try:
-            previous.run()
-        # No sbatch, or one that refuses the job and has printed why.
-        except (FileNotFoundError, subprocess.CalledProcessError) as error:
-            raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
-        return tr(
-            "jobs submitted, the last is {job}; course scale status {folder}",
-            job=previous.job_id,
-            folder=settings.output,
-        )
     return summary(store)
+
+
+def _submit(settings: ScaleConfig, stages: Sequence[Stage]) -> str:
+    """Submit a job array for each stage to Slurm, each of which waits for the one before."""
+    last = None
+    for stage in stages:
+        mend(stage)
+        last = slurm(settings, stage, last)
+    assert last is not None
+    try:
+        last.run()
+    # No sbatch, or one that refuses the job and has printed why.
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
+    message = "jobs submitted, the last is {job}; course scale status {folder}"
+    return tr(message, job=last.job_id, folder=settings.output)
 
 
 def prepare(settings: ScaleConfig) -> Store:

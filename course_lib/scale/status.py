@@ -3,7 +3,7 @@
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from course_lib.errors import CourseError
 from course_lib.language.columns import aligned
 from course_lib.language.words import tr
 from course_lib.scale.config import ScaleConfig
+from course_lib.scale.stages import Stage
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
 from course_lib.settings import config
@@ -28,14 +29,14 @@ class StageStatus:
 
     name: str
     kind: str  # what its units are
-    tasks: int = 0  # 0 if it has not begun
-    tasks_done: int = 0
-    units: int | None = None  # None as long as earlier stages decide the number
-    units_done: int = 0
-    running: int = 0  # tasks
-    rate: float = 0.0  # of one task [bytes of its input / s]
-    seconds_left: float | None = None  # None if unknown
-    failures: dict[int, str] = field(default_factory=dict)  # reason by task
+    tasks: int  # 0 if it has not begun
+    tasks_done: int
+    units: int | None  # None as long as earlier stages decide the number
+    units_done: int
+    running: int  # tasks
+    rate: float  # of one task [bytes of its input / s]
+    seconds_left: float | None  # None if unknown
+    failures: dict[int, str]  # reason by task
 
 
 def status(url: str) -> list[StageStatus]:
@@ -45,34 +46,31 @@ def status(url: str) -> list[StageStatus]:
         settings = config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": url})
     except FileNotFoundError:
         raise CourseError(f"{url}: no run of `course scale run` in it (no scale.json)") from None
-    found = []
-    for stage in STAGES:
-        one = StageStatus(stage.name, stage.kind)
-        with suppress(CourseError):
-            one.units = len(stage(settings).units())
-        _fill(one, store)
-        found.append(one)
-    return found
+    return [_status(stage, settings, store) for stage in STAGES]
 
 
-def _fill(one: StageStatus, store: Store) -> None:
-    one.units_done = len(store.done(one.name))
-    logs = f"logs/{one.name}"
-    if (names := store.sizes(logs)) and f"{logs}/executor.json" in names:
-        one.tasks = int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"])
-    one.tasks_done = len(store.sizes(f"{logs}/completions"))
-    one.failures = failures(store, one.name)
-    one.running = sum(_is_running(record) for record in _records(store, one.name).values()) - len(one.failures)
-    notes = [store.marker(one.name, unit) for unit in store.done(one.name)]
+def _status(stage: type[Stage], settings: ScaleConfig, store: Store) -> StageStatus:
+    name, logs, units = stage.name, f"logs/{stage.name}", None
+    with suppress(CourseError):
+        units = len(stage(settings).units())
+    begun = f"{logs}/executor.json" in store.sizes(logs)
+    failed = failures(store, name)
+    running = sum(map(_is_running, _records(store, name).values())) - len(failed)
+    notes = [store.marker(name, unit) for unit in store.done(name)]
     seconds = sum(note["seconds"] for note in notes)
-    if notes and seconds:
-        one.rate = sum(note.get("bytes", 0) for note in notes) / seconds
-    if one.units is not None:
-        left = one.units - one.units_done
-        if not left:
-            one.seconds_left = 0.0
-        elif notes:
-            one.seconds_left = left * seconds / len(notes) / max(one.running, 1)
+    left = None if units is None else units - len(notes)
+    return StageStatus(
+        name,
+        stage.kind,
+        tasks=int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"]) if begun else 0,
+        tasks_done=len(store.sizes(f"{logs}/completions")),
+        units=units,
+        units_done=len(notes),
+        running=running,
+        rate=sum(note.get("bytes", 0) for note in notes) / seconds if seconds else 0.0,
+        seconds_left=left * seconds / len(notes) / max(running, 1) if left and notes else None if left != 0 else 0.0,
+        failures=failed,
+    )
 
 
 def failures(store: Store, stage: str) -> dict[int, str]:
@@ -120,13 +118,10 @@ def table(stages: list[StageStatus]) -> str:
     current = next((one for one in stages if one.seconds_left != 0), None)
     if current is None:
         return "\n".join([*lines, tr("all stages are done")])
-    facts = {"stage": current.name, "after": len(stages) - stages.index(current) - 1}
-    if current.seconds_left is None:
-        left = tr("time left: unknown for {stage}, then {after} stages (`course scale plan`)", **facts)
-    else:
-        facts |= {"time": _duration(current.seconds_left)}
-        left = tr("time left: about {time} for {stage}, then {after} stages (`course scale plan`)", **facts)
-    return "\n".join([*lines, left])
+    after = len(stages) - stages.index(current) - 1
+    time_left = tr("unknown") if current.seconds_left is None else _duration(current.seconds_left)
+    message = "time left for {stage}: {time}; then {after} stages (`course scale plan`)"
+    return "\n".join([*lines, tr(message, stage=current.name, time=time_left, after=after)])
 
 
 def _duration(seconds: float) -> str:
