@@ -22,10 +22,7 @@ def probability(similarity: npt.ArrayLike, bands: int, rows: int) -> npt.NDArray
 
 
 def share_a_band(one: npt.ArrayLike, other: npt.ArrayLike, bands: int, rows: int) -> Flags:
-    """Return which pairs of signatures, each [pairs, hashes], agree in all rows of at least one band, [pairs].
-
-    Only the first bands · rows values of the signatures are used.
-    """
+    """Return which pairs of signatures, each [pairs, hashes], agree in all rows of at least one band, [pairs]."""
     agree = np.asarray(one)[:, : bands * rows] == np.asarray(other)[:, : bands * rows]
     whole: Flags = agree.reshape(len(agree), bands, rows).all(2)
     return np.asarray(whole.any(1))
@@ -42,11 +39,7 @@ def jaccard(one: Set[Any], other: Set[Any]) -> float:
 
 
 def spliced(texts: Sequence[str], copies: int, least: int = 150) -> list[tuple[str, str]]:
-    """Return pairs of each text and an altered copy, in which another text replaces the end.
-
-    Each text of at least `least` characters has `copies` copies. The shares that are replaced are spread evenly over
-    0 to 1, so that the pairs have every similarity.
-    """
+    """Return pairs of each text and a copy whose end, a share evenly spread over 0 to 1, is another text's."""
     long = [text for text in texts if len(text) >= least]
     shares = (np.arange(copies) + 0.5) / copies
     return [

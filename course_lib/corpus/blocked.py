@@ -18,11 +18,7 @@ KATAKANA, LATIN = "ァ-ヺー", "a-z0-9"
 
 
 def count_blocked(text: str, words: Path) -> int:
-    """Return how many words of a list occur in a text, counting each occurrence.
-
-    `words` is a UTF-8 file with one word per line; empty lines and lines that begin with # are ignored. Width and case
-    make no difference. Raises CourseError if the file cannot be read or has no words.
-    """
+    """Return how often words of a list, a UTF-8 file with one a line, occur in a text; # begins a comment."""
     pattern = _pattern(words, words.stat().st_mtime_ns if words.exists() else 0)
     return sum(1 for _ in pattern.finditer(_folded(text)))
 

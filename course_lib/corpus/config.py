@@ -52,10 +52,7 @@ class DownloadConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class FilterConfig:
-    """Limits for the quality filters. Shares are between 0 and 1.
-
-    Whitespace is not counted, except inside the lines that `min_prose` measures.
-    """
+    """Limits for the quality filters, without counting whitespace; shares are between 0 and 1."""
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
     max_garbled: float = setting(

@@ -67,11 +67,7 @@ def is_multistream(path: Path) -> bool:
 
 
 def read_pieces(path: Path) -> Iterator[Piece]:
-    """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory.
-
-    Raises CourseError if the suffix is not one of these, the content does not match the suffix, or data that is
-    decompressed here is damaged.
-    """
+    """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory."""
     require_file(path)
     if path.suffix not in STARTS:
         raise CourseError(f"{path}: unknown ending {path.suffix!r}; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz")
@@ -87,10 +83,7 @@ def read_pieces(path: Path) -> Iterator[Piece]:
 
 
 def decompress(piece: Piece, path: Path) -> bytes:
-    """Return the XML bytes of a piece.
-
-    Raises Damaged if a stream is truncated or broken, with the stream's offset and the bytes decompressed so far.
-    """
+    """Return the XML bytes of a piece. Raises Damaged if a stream is truncated or broken."""
     if not piece.compressed:
         return piece.content
     done, left, at = bytearray(), piece.content, piece.offset

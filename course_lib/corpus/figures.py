@@ -27,11 +27,7 @@ LABELS = {
 
 
 def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """Draw a bar chart of what the articles in a dump consist of [thousands of characters].
-
-    `counts` maps each kind of markup to the number of characters removed (Report.counts); `kept` is the number of
-    plain-text characters.
-    """
+    """Draw what the articles of a dump consist of: characters removed by kind (Report.counts), and kept."""
     kinds = {name.removeprefix("characters of "): number for name, number in counts.items()}
     kinds = {PLAIN_TEXT: kept} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
@@ -47,10 +43,7 @@ def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
 
 
 def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Draw histograms of document lengths [characters] before and after cleaning: one panel per corpus, log x-axis.
-
-    Both arguments map a corpus name to the lengths of its documents, each at least 1.
-    """
+    """Draw histograms of the lengths of each corpus's documents [characters] before and after cleaning."""
     figure, axes = subplots(len(before))
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
         lengths = [*before[name], *after[name]]
@@ -64,10 +57,7 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
 
 
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
-    """Draw a stacked histogram of the measure called `name`, with the filter's limit as a dashed line.
-
-    `values` maps each group of documents to its documents' values, from 0 to 1.
-    """
+    """Draw a stacked histogram of the values (0 to 1) of each group of documents, with the filter's limit."""
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)
     axis.hist(
@@ -86,9 +76,8 @@ def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name:
 def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: int, rows: int, limit: float) -> Any:
     """Draw the share of pairs that become candidates over their similarity, computed and measured.
 
-    `similarity` has the Jaccard similarity of each pair, [pairs], and `candidates` whether the pair shares a band,
-    [pairs]. Points are shares of the pairs in intervals of 0.05, with two standard errors. Two other ways to cut the
-    same number of hashes are drawn in gray. The dashed line is the similarity from which documents count as repeats.
+    `candidates` says whether each pair shares a band, [pairs]. Points are shares in intervals of 0.05, with two
+    standard errors. Two other ways to cut the same number of hashes are drawn in gray.
     """
     pairs, shared = np.asarray(similarity), np.asarray(candidates)
     figure, axis = subplots()

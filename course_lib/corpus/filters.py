@@ -76,10 +76,7 @@ class Document(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A quality filter: its measure and the name of the setting that holds its limit.
-
-    The limit is a minimum if the setting's name begins with `min_`, and a maximum if it begins with `max_`.
-    """
+    """A quality filter: its measure and the name of its setting, a minimum or a maximum by its first word."""
 
     name: str
     setting: str
@@ -141,19 +138,13 @@ BLOCKED = "blocked_words"
 
 
 def measures(text: str) -> dict[str, float]:
-    """Return the value that each filter measures for a text, by filter name.
-
-    Line breaks separate the paragraphs of the text.
-    """
+    """Return the value that each filter measures for a text, by filter name."""
     document = _document(text)
     return {test.name: test.measure(document) for test in FILTERS}
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
-    """Return the name of the first filter that removes the text, and the measured value; None if the text is kept.
-
-    The words in settings.blocked_words are searched for last. Raises CourseError if their file cannot be read.
-    """
+    """Return the first filter that removes the text, and the measured value; None if the text is kept."""
     document = _document(text)
     for test in FILTERS:
         value = test.measure(document)

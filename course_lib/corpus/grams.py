@@ -26,10 +26,9 @@ def code_points(text: str) -> npt.NDArray[np.uint32]:
 
 
 def folded(text: str) -> npt.NDArray[np.uint32]:
-    """Return the code points of a text without whitespace and with equal character widths.
+    """Return the code points of a text without whitespace and with equal character widths: Ａ becomes A, ｶﾞ becomes ガ.
 
-    For example, Ａ becomes A, and ｶﾞ becomes ガ. The result equals NFKC, except that a character whose NFKC form has
-    several characters (㈱, …) is left unchanged. This is five times as fast as NFKC.
+    This is NFKC, but for characters whose form has several characters (㈱, …), in a fifth of its time.
     """
     voiced = VOICED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     codes: npt.NDArray[np.uint32] = _folding()[code_points(voiced)]
@@ -38,10 +37,7 @@ def folded(text: str) -> npt.NDArray[np.uint32]:
 
 
 def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
-    """Return the hash of each n-gram, in order, [characters - size + 1]; a text shorter than `size` has one hash.
-
-    `codes` holds the code points of the text, [characters]; `size` is n.
-    """
+    """Return the hash of each n-gram, [characters - size + 1]; a text shorter than `size` has one hash."""
     if len(codes) < size:
         codes = np.pad(codes, (0, size - len(codes)))
     length = len(codes) - size + 1
@@ -57,10 +53,7 @@ def gram_hashes(codes: npt.NDArray[np.uint32], size: int) -> Hashes:
 
 @cache
 def _folding() -> npt.NDArray[np.uint32]:
-    """Return the lookup table for `folded`: code point → code point of its one-character NFKC form, 0 for whitespace.
-
-    The table uses 4.5 MB of memory and is built once per process.
-    """
+    """Return the table for `folded`: code point → that of its one-character NFKC form, 0 for whitespace; 4.5 MB."""
     table = np.arange(0x110000, dtype=np.uint32)
     # No character from U+30000 on has a different NFKC form.
     for code in range(0x30000):

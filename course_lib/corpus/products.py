@@ -20,10 +20,7 @@ DOCUMENTS = "documents.jsonl"
 
 
 def own_files(sources: Sources) -> tuple[Path, ...]:
-    """Return the user's own text files, sorted within each pattern, without hidden files.
-
-    Raises UsageError if a pattern matches no file.
-    """
+    """Return the user's own text files, sorted within each pattern, without hidden files."""
     found: list[Path] = []
     for pattern in sources.files:
         path = profiles.beside(pattern)

@@ -45,13 +45,9 @@ class SignatureRows(Protocol):
 
 
 def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = mark("repeats")) -> Flags:
-    """Return which values of a column occur at an earlier position, [positions].
+    """Return which hashes in a file occur at an earlier position, [positions].
 
-    Args:
-        column: file of 64-bit hashes.
-        kept: file with one byte per position: 0 leaves the position out of the search. None means that all count.
-        workers: number of processes.
-        label: what the progress bar says.
+    A byte 0 in the file `kept` leaves a position out of the search.
     """
     flags = np.zeros(column.stat().st_size // 8, dtype=np.bool_)
     slices = list(_slices(column))

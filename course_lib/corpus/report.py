@@ -46,12 +46,8 @@ class Removed:
 class Report:
     """Counts for a run or for part of one; `merge` combines the parts in order.
 
-    `limits` maps each possible reason to its threshold as text, so that a reason without removals still has a row in
-    the table. `removed` counts whole documents and `lines` counts single lines; no character is counted in both.
-    `counts` holds all other counts, such as the markup characters removed from articles.
-
-    For web text, characters_in = characters_out + characters in `removed` + characters in `lines`. Lines that could not
-    be read as text (too long, not UTF-8) have no characters.
+    `limits` maps each possible reason to its threshold. `removed` counts whole documents, `lines` single lines, and
+    `counts` everything else. For web text, characters_in = characters_out + characters in `removed` and `lines`.
     """
 
     name: str = ""
@@ -77,17 +73,11 @@ class Report:
         self.characters_out += characters(text)
 
     def remove(self, reason: str, id: str, text: str, note: str = "") -> None:
-        """Count one removed document.
-
-        `note` is a remark for the example, such as the measured value or the number of the earlier duplicate.
-        """
+        """Count one removed document; `note` is a remark for the example, such as the measured value."""
         self._add(self.removed, reason, id, text, note)
 
     def remove_line(self, reason: str, id: str = "", line: str = "") -> None:
-        """Count one line removed from a document that may itself be kept.
-
-        `line` is "" for a line that could not be read as text; such a line adds no characters.
-        """
+        """Count one line removed from a document; "" if it could not be read as text."""
         self._add(self.lines, reason, id, line, "")
 
     def count(self, name: str, number: int = 1) -> None:

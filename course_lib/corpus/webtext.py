@@ -156,10 +156,7 @@ def _long_lines(text: str, settings: WebtextConfig) -> list[str]:
 
 
 class _Columns:
-    """The files in the work folder: the documents, and one value per document, long line or band.
-
-    Open it as a context to append to the files.
-    """
+    """The files in the work folder: the documents, and one value per document, long line or band."""
 
     def __init__(self, folder: Path, settings: WebtextConfig) -> None:
         near = settings.dedup.near_duplicates

@@ -131,10 +131,7 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
 
 
 def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
-    """Yield the parsed XML elements for a sequence of whole pages.
-
-    The text in lines that are not UTF-8 is skipped and counted in `report`. Raises CourseError if the XML is broken.
-    """
+    """Yield the parsed XML elements of whole pages. Raises CourseError if the XML is broken."""
     pages = _only_utf8(pages, report)
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())

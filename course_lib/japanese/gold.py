@@ -45,11 +45,7 @@ class Score:
 
 
 def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
-    """Return the words of each sentence in a gold file. Empty lines are skipped.
-
-    Raises CourseError naming file and line if the file is not UTF-8, has no sentence, has two spaces in a row or a
-    space at the end of a line, or, with `normalized`, if normalization would change a sentence.
-    """
+    """Return the words of each sentence in a gold file; with `normalized`, sentences have to be normalized."""
     sentences = []
     for number, line in enumerate(require_file(path).read_bytes().splitlines(), 1):
         try:
@@ -95,8 +91,7 @@ def count_words(gold: Sequence[Sequence[str]], guesses: Sequence[Sequence[str]])
 def f1_interval(counts: Counts) -> tuple[float, float, float]:
     """Return F1 and its 95 % bootstrap interval over sentences, for counts as from `count_words`.
 
-    The interval is the range between the 2.5th and the 97.5th percentile of F1 over 2,000 samples of the sentences,
-    drawn with replacement. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13: the percentile interval.
     """
     rows = np.random.default_rng(SEED).integers(len(counts), size=(SAMPLES, len(counts)))
     low, high = np.percentile(_f1(counts[rows].sum(1)), [2.5, 97.5])

@@ -40,9 +40,7 @@ def _taggers() -> tuple[Any, ...]:
 def path(words: Sequence[str]) -> list[Step]:
     """Return the cheapest path through exactly these words, ending with the end of the sentence.
 
-    A word can have several entries in the dictionary; MeCab takes the ones with the cheapest sum. The total cost of
-    the segmentation is the last step's `total`. Raises UsageError if a word is empty, contains whitespace, or is not
-    among MeCab's candidates at its place in the sentence.
+    Its last `total` is the cost of the segmentation. Raises UsageError if a word is not among MeCab's candidates.
     """
     for word in words:
         if not word or any(map(str.isspace, word)):

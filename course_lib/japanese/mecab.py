@@ -22,10 +22,7 @@ CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 @lru_cache(maxsize=1)
 def _taggers() -> tuple[Any, Any]:
-    """Create two taggers: one returns words separated by spaces, the other byte offsets.
-
-    They are created on first use, because loading the dictionary takes a few milliseconds.
-    """
+    """Create two taggers: one returns words separated by spaces, the other byte offsets."""
     import jumandic
     from fugashi import GenericTagger
 
@@ -43,11 +40,7 @@ def words(text: str) -> list[str]:
 
 
 def plain_line(text: str) -> str | None:
-    """Return the words in a text separated by spaces, as printed by MeCab; None if that output differs from the text.
-
-    It does not differ for most sentences. The result is None for a text that is too long or contains spaces or
-    unprintable characters.
-    """
+    """Return the words as printed by MeCab, separated by spaces; None if their text differs from the given one."""
     if len(text) > LONGEST or " " in text or not text.isprintable():
         return None
     try:

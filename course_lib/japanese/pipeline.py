@@ -64,9 +64,7 @@ def segment_file(
 ) -> SegmentReport:
     """Segment the documents in files, write the lines to `target` (UTF-8 text) and return the report.
 
-    A source contains JSON Lines, or is a .txt file with an empty line between documents. `target` appears only when
-    it is complete. Raises CourseError with file and line if the input cannot be read, or if the settings choose Juman++
-    and it is not installed.
+    A source contains JSON Lines, or is a .txt file with an empty line between documents.
     """
     settings, sources = settings or SegmentConfig(), path_list(sources)
     for source in sources:

@@ -30,11 +30,7 @@ def desegment(text: str) -> str:
 
 
 def join(words: list[str], mark_spaces: bool = True) -> str:
-    """Join words into one line, separated by single spaces.
-
-    `words` has a word " " for each original space, which is kept as ␣ at the start of the next word, or dropped if
-    `mark_spaces` is false.
-    """
+    """Join words by single spaces; a word " ", an original space, becomes ␣ before the next word, or is dropped."""
     line = " ".join(words)
     if not mark_spaces:
         return line if "  " not in line and line != " " else " ".join(word for word in words if word != " ")

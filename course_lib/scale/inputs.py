@@ -25,10 +25,7 @@ from course_lib.scale.store import Store
 
 @contextmanager
 def fetched(source: str, store: Store, settings: DownloadConfig) -> Iterator[Path]:
-    """Yield a local path for an input: a corpus's name, an address, or a path.
-
-    Downloads are kept in the store's folder if it is local, so that a later run resumes them.
-    """
+    """Yield a local path for an input: a corpus's name, an address, or a path. Later runs resume downloads."""
     downloads = Path(store.url("downloads")) if store.local else Path(tempfile.gettempdir(), "course-scale-downloads")
     name, _, date = source.partition(":")
     if name == "cc100" and not date:
@@ -107,10 +104,7 @@ def _ends_with_page(streams: bytes) -> bool:
 
 
 def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tuple[bytes, int]]:
-    """Yield web text as shards of about `size` bytes, with the number of documents in each.
-
-    Raises CourseError if the file is damaged, after the shards before the damage, or has no document.
-    """
+    """Yield web text as shards of about `size` bytes, with the number of documents in each."""
     shard, errors = bytearray(), list[CourseError]()
     held = count = total = 0
     for batch in until_error(read_web(path, settings.max_line_bytes, settings.max_document_bytes), errors):
@@ -137,10 +131,7 @@ def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tupl
 
 
 def read_documents(path: Path, first: int) -> Iterator[WebBatch]:
-    """Yield the batches in a shard of web text. `first` is the running number of its first document.
-
-    Raises CourseError if the shard is damaged.
-    """
+    """Yield the batches in a shard of web text, of which `first` is the running number of the first document."""
     with open(path, "rb") as file:
         while line := file.readline():
             try:

@@ -99,10 +99,7 @@ def _submit(settings: ScaleConfig, stages: Sequence[Stage]) -> str:
 
 
 def prepare(settings: ScaleConfig) -> Store:
-    """Check the settings, record them in the run's folder, and return the store.
-
-    Raises UsageError if a setting is missing, or if the folder holds a run with other settings.
-    """
+    """Check the settings, record them in the run's folder, and return the store."""
     if not settings.output:
         raise UsageError("output: not set; give it in the YAML of -c, or -o")
     if not settings.wikipedia and not settings.webtext:

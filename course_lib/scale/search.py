@@ -42,8 +42,7 @@ def ranges(store: Store, column: str) -> list[str]:
 def read_range(store: Store, column: str, part: str, bits: int = 64) -> tuple[Hashes, Positions]:
     """Return the hashes in a range in ascending order, and their keys, which ascend for equal hashes.
 
-    A key is shard << 32 | index in the shard. `bits` is the size of the hashes. Raises CourseError if a file is not
-    a sorted column.
+    A key is shard << 32 | index in the shard; `bits` is the size of the hashes.
     """
     number, parts = (int(word) for word in part.split("-of-"))
     low, high = ((step << bits) // parts for step in (number, number + 1))
@@ -80,10 +79,7 @@ def _between(store: Store, name: str, count: int, low: int, high: int, bits: int
 
 
 def keys_of(store: Store, stage: str, shard: int) -> npt.NDArray[np.int64]:
-    """Return the columns of a stage's results that belong to a shard, [rows, results]; the first row has the keys.
-
-    The results of a unit are an .npy file, [rows, results], in ascending order of the keys.
-    """
+    """Return the columns of a stage's results, .npy files, that belong to a shard, [rows, results], keys first."""
     found = []
     for name in store.sizes(stage):
         if name.endswith(".npy"):

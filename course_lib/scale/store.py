@@ -111,10 +111,7 @@ class Store:
             yield paths
 
     def cached(self, name: str) -> Path:
-        """Return a local path with the content of a file that many tasks of this machine read.
-
-        The copy of a remote file stays in the system's temporary folder, under a name that depends on its version.
-        """
+        """Return a local path of a file that many tasks of this machine read; a copy's name depends on its version."""
         if self.local:
             return Path(self.url(name))
         self.folder.invalidate_cache()

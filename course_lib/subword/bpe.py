@@ -4,9 +4,7 @@ The library does the training. This module prepares the text, rejects a corpus o
 tokenizer, and writes the folder.
 """
 
-import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
@@ -25,10 +23,8 @@ def train_bpe(
 ) -> dict[str, int]:
     """Train a BPE tokenizer, write its folder, and return its counts: {"vocabulary": number of entries}.
 
-    The sources are segmented lines (.txt) or documents (.jsonl). The same text always gives the same tokenizer. If
-    limit_alphabet falls between equally rare characters, those with smaller code points are kept. Raises CourseError if
-    the corpus is empty or unreadable, or if vocab_size is too large or too small for it; the message names the possible
-    sizes.
+    The sources are segmented lines (.txt) or documents (.jsonl). The same text always gives the same tokenizer. Raises
+    CourseError, with the possible sizes, if vocab_size is too large or too small for the corpus.
     """
     settings = settings or BpeConfig()
     segmented = text.is_segmented(sources)
@@ -66,7 +62,6 @@ def _train(
     with (
         text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as lines,
         text.sample(lines, settings.input_sentence_size, work_folder) as files,
-        _small_heap(),
     ):
         # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
         always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
@@ -93,30 +88,6 @@ def _train(
     if settings.lossless:
         tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)
     return tokenizer
-
-
-@contextmanager
-def _small_heap() -> Iterator[None]:
-    """Make glibc return each large table to the system as soon as a larger table has replaced it.
-
-    This saves a seventh of the memory and costs no time. By default, glibc raises its mmap threshold when the first
-    large block is freed, and from then on retains freed blocks (mallopt(3), M_MMAP_THRESHOLD). On exit from the
-    context, both thresholds are set to the values that glibc itself sets after freeing a block of 32 MB. A single heap
-    for all threads (M_ARENA_MAX) would save 3 MB more, but double the time.
-    """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    # A C library without mallopt is not glibc.
-    if set_option is None:
-        yield
-        return
-    # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
-    trim_threshold, mmap_threshold = -1, -3
-    set_option(mmap_threshold, 128 << 10)
-    try:
-        yield
-    finally:
-        set_option(mmap_threshold, 32 << 20)
-        set_option(trim_threshold, 64 << 20)
 
 
 def _with_whitespace(model: models.BPE) -> Tokenizer:

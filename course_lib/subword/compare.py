@@ -32,10 +32,7 @@ class Measures:
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
-    """Measure every tokenizer on the same sentences and return one row for each, in the given order.
-
-    Raises CourseError if no sentence contains text.
-    """
+    """Measure every tokenizer on the same sentences and return one row for each, in the given order."""
     texts = [text for sentence in sentences if (text := normalize(sentence))]
     if not texts:
         raise CourseError("sentences: none contains text; give at least one that does")
@@ -43,12 +40,7 @@ def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measu
 
 
 def overlap(first: Codec, second: Codec, shortest: int = 1) -> float:
-    """Return the share of entries that two vocabularies have in common: shared entries divided by the size of their
-    union.
-
-    Only entries of at least `shortest` characters are compared. sentencepiece's ▁ is removed from them; the special
-    tokens and the byte tokens, which all vocabularies share, are left out.
-    """
+    """Return the share of entries in common (Jaccard) of those with at least `shortest` characters, as `entries`."""
     a, b = ({entry for entry in entries(codec) if len(entry) >= shortest} for codec in (first, second))
     return len(a & b) / len(a | b)
 
@@ -108,11 +100,7 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
 
 
 def _crossing(prepared: str, segmented: bool, offsets: Sequence[tuple[int, int]]) -> int:
-    """Return how many tokens in a line have a word boundary strictly inside them.
-
-    `prepared` is the line as the tokenizer reads it. If `segmented` is true, spaces mark the word boundaries;
-    otherwise, MeCab finds them. `offsets` holds the (start, end) of each token [characters].
-    """
+    """Return how many tokens, by their (start, end), have a word boundary of the line strictly inside them."""
     if segmented:
         boundaries = {index for index, char in enumerate(prepared) if char == " "}
     else:

@@ -13,11 +13,7 @@ UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 
 @dataclass(frozen=True, config=STRICT)
 class BpeConfig:
-    """Settings for BPE training with `tokenizers`, with the Whitespace pre-tokenizer, and with special tokens first in
-    the vocabulary.
-
-    The GPT-2 XL recipe uses the same pre-tokenizer and token order.
-    """
+    """Settings for BPE with `tokenizers`, with the pre-tokenizer and token order of the GPT-2 XL recipe."""
 
     vocab_size: int = setting(50_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
     min_frequency: int = setting(1, "number of times a pair must occur to be merged", ge=1, le=10**9)

@@ -38,9 +38,8 @@ class Codec:
     def prepare(self, text: str) -> str:
         """Return the text normalized, and also segmented and marked if the tokenizer was trained on such text.
 
-        Marked text is one line, with ␛n for each line break. In segmented text, the first word after a line break has a
-        space before it, like any other word. The ␛n has no space before it, because sentencepiece would spend a token
-        on that space.
+        Marked text is one line, with ␛n for each line break. The first word after it has a space before it, like any
+        other word; the ␛n has none, because sentencepiece would spend a token on it.
         """
         # Imported here, because training needs neither of them and they use 1 MB of memory.
         from course_lib.japanese import normalize, segment
@@ -63,10 +62,7 @@ class Codec:
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text for `ids`. A lossless tokenizer restores the normalized text.
-
-        Decoding only the first ids of a text gives the beginning of the text. A mark that is cut in two is omitted.
-        """
+        """Return the text for `ids`: the normalized text if the tokenizer is lossless, without marks cut in two."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
 

@@ -19,21 +19,14 @@ from course_lib.subword.unigram import train_unigram
 
 
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
-    """Train a tokenizer on documents, which are segmented first if `segmented` is true, and return it.
-
-    Raises CourseError if the texts support fewer entries than vocab_size, or if it is too small for the alphabet.
-    """
+    """Train a tokenizer on documents, which are segmented first if `segmented` is true, and return it."""
     with TemporaryDirectory() as name:
         source = _written(texts, Path(name), segmented)
         return _trained(source, settings)
 
 
 def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[str]) -> dict[str, folder.Codec]:
-    """Return tokenizers of at most `entries` entries.
-
-    A tokenizer with more entries is replaced by one of `entries` entries that is trained on the documents in the same
-    way. Raises CourseError if the texts support fewer entries.
-    """
+    """Return the tokenizers, of which those with more than `entries` entries are trained anew on the documents."""
     found = {}
     for name, codec in codecs.items():
         if codec.tokenizer.get_vocab_size() > entries:
@@ -44,10 +37,9 @@ def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[st
 
 
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
-    """Return {algorithm: {vocabulary size: characters per token on held-out text}}.
+    """Return {algorithm: {vocabulary size: characters per token on the last tenth of the texts}}.
 
-    The last tenth of the texts is held out. The algorithms are BPE on segmented text, BPE on raw text and Unigram on
-    raw text. Sizes that the texts do not support are left out. Raises CourseError if there is no text.
+    Sizes that the texts do not support are left out.
     """
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]

@@ -1,34 +1,26 @@
-"""Streams of tokenizer training text: segmented lines unchanged, documents as normalized sentences.
-
-Large modules are imported in the functions that use them, because numpy alone takes a sixth of the memory needed to
-train a small BPE tokenizer.
-"""
+"""Streams of tokenizer training text: segmented lines unchanged, documents as normalized sentences."""
 
 import codecs
 import random
-import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from tokenizers import pre_tokenizers
 
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, open_binary, require_file
+from course_lib.japanese import normalize, split_sentences
 
-# A character that has occurred this often is common, and `alphabet` stops counting it.
-COMMON = 16
 # Characters that are whitespace in Python, but not in Unicode and `tokenizers`.
 SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 
 def is_segmented(paths: Iterable[Path]) -> bool:
-    """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl).
-
-    Raises CourseError if the files are of both kinds or have another suffix.
-    """
+    """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl)."""
     kinds = {path.suffix for path in map(require_file, paths)}
     if kinds not in ({".txt"}, {".jsonl"}):
         raise CourseError(
@@ -39,12 +31,7 @@ def is_segmented(paths: Iterable[Path]) -> bool:
 
 
 def sentences(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield the normalized sentences in JSONL documents; memory use does not depend on the file sizes.
-
-    Raises CourseError with the file and line if a file cannot be read.
-    """
-    from course_lib.japanese import normalize, split_sentences
-
+    """Yield the normalized sentences in JSONL documents; memory use does not depend on the file sizes."""
     for path in paths:
         for text in read_texts(path):
             yield from split_sentences(normalize(text))
@@ -56,9 +43,8 @@ def as_lines(
 ) -> Iterator[list[Path]]:
     """Open a context that provides the training text as files with one sentence per line.
 
-    Segmented files are already in this format. The sentences in documents are converted by `written` and written to a
-    file in `folder`, which is deleted when the context ends. Without this file, a caller that counts or samples
-    sentences before training would normalize them twice. Raises CourseError if the documents contain no sentences.
+    Segmented files are in this format. The sentences of documents are converted by `written` into a file in `folder`,
+    which is deleted at the end, so that a caller may read them several times.
     """
     if segmented:
         yield list(sources)
@@ -77,40 +63,21 @@ def as_lines(
 def alphabet(paths: Sequence[Path], limit: int, always: str = "", never: str = "") -> list[str]:
     """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
 
-    There are at most `limit` of them, including those in `always`, and none is in `never` or is whitespace. If
-    characters are equally frequent, those with smaller code points are preferred, so that the same text always gives
-    the same alphabet. Raises CourseError naming the first line that is not UTF-8.
+    There are at most `limit` of them, none in `never` and no whitespace. Among equally frequent characters, those with
+    smaller code points are preferred, so that the same text always gives the same alphabet.
     """
-    counts, room = Counter[str](), max(limit - len(always), 0)
-    for _, block in _blocks(paths):
-        # Stop counting common characters, because the choice among rare characters does not depend on them. Searching
-        # for the remaining characters takes a fifth of the time needed to count all characters.
-        common = "".join(c for c, number in counts.items() if number >= COMMON)
-        counts.update(re.findall(f"[^{re.escape(common)}]", block) if common else block)
-    seen = [c for c in counts if c not in always + never and (not c.isspace() or c in SEPARATORS)]
-    # If the limit falls among the common characters, their exact counts are needed.
-    if len(seen) > room and sorted(counts[c] for c in seen)[-room] >= COMMON:
-        counts = _counts(paths)
-    kept = sorted(seen, key=lambda c: (-counts[c], c))[:room]
-    return sorted({*always[:limit], *kept})
-
-
-def _counts(paths: Iterable[Path]) -> Counter[str]:
-    """Return how often each character occurs in the files."""
-    import numpy as np
-
     codes = 0x110000
     counts = np.zeros(codes, np.int64)
     for _, block in _blocks(paths):
         counts += np.bincount(np.frombuffer(block.encode("utf-32-le"), np.uint32), minlength=codes)
-    return Counter({chr(code): int(counts[code]) for code in np.flatnonzero(counts)})
+    seen = [chr(code) for code in np.flatnonzero(counts)]
+    fit = [c for c in seen if c not in always + never and (not c.isspace() or c in SEPARATORS)]
+    most = sorted(fit, key=lambda c: (-counts[ord(c)], c))[: max(limit - len(always), 0)]
+    return sorted({*always[:limit], *most})
 
 
 def _blocks(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
-    """Yield the content of the files in blocks, as bytes and as text.
-
-    Raises CourseError naming the first line that is not UTF-8.
-    """
+    """Yield the content of the files in blocks, as bytes and as text."""
     for path in paths:
         decoder = codecs.getincrementaldecoder("utf8")()
         try:
@@ -125,12 +92,7 @@ def _blocks(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
 
 
 def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
-    """Return the number of non-empty lines, and the number of lines longer than `longest` bytes.
-
-    Raises CourseError naming the first line that is not UTF-8.
-    """
-    import numpy as np
-
+    """Return the number of non-empty lines, and the number of lines longer than `longest` bytes."""
     lines = longer = 0
     for path in paths:
         # Length of the unfinished line at the end of the previous block [bytes].
@@ -147,10 +109,7 @@ def check_lines(paths: Iterable[Path], longest: int) -> tuple[int, int]:
 
 
 def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
-    """Yield `wanted` randomly selected non-empty lines (0: all) in file order, the same ones in every call.
-
-    `lines` is the total number of non-empty lines in all files.
-    """
+    """Yield `wanted` (0: all) of the `lines` non-empty lines, drawn at random, the same ones in every call."""
     rng = random.Random(0)
     left, missing = lines, min(wanted or lines, lines)
     for path in paths:
@@ -168,11 +127,7 @@ def drawn(paths: Iterable[Path], lines: int, wanted: int) -> Iterator[bytes]:
 
 @contextmanager
 def sample(paths: Sequence[Path], wanted: int, folder: Path) -> Iterator[Sequence[Path]]:
-    """Open a context that provides `wanted` lines of the files, or the files themselves if they have no more lines.
-
-    The lines are those that `drawn` yields; 0 means all lines. They are written to a file in `folder`, which is deleted
-    when the context ends.
-    """
+    """Open a context that provides a file of the lines that `drawn` yields, or the files if they have no more."""
     lines = check_lines(paths, 0)[0] if wanted else 0
     if lines <= wanted:
         yield paths

@@ -29,9 +29,8 @@ NAME = "tokenizer"
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
     """Train a tokenizer, write its .model, .vocab and Hugging Face files to a folder, and return its counts.
 
-    The sources are segmented lines (.txt) or documents (.jsonl). The counts are {"vocabulary": number of entries,
-    "lines left out": number of lines longer than max_sentence_length}. Raises CourseError if the corpus is empty or
-    unreadable, or if vocab_size is too large or too small for it; the message names the possible sizes.
+    The sources are segmented lines (.txt) or documents (.jsonl). Raises CourseError, with the possible sizes, if
+    vocab_size is too large or too small for the corpus.
     """
     settings = settings or UnigramConfig()
     segmented = text.is_segmented(sources)
@@ -46,10 +45,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
 
 
 def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings: UnigramConfig) -> int:
-    """Write the .model and .vocab files, and return how many lines are longer than max_sentence_length.
-
-    sentencepiece silently omits these lines.
-    """
+    """Write the .model and .vocab files; return how many lines sentencepiece omits: over max_sentence_length."""
     model = io.BytesIO()
     with text.as_lines(sources, segmented, work_folder) as files:
         lines, left_out = text.check_lines(files, settings.max_sentence_length)
@@ -85,11 +81,7 @@ def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings
 
 
 def _required(model_type: str) -> str:
-    """Return the characters that must have an entry of their own.
-
-    For BPE, these include ␛ and the letters that follow it, because `tokenizers` builds ␛n by a merge, which needs both
-    parts.
-    """
+    """Return the characters with an entry of their own: `tokenizers`' BPE builds ␛n by a merge of both parts."""
     return MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if model_type == "bpe" else "")
 
 
@@ -110,11 +102,7 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
 
 
 def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:
-    """Return a SentencePieceProcessor's model as a `tokenizers` Tokenizer with the same ids.
-
-    `model_type` is "unigram" or "bpe". If `segmented` is true, the decoder drops the spaces between words and undoes
-    the marks; otherwise, it restores all spaces.
-    """
+    """Return a SentencePieceProcessor's model ("unigram" or "bpe") as a `tokenizers` Tokenizer with the same ids."""
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
     # Text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules for

@@ -149,13 +149,6 @@ def test_specials_are_the_first_ids_and_sizes_are_as_asked(codecs: dict[str, Cod
     assert tokenizer.get_vocab_size() == (4000 if name in ("bpe-recipe", "bpe-no-bytes") else 5000)
 
 
-def test_the_recipe_is_the_published_one(place: Path) -> None:
-    description = json.loads((place / "bpe-recipe" / "tokenizer.json").read_text(encoding="utf8"))
-    assert description["pre_tokenizer"] == {"type": "Whitespace"} and description["model"]["type"] == "BPE"
-    assert description["model"]["unk_token"] == "<unk>" and description["normalizer"] is None
-    assert (BpeConfig().vocab_size, BpeConfig().min_frequency, BpeConfig().limit_alphabet) == (50_000, 1, 8_000)
-
-
 @pytest.mark.parametrize("name", ["unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw"])
 def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(place / name / "tokenizer.model"))
@@ -314,17 +307,6 @@ def test_the_recipe_is_what_the_bare_library_trains(place: Path, tmp_path: Path)
         assert (tmp_path / "out" / "tokenizer.json").read_text(encoding="utf8") == bare.to_str(pretty=True)
 
 
-def test_the_vocab_file_is_sentencepieces_own(place: Path, tmp_path: Path) -> None:
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(place / "plain.txt"), model_prefix=str(tmp_path / "m"), vocab_size=2000, byte_fallback=True,
-        character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=2,
-        max_sentence_length=16_384, required_chars="␣", user_defined_symbols=["␛n", "␛s", "␛e"],
-        unk_id=0, bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
-    )  # fmt: skip
-    train_unigram([place / "plain.txt"], tmp_path / "out", UnigramConfig(vocab_size=2000, character_coverage=0.98))
-    assert (tmp_path / "out" / "tokenizer.vocab").read_bytes() == (tmp_path / "m.vocab").read_bytes()
-
-
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])
 def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path, ending: str) -> None:
     """With a sample of n lines, BPE gives the tokenizer of a file that has just these lines."""
@@ -356,18 +338,6 @@ def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path, ending: str) -> None:
     )
 
 
-def test_a_sample_is_as_large_as_asked_and_drawn_from_everywhere(tmp_path: Path) -> None:
-    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    paths[0].write_text("".join(f"{number}\n" for number in range(600)) + "\n\n", encoding="utf8")
-    paths[1].write_text("\n".join(map(str, range(600, 1000))), encoding="utf8")
-    assert check_lines(paths, longest=2) == (1000, 900)
-    everything = [str(number).encode() for number in range(1000)]
-    sample = list(drawn(paths, 1000, 100))
-    assert len(sample) == 100 and sorted(sample, key=int) == sample and set(sample) < set(everything)
-    assert 40 < sum(int(line) < 500 for line in sample) < 60
-    assert list(drawn(paths, 1000, 0)) == list(drawn(paths, 1000, 5000)) == everything
-
-
 @pytest.mark.parametrize("end", ["␛", "␛e", "␛ea", "␛␛"])
 def test_tokenizers_of_earlier_versions_show_no_cut_mark(tmp_path: Path, end: str) -> None:
     """There ␛ was an entry, a mark two tokens, and the stored decoder left what it could not undo."""
@@ -382,8 +352,3 @@ def test_tokenizers_of_earlier_versions_show_no_cut_mark(tmp_path: Path, end: st
     assert codec.decode([vocabulary[token] for token in "雨" + end]) == "雨" + end.replace("␛e", "*").replace(
         "␛", ""
     ).replace("*", "␛")
-
-
-def test_segmented_input_is_what_the_codec_prepares(codecs: dict[str, Codec]) -> None:
-    text = "Visual Studioを使う"
-    assert codecs["bpe"].prepare(text) == segment(text) and codecs["bpe-raw"].prepare(text) == "Visual␣Studioを使う"
