@@ -18,8 +18,6 @@ from course_lib.language.words import tr
 EXAMPLE = 80
 # Reasons for which lines are removed from documents, in the order in which the lines are examined.
 LINES = ("too_long", "invalid_utf8", "duplicate_line")
-# End of a threshold for what is left of a document.
-LEFT = " left"
 
 
 def characters(text: str) -> int:
@@ -134,12 +132,12 @@ class Report:
         rows += [self._row(tr("in"), "", self.documents_in, self.characters_in)]
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
-            rows += [self._row(f"- {reason}", self._limit(reason), removed.count, removed.characters)]
+            rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
         rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
             share = _share(taken.characters, self.characters_in)
-            label, limit = tr("lines: {reason}", reason=reason), self._limit(reason)
+            label, limit = tr("lines: {reason}", reason=reason), self.limits.get(reason, "")
             rows += [(label, limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         return "\n".join(aligned(rows, right=range(2, 6)))
@@ -155,13 +153,6 @@ class Report:
         # Not by their first occurrence, which is another one if shards of the input are merged.
         known = [reason for reason in (*self.limits, *LINES) if reason in reasons]
         return known + sorted(set(reasons) - set(known))
-
-    def _limit(self, reason: str) -> str:
-        """Return the threshold of a reason in the reader's language; the report has it in English."""
-        limit = self.limits.get(reason, "")
-        if limit.endswith(LEFT):
-            return tr("{limit} left", limit=limit.removesuffix(LEFT))
-        return tr(limit)
 
     def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
         shares = _share(documents, self.documents_in), _share(letters, self.characters_in)

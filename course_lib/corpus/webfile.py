@@ -3,25 +3,18 @@
 This module handles compression, line endings and damaged files. It does not decode or judge the content of a line.
 """
 
-import io
 import lzma
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 from course_lib.parallel import until_error
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-# Consecutive empty lines count as one.
-EMPTY_LINES = re.compile(rb"\n\s*\n")
 BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -67,6 +60,7 @@ class _Reader:
     def __init__(self, path: Path, max_line: int, max_document: int, first: int) -> None:
         self.path, self.max_line, self.max_document, self.first = path, max_line, max_document, first
         self.told = self.long_lines = self.cut = 0
+        self.stream: Any = None
 
     def batch(self, documents: list[bytes], raw: BinaryIO) -> WebBatch:
         """Return a batch, and begin to count for the next one."""
@@ -97,51 +91,25 @@ class _Reader:
 
     def lines(self, raw: BinaryIO) -> Iterator[bytes | None]:
         """Yield the lines of the file; None for a line that is too long, which is never held in memory as a whole."""
-        stream = _Squeezed(OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw)
         # Kept until the end, because its destructor closes the file.
-        lines = self.buffer = io.BufferedReader(stream, CHUNK)
+        self.stream = OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw
+        start = BOM
         try:
-            while line := lines.readline(self.max_line + 1):
+            while line := self.stream.readline(self.max_line + 1):
+                line, start = line.removeprefix(start), b""
                 if len(line) <= self.max_line or line.endswith(b"\n"):
                     yield line
                     continue
-                blank = True
                 while line and not line.endswith(b"\n"):
-                    blank = blank and line.isspace()
-                    line = lines.readline(CHUNK)
-                if blank and (not line or line.isspace()):
-                    yield b"\n"
-                    continue
+                    line = self.stream.readline(CHUNK)
                 self.long_lines += 1
                 yield None
         except TrailingBytes as error:
             raise CourseError(f"{self.path}: {error}") from None
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             kind = "truncated" if isinstance(error, EOFError) else "broken"
-            raise CourseError(
-                f"{self.path}: {kind} {self.path.suffix[1:]} data near byte {raw.tell()} "
-                f"of {self.path.stat().st_size}, which is byte {stream.read_so_far} of the text"
-            ) from None
-
-
-class _Squeezed(io.RawIOBase):
-    """A stream without its byte order mark, in which runs of empty lines within a block of 1 MB are reduced to one."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.read_so_far = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        view = memoryview(buffer).cast("B")
-        block = b""
-        while not block and (content := self._stream.read1(len(view))):
-            block = EMPTY_LINES.sub(b"\n\n", content.removeprefix(BOM) if self.read_so_far == 0 else content)
-            self.read_so_far += len(content)
-        view[: len(block)] = block
-        return len(block)
+            where = f"near byte {raw.tell()} of {self.path.stat().st_size}"
+            raise CourseError(f"{self.path}: {kind} {self.path.suffix[1:]} data {where}") from None
 
 
 def is_utf8(line: bytes) -> bool:

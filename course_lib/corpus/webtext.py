@@ -29,7 +29,7 @@ from course_lib.corpus.dedup import band_hashes, signatures, text_hash
 from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
 from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
-from course_lib.corpus.report import LEFT, Report
+from course_lib.corpus.report import Report
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
 from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
@@ -288,4 +288,4 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
-    return found | {"repeated_lines": f"< {settings.filters.min_chars}{LEFT}"}
+    return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}

@@ -165,9 +165,7 @@ def test_truncated_input_keeps_the_documents_before_it(tmp_path: Path) -> None:
     saved = []
     everything = WebtextConfig(filters=FilterConfig(min_prose=0, min_hiragana=0), dedup=EXACT)
     for workers in (1, 2):
-        with pytest.raises(
-            CourseError, match=r"in\.txt\.xz: truncated xz data near byte \d+ of \d+, which is byte \d+"
-        ) as caught:
+        with pytest.raises(CourseError, match=r"in\.txt\.xz: truncated xz data near byte \d+ of \d+") as caught:
             clean_webtext(tmp_path / "in.txt.xz", target, everything, workers)
         assert str(partial) in str(caught.value) and target.read_bytes() == b"earlier product"
         saved.append(partial.read_bytes())
