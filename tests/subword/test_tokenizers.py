@@ -12,14 +12,14 @@ import pytest
 import sentencepiece
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, UsageError
-from course_lib.japanese import desegment, normalize, segment
+from course_lib.japanese import desegment, normalize
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.pipeline import segment_file
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec, Preparation
-from course_lib.subword.text import alphabet, check_lines, drawn, sentences
+from course_lib.subword.text import alphabet, drawn, sentences
 from course_lib.subword.unigram import train_unigram
 from course_lib.workspace import products as workspace
 from hypothesis import HealthCheck, given, settings
