@@ -17,36 +17,26 @@ from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout
-from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig, TensorSpec
-from course_lib.serving.reader import numbers, read_conversion
+from course_lib.serving.ft_settings import read_conversion
+from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig
+from course_lib.serving.reader import numbers, wrong_sums
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
-# The line for each kind of finding.
-KINDS = {
-    "config": mark("config: {name}: {problem}"),
-    "missing": mark("missing: {name}: {problem}"),
-    "short": mark("short: {name}: {problem}"),
-    "long": mark("long: {name}: {problem}"),
-    "dtype": mark("dtype: {name}: {problem}"),
-    "unexpected": mark("unexpected: {name}: {problem}"),
-    "heads": mark("heads: {name}: {problem}"),
-    "values": mark("values: {name}: {problem}"),
-}
 
 
 @dataclass(frozen=True)
 class Finding:
     """One problem found in a FasterTransformer folder."""
 
-    kind: str  # of KINDS
+    kind: str  # config, heads, missing, short, long, dtype, unexpected or values
     name: str  # file name
-    message: str  # English
+    message: str
 
     def __str__(self) -> str:
-        return tr(KINDS[self.kind], name=self.name, problem=self.message)
+        return f"{self.kind}: {self.name}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -56,6 +46,7 @@ class FileSize:
     name: str
     expected: int | None  # None for config.ini and for files that config.ini does not require
     actual: int | None  # None if the file is missing
+    shape: tuple[int, ...] = ()  # expected
 
 
 @dataclass(frozen=True)
@@ -68,10 +59,7 @@ class Inspection:
     findings: list[Finding]
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a text report.
-
-        Files that differ only in the layer number, and have the same sizes, share a line.
-        """
+        """Yield the lines of a text report; files of the same sizes in several layers share a line."""
         if self.config:
             yield from ini.text(self.config).strip().splitlines()
             yield " ".join([padded(tr("expected"), ">15"), padded(tr("actual"), ">15"), " [" + tr("bytes") + "]"])
@@ -90,70 +78,69 @@ def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -
 
     Args:
         folder: DIR or DIR/N-gpu.
-        values: whether to check every file for NaN and infinity.
+        values: whether to check every number for NaN and infinity.
         inter_size: the inner size, if config.ini has a wrong one.
 
     Raises:
-        CourseError: if `folder` is missing or does not contain exactly one FasterTransformer folder. Any other problem
-            is reported as a finding.
+        CourseError: if `folder` does not contain exactly one FasterTransformer folder. Any other problem is a finding.
     """
     weights_folder, ranks = layout.find(folder)
     try:
         config, warnings = ini.read(weights_folder, ranks, inter_size)
     except CourseError as error:
-        finding = Finding("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
-        return Inspection(weights_folder, None, [], [finding])
+        message = str(error).removeprefix(f"{weights_folder / CONFIG}: ")
+        return Inspection(weights_folder, None, [], [Finding("config", CONFIG, message)])
     findings = [Finding("config", CONFIG, warning) for warning in warnings]
     if refused := layout.uneven(config):
         return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
     try:
-        read_conversion(weights_folder.resolve().parent / CONVERSION)
+        read_conversion(weights_folder.resolve().parent)
     except CourseError as error:
         findings.append(Finding("config", CONVERSION, str(error)))
-    specs = {name: spec for spec in layout.tensors(config) for name in spec.files(ranks)}
-    files = list(_sizes(weights_folder, specs, config))
-    findings += _compare(files, specs, config)
+    files = _files(weights_folder, config)
+    findings += _compare(files, config)
+    if all(file.expected in (None, file.actual) for file in files):
+        message = tr("is not the sum of {biases}; the engine reads the sum", biases=" + ".join(SUMMED))
+        findings += [Finding("values", name, message) for name in wrong_sums(weights_folder, config)]
     if values:
         findings += _values(weights_folder, files, config)
     return Inspection(weights_folder, config, files, findings)
 
 
-def _sizes(folder: Path, specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[FileSize]:
-    for name, spec in specs.items():
-        path = folder / name
-        yield FileSize(name, spec.size(config), path.stat().st_size if path.is_file() else None)
-    for path in sorted(folder.iterdir()):
-        if path.name not in specs:
-            yield FileSize(path.name, None, path.stat().st_size)
+def _files(folder: Path, config: FtConfig) -> list[FileSize]:
+    files = []
+    for spec in layout.tensors(config):
+        for path in (folder / name for name in spec.files(config.ranks)):
+            actual = path.stat().st_size if path.is_file() else None
+            files.append(FileSize(path.name, spec.size(config), actual, spec.part(config.ranks)))
+    required = {file.name for file in files}
+    others = sorted(path for path in folder.iterdir() if path.name not in required)
+    return files + [FileSize(path.name, None, path.stat().st_size) for path in others]
 
 
-def _compare(files: list[FileSize], specs: dict[str, TensorSpec], config: FtConfig) -> Iterator[Finding]:
+def _compare(files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
     factor, other = 0.5, tr("half the bytes: fp16 or bf16")
     if BYTES[config.dtype] == 2:
         factor, other = 2, tr("twice the bytes: fp32")
-
-    def mistyped(file: FileSize) -> bool:
-        return file.expected is not None and file.actual is not None and 0 < file.actual == file.expected * factor
-
-    existing = [file for file in files if file.expected is not None and file.actual is not None]
-    all_mistyped = bool(existing) and all(map(mistyped, existing))
+    existing = [file for file in files if file.expected and file.actual is not None]
+    mistyped = {file.name for file in existing if file.expected and 0 < file.actual == file.expected * factor}  # type: ignore[operator]
+    all_mistyped = bool(existing) and len(mistyped) == len(existing)
     if all_mistyped:
-        yield Finding(
-            "dtype", CONFIG, tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
-        )
+        message = tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
+        yield Finding("dtype", CONFIG, message)
     for file in files:
-        if file.name == CONFIG:
-            continue
         if file.expected is None:
-            yield Finding("unexpected", file.name, tr("config.ini does not require this file"))
+            if file.name != CONFIG:
+                yield Finding("unexpected", file.name, tr("config.ini does not require this file"))
         elif file.actual is None:
             yield Finding("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
         elif file.actual != file.expected and not all_mistyped:
-            kind = "dtype" if mistyped(file) else "short" if file.actual < file.expected else "long"
-            shape = list(specs[file.name].part(config.ranks))
-            sizes = {"actual": file.actual, "expected": file.expected, "shape": shape, "dtype": config.dtype}
-            found = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
-            yield Finding(kind, file.name, f"{found}: {other}?" if kind == "dtype" else found)
+            sizes = {"actual": file.actual, "expected": file.expected, "shape": list(file.shape), "dtype": config.dtype}
+            message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
+            if file.name in mistyped:
+                yield Finding("dtype", file.name, f"{message}: {other}?")
+            else:
+                yield Finding("short" if file.actual < file.expected else "long", file.name, message)
 
 
 def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
@@ -163,17 +150,6 @@ def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[F
             values = numbers(folder / name, config.dtype)
             bar.update(values.nbytes)
             if not all(map(torch.isfinite, torch.aminmax(values))):
-                count = int((~torch.isfinite(values)).sum())
-                yield Finding(
-                    "values", name, tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=len(values))
-                )
-    for layer in range(config.layers if config.parallel_residual else 0):
-        names = [f"model.layers.{layer}.{name}.bin" for name in ("mlp.attention.bias.sum", *SUMMED)]
-        if whole.keys() >= set(names):
-            total, attention, mlp = (numbers(folder / name, config.dtype) for name in names)
-            if not torch.equal(total, attention + mlp):
-                first, second = SUMMED
-                message = tr(
-                    "is not the sum of {first} and {second}; the engine reads the sum", first=first, second=second
-                )
-                yield Finding("values", names[0], message)
+                count, size = int((~torch.isfinite(values)).sum()), len(values)
+                message = tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=size)
+                yield Finding("values", name, message)

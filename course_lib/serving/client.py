@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.serving.ask_config import AskConfig
@@ -40,7 +40,7 @@ class Client:
     def __init__(
         self, url: str | None = None, protocol: Wire = "http", timeout: float = 600, model: str | None = None
     ) -> None:
-        """Open a connection.
+        """Open a connection; raises CourseError if tritonclient cannot be imported for this protocol.
 
         Args:
             url: host:port; the default is this machine and Triton's default port, 8000 for HTTP or 8001 for gRPC.
@@ -48,10 +48,6 @@ class Client:
                 it asks for a newer protobuf than Colab's.
             timeout: time limit for each request [s].
             model: name of the model on the server; the default is the name that a single model has.
-
-        Raises:
-            CourseError: if tritonclient cannot be imported for this protocol.
-            UsageError: if the url has an impossible port.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
         _require_address(self.url)
@@ -60,9 +56,8 @@ class Client:
             self._triton: Any = import_module(f"tritonclient.{protocol}")
         # tritonclient reports a missing part by RuntimeError, and protobuf an old protobuf by an Exception of its own.
         except Exception as error:
-            reason = " ".join(str(error).split())[:200]
-            wanted = f"pip install 'tritonclient[{protocol}]'"
-            raise CourseError(f"tritonclient[{protocol}] cannot be imported ({reason}); {wanted}") from error
+            name = f"tritonclient[{protocol}]"
+            raise CourseError(f"{name} cannot be imported ({one_line(error)[:200]}); pip install '{name}'") from error
         limits = {} if protocol == "grpc" else {"connection_timeout": min(timeout, 10), "network_timeout": timeout}
         with self._errors():
             self._client = self._triton.InferenceServerClient(self.url, **limits)
@@ -74,12 +69,8 @@ class Client:
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Send one request and return the output tensors by name.
 
-        Args:
-            tensors: the input tensors [B, …] by name; a single number applies to all sequences.
-
-        Raises:
-            CourseError: if no server responds, the server does not serve the model, or it rejects the request.
-            UsageError: if a value is out of range for the data type of its tensor.
+        The input tensors [B, …] are given by name; a single number applies to all sequences. Raises CourseError if the
+        server does not answer or rejects the request, and UsageError for a value that its tensor cannot hold.
         """
         request = self._request(tensors)
         limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}
@@ -88,10 +79,7 @@ class Client:
         return {output.name(): response.as_numpy(output.name()) for output in request["outputs"]}
 
     def served_folder(self) -> Path | None:
-        """Return the folder of the model's weights on the server's machine, or None if the server does not tell.
-
-        Raises CourseError as `infer` does.
-        """
+        """Return the folder of the model's weights on the server's machine, or None if the server does not tell."""
         options = {"as_json": True} if self.protocol == "grpc" else {}
         with self._errors():
             found = self._client.get_model_config(self.model, **options)
@@ -114,17 +102,16 @@ class Client:
             inputs.append(self._triton.InferInput(name, array.shape, dtypes[name]))
             inputs[-1].set_data_from_numpy(array)
         omitted = () if "is_return_log_probs" in tensors else PROBABILITIES
-        wanted = [tensor.name for tensor in OUTPUTS if tensor.name not in omitted]
-        outputs = [self._triton.InferRequestedOutput(name) for name in wanted]
+        outputs = [self._triton.InferRequestedOutput(each.name) for each in OUTPUTS if each.name not in omitted]
         return {"model_name": self.model, "inputs": inputs, "outputs": outputs}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        """Turn every failure of the server or of the connection into a CourseError of one line."""
         from tritonclient.utils import InferenceServerException
 
         nobody = f"no server answers over {self.protocol}; `course serve DIR` starts one"
         late = f"no answer within {self.timeout:g} s"
-        unknown = f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has"
         try:
             yield
         except InferenceServerException as error:
@@ -137,16 +124,13 @@ class Client:
             elif "Server is stopping" in message or "no available versions" in message:
                 message = f"the server is stopping and takes no new requests ({message})"
             elif "unknown model" in message:
-                message = unknown
+                message = f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has"
             raise CourseError(f"{self.url}: {message}") from error
-        except TimeoutError as error:
-            raise CourseError(f"{self.url}: {late}") from error
         except OSError as error:
-            raise CourseError(f"{self.url}: {nobody}") from error
+            raise CourseError(f"{self.url}: {late if isinstance(error, TimeoutError) else nobody}") from error
         # The HTTP parser raises ValueError if the server at this port speaks another protocol
         except ValueError as error:
-            reason = " ".join(str(error).split())[:200]
-            raise CourseError(f"{self.url}: does not answer over {self.protocol}: {reason}") from error
+            raise CourseError(f"{self.url}: does not answer over {self.protocol}: {one_line(error)[:200]}") from error
 
 
 def _require_address(url: str) -> None:

@@ -1,17 +1,13 @@
 """Export of GPT-2 and GPT-NeoX models to CTranslate2, an inference engine that is fast on CPUs.
 
-ct2_generate.py generates text from an exported folder. CTranslate2's own converter does most of the work. This module
-adds what the converter does not support in transformers 5 models: the names of GPT-NeoX's rotary fraction and output
-layer, the rotary embedding base, the LayerNorm epsilon, and vocabularies with fewer entries than embedding rows.
+CTranslate2's own converter does most of the work. This module adds what the converter does not support in transformers 5
+models: the names of GPT-NeoX's rotary fraction and output layer, the rotary embedding base, the LayerNorm epsilon, and
+vocabularies with fewer entries than embedding rows.
 
-Prefixes are not supported, because CTranslate2 does not accept past keys and values. Each `Generator.generate_batch`
-call starts with an empty state or with that of a `static_prompt`, which CTranslate2 computes from tokens
-(`DecoderReplica::run_generation` in src/models/language_model.cc, CTranslate2 4.8; a maintainer confirms this in
-https://github.com/OpenNMT/CTranslate2/issues/1409). No token sequence produces the state of a trained prefix, so
-models with prefixes are run by reader.py and engine.py instead.
+Prefixes are not supported: each `Generator.generate_batch` call starts with an empty state or with one that it computes
+from tokens (https://github.com/OpenNMT/CTranslate2/issues/1409), and no tokens produce the state of a trained prefix.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,21 +21,21 @@ from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, GPT2Load
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.ct2_config import Quantization
+from course_lib.serving.layout import CONVERSION
 
-MARK = "conversion.json"
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value
 NEVER = -65504.0
 
 
 @dataclass(frozen=True)
-class Ct2Report:
-    """Summary of a CTranslate2 export."""
+class Ct2Export:
+    """An exported folder."""
 
     folder: Path
     family: str
@@ -51,30 +47,16 @@ class Ct2Report:
     def summary(self) -> str:
         """Return a one-line summary."""
         facts = {"family": self.family, "parameters": self.parameters, "quantization": self.quantization}
-        facts |= {"size": human_size(self.size), "folder": self.folder}
-        if not self.unused:
-            return tr("{family}, {parameters:,} parameters in {quantization}, {size} → {folder}", **facts)
-        return tr(
-            "{family}, {parameters:,} parameters in {quantization}, {size}; {unused} embedding rows without a token "
-            "are never chosen → {folder}",
-            unused=self.unused,
-            **facts,
-        )
+        line = tr("{family}, {parameters:,} parameters in {quantization}, {size}", size=human_size(self.size), **facts)
+        if self.unused:
+            line += tr("; {unused} embedding rows without a token are never chosen", unused=self.unused)
+        return f"{line} → {self.folder}"
 
 
-def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Report:
+def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Export:
     """Export the model and tokenizer in a Hugging Face folder to CTranslate2 format.
 
-    Memory use is about twice the size of the weights.
-
-    Args:
-        source: Hugging Face folder of a GPT-2 or GPT-NeoX model.
-        target: folder to write; it is written atomically.
-        quantization: data type of the weights.
-
-    Raises:
-        CourseError: if CTranslate2 does not support the model.
-        UsageError: if `quantization` is unknown, or `target` contains other files, contains the source or lies in it.
+    Memory use is about twice the size of the weights. Raises CourseError if CTranslate2 does not support the model.
     """
     if quantization not in get_args(Quantization):
         allowed = ", ".join(get_args(Quantization))
@@ -97,35 +79,29 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
-        report = Ct2Report(
-            target,
-            BY_MODEL_TYPE[config.model_type].title,
-            model.num_parameters(),
-            quantization,
-            size=(folder / "model.bin").stat().st_size,
-            unused=names.count(None),
-        )
-        mark = {
+        record = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
             # The export may be published, so store only the folder name, not its path on this machine
             "source": source.resolve().name,
             "sha256_of_weights": frozen_base.digest(source),
         }
-        (folder / MARK).write_text(json.dumps(mark, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
-    return report
+        write_json(folder / CONVERSION, record)
+        size = (folder / "model.bin").stat().st_size
+    family = BY_MODEL_TYPE[config.model_type].title
+    return Ct2Export(target, family, model.num_parameters(), quantization, size, names.count(None))
 
 
 def _impossible(config: Any) -> str | None:
     """Return the first model setting that CTranslate2 does not support, or None if it supports all of them."""
     if config.model_type == "gpt_neox":
         rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
-        unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default",
-                 f"{rotated} rotated dimensions": rotated == 0 or rotated % 2}  # fmt: skip
+        unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default"}
+        unsupported[f"{rotated} rotated dimensions"] = rotated == 0 or rotated % 2
     else:
         activation = config.activation_function
-        unsupported = {"scale_attn_weights: false": not config.scale_attn_weights,
-                 "scale_attn_by_inverse_layer_idx: true": config.scale_attn_by_inverse_layer_idx}  # fmt: skip
+        unsupported = {"scale_attn_weights: false": not config.scale_attn_weights}
+        unsupported["scale_attn_by_inverse_layer_idx: true"] = config.scale_attn_by_inverse_layer_idx
     unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
     return next((what for what, wrong in unsupported.items() if wrong), None)
 

@@ -34,16 +34,13 @@ class Ct2Generator:
     """A CTranslate2 model that is loaded once and can generate many batches."""
 
     def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
-        """Load a folder written by `course ct2 export`.
+        """Load a folder written by `course ct2 export`, or raise CourseError.
 
         Args:
             folder: the exported folder.
             threads: threads per batch; 0 lets CTranslate2 choose.
             compute: data type for the computation, such as int8 or float32; the default is that of the stored weights.
             device: cpu or cuda.
-
-        Raises:
-            CourseError: if the folder was not written by `course ct2 export`.
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
@@ -68,8 +65,7 @@ class Ct2Generator:
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document.
 
-        Raises UsageError if CTranslate2 does not support a setting, or if a text is longer than the model's maximum
-        sequence length.
+        Raises UsageError if CTranslate2 does not support a setting, or if a text is too long for the model.
         """
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
@@ -95,12 +91,8 @@ class Ct2Generator:
     ) -> list[list[list[int]]]:
         """Return `count` continuations for each row, as CTranslate2 chooses them, without the end-of-text token.
 
-        Args:
-            rows: input sequences.
-            rooms: maximum length of each row's continuation [tokens].
-            settings: generation settings.
-            count: continuations per row.
-            least: minimum length of a continuation [tokens]; None uses the one in the settings.
+        `rooms` are the maximum lengths of the rows' continuations [tokens]; `least` is the minimum, if not that of the
+        settings.
         """
         options: dict[str, Any] = {"min_length": settings.min_new_tokens if least is None else least}
         if settings.strategy == "sampling":

@@ -8,7 +8,6 @@ The exporter processes tensors one by one, so it holds only a few in memory, reg
 model.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,14 +28,13 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, human_size, require_other
+from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
-from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
+from course_lib.serving.layout import BIAS_SUM, CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
 from course_lib.serving.tasks import NamedPrefix
-from course_lib.serving.weight_map import Piece
 
 CHUNK = 1 << 19  # values per chunk when a weight is copied unchanged
 # Bytes per write. For larger writes, Linux searches for large blocks of free memory, which is often far slower
@@ -45,8 +43,8 @@ THREADS = 2  # one writes while the other reads and transposes
 
 
 @dataclass(frozen=True)
-class Report:
-    """Summary of an export."""
+class FtExport:
+    """An exported folder."""
 
     folder: Path  # DIR/N-gpu, which the engine reads
     config: FtConfig
@@ -57,15 +55,18 @@ class Report:
 
     def summary(self) -> str:
         """Return a one-line summary, followed by one line for each correction and note."""
-        facts = {"files": self.files, "size": human_size(self.size), "dtype": self.config.dtype, "folder": self.folder}
-        facts |= {"ranks": tr("{number} ranks", number=self.config.ranks) if self.config.ranks > 1 else tr("1 rank")}
-        if self.config.tasks:
-            facts |= {"tasks": ", ".join(task.name for task in self.config.tasks)}
-            lines = [tr("{files} files, {size} in {dtype} for {ranks}, tasks {tasks} → {folder}", **facts)]
-        else:
-            lines = [tr("{files} files, {size} in {dtype} for {ranks} → {folder}", **facts)]
+        lines = [f"{contents(self.config, self.files, self.size)} → {self.folder}"]
         lines += [tr("corrected: {what}", what=line) for line in self.corrected]
-        return "\n".join([*lines, *(tr("note: {note}", note=line) for line in self.notes)])
+        return "\n".join(lines + [tr("note: {note}", note=line) for line in self.notes])
+
+
+def contents(config: FtConfig, files: int, size: int) -> str:
+    """Return the line on a folder's files, ranks and tasks, for the summaries of export and import."""
+    ranks = tr("{number} ranks", number=config.ranks) if config.ranks > 1 else tr("1 rank")
+    facts = {"files": files, "size": human_size(size), "dtype": config.dtype, "ranks": ranks}
+    line = tr("{files} files, {size} in {dtype} for {ranks}", **facts)
+    names = ", ".join(task.name for task in config.tasks)
+    return line + tr(", tasks {names}", names=names) if names else line
 
 
 def export(
@@ -76,21 +77,17 @@ def export(
     prefixes: Sequence[NamedPrefix] = (),
     corrections: Corrections = Corrections(),  # noqa: B008  # frozen
     name: str | None = None,
-) -> Report:
-    """Export a model to the `target` folder, which is written atomically.
+) -> FtExport:
+    """Export the GPT-NeoX or GPT-2 in a Hugging Face folder to the `target` folder, which is written atomically.
 
     Args:
-        model: Hugging Face folder of a GPT-NeoX or GPT-2 model.
+        model: Hugging Face folder.
         target: folder to write.
         tensor_parallel: N, the number of ranks that share the weights.
         dtype: data type of the weights.
         prefixes: the tasks, numbered from 0 in this order.
         corrections: which defects in FasterTransformer's converters to correct.
         name: model_name in config.ini; the default is the name of the model folder.
-
-    Raises:
-        CourseError: if the model is damaged or cannot be stored in the format, or if a prefix does not match it.
-        UsageError: if a name is not allowed, or the weights cannot be split between N ranks.
     """
     require_other(model, target)
     origin = describe(model, tensor_parallel, dtype, name, corrections)
@@ -108,7 +105,7 @@ def export(
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
-        content = {
+        record = {
             # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,
             "sha256_of_weights": digest,
@@ -119,9 +116,9 @@ def export(
             "corrected": origin.corrected,
             "notes": origin.notes,
         }
-        (folder / CONVERSION).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+        write_json(folder / CONVERSION, record)
         sizes = [file.stat().st_size for file in weights_folder.iterdir()]
-    return Report(target / weights_folder.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
+    return FtExport(target / weights_folder.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
 
 
 class _Writer:
@@ -130,7 +127,7 @@ class _Writer:
     def __init__(self, folder: Path, origin: Origin) -> None:
         self.folder, self.origin, self.config = folder, origin, origin.config
         self.dtype = TORCH[self.config.dtype]
-        self.pieces = weight_map.pieces(self.config)
+        self.specs = weight_map.specs_by_weight(self.config)
         # Name of the output layer if it is not read from the model's files. If the embedding serves as the output
         # layer, a stored lm_head is ignored, as in transformers
         self.tied = "lm_head.weight" if origin.tied or not self.config.head else None
@@ -140,18 +137,17 @@ class _Writer:
 
     def write(self, model: Path, prefixes: dict[str, Tensor]) -> None:
         """Write all files. Raises CourseError if the weights do not match the model's configuration."""
-        files = weight_files.files(model)
         names: set[str] = set()
         total = sum(len(spec.files(self.config.ranks)) * spec.size(self.config) for spec in layout.tensors(self.config))
         with progress(total, "B", "export") as bar, ThreadPoolExecutor(THREADS) as pool:
-            for path in files:
+            for path in weight_files.files(model):
                 weights = self._wanted(path, names)
                 for size in pool.map(self._weight, weights):
                     bar.update(size)
-        for name in self.pieces.keys() - names - {self.tied}:
+        for name in self.specs.keys() - names - {self.tied}:
             if not (self.origin.zero_biases and name.endswith(("query_key_value.bias", "attention.dense.bias"))):
                 raise CourseError(f"{model}: lacks {name}, which its configuration requires")
-            self._weight(_zeros(name, self.pieces[name], self.config))
+            self._weight(_zeros(name, self.specs[name], self.config))
         self._sums()
         for task, values in prefixes.items():
             if len(values):
@@ -166,9 +162,9 @@ class _Writer:
             if name is None or name == self.tied:
                 continue
             weight_files.require_float(path, weight)
-            if name not in self.pieces:
+            if name not in self.specs:
                 raise CourseError(f"{path}: {weight.name} is no weight that the format can store")
-            if weight.shape != (shape := weight_map.shape(self.pieces[name], self.config)):
+            if weight.shape != (shape := weight_map.shape(self.specs[name], self.config)):
                 raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, the configuration requires {shape}")
             if name in names:
                 raise CourseError(f"{path}: {weight.name} occurs twice")
@@ -178,12 +174,12 @@ class _Writer:
 
     def _weight(self, weight: Weight) -> int:
         """Write one weight and return its size in bytes."""
-        specs = [self.pieces[weight.name].spec]
+        specs = [self.specs[weight.name]]
         if weight.name == "embed_in.weight" and self.tied:
-            specs.append(self.pieces[self.tied].spec)
-        if weight_map.as_is(self.pieces[weight.name], self.config) and not weight.name.endswith(SUMMED):
+            specs.append(self.specs[self.tied])
+        if weight_map.as_is(self.specs[weight.name], self.config) and not weight.name.endswith(SUMMED):
             return sum(self._through(weight, self.folder / f"{spec.files(1)[0]}") for spec in specs)
-        return self._rearranged(weight, self.pieces[weight.name])
+        return self._rearranged(weight, self.specs[weight.name])
 
     def _through(self, weight: Weight, path: Path) -> int:
         """Write a weight that needs no rearrangement, one chunk at a time, and return its size in bytes."""
@@ -193,10 +189,10 @@ class _Writer:
             _to_disk(file)
         return prod(weight.shape) * self.dtype.itemsize
 
-    def _rearranged(self, weight: Weight, piece: Piece) -> int:
+    def _rearranged(self, weight: Weight, spec: TensorSpec) -> int:
         size = prod(weight.shape) * self.dtype.itemsize
-        whole = self.memory.room(size).view(self.dtype).view(piece.spec.shape)
-        slots = weight_map.slots(whole, piece, self.config)
+        whole = self.memory.room(size).view(self.dtype).view(spec.shape)
+        slots = weight_map.slots(whole, spec, self.config)
         for slot, chunk in zip(slots, weight.chunks([slot.numel() for slot in slots]), strict=True):
             rows = self._cast(chunk, weight.name).view(slot.shape)
             # For transposed weights, it is up to twice as fast to transpose the rows in the CPU cache first
@@ -207,7 +203,7 @@ class _Writer:
         if weight.name.endswith(SUMMED):
             whole /= self.origin.biases_divided_by
             self.biases[weight.name] = whole.clone()
-        self._files(piece.spec, whole)
+        self._files(spec, whole)
         return size
 
     def _cast(self, tensor: Tensor, name: str) -> Tensor:
@@ -220,9 +216,8 @@ class _Writer:
         return tensor
 
     def _files(self, spec: TensorSpec, whole: Tensor) -> None:
-        for name, part in zip(
-            spec.files(self.config.ranks), weight_map.cut(whole, spec, self.config.ranks), strict=True
-        ):
+        parts = weight_map.cut(whole, spec, self.config.ranks)
+        for name, part in zip(spec.files(self.config.ranks), parts, strict=True):
             with open(self.folder / name, "wb") as file:
                 _write(file, part.contiguous())
                 _to_disk(file)
@@ -231,7 +226,7 @@ class _Writer:
         """Write the sum of each layer's two biases, which the engine reads if the model uses parallel residual."""
         for layer in range(self.config.layers if self.config.parallel_residual else 0):
             attention, mlp = (self.biases[f"layers.{layer}.{name}"] for name in SUMMED)
-            self._files(TensorSpec(f"model.layers.{layer}.mlp.attention.bias.sum", attention.shape), attention + mlp)
+            self._files(TensorSpec(f"model.layers.{layer}.{BIAS_SUM}", attention.shape), attention + mlp)
 
 
 def _write(file: BinaryIO, tensor: Tensor) -> None:
@@ -241,10 +236,7 @@ def _write(file: BinaryIO, tensor: Tensor) -> None:
 
 
 def _to_disk(file: BinaryIO) -> None:
-    """Make the kernel start writing to disk now, while the export continues.
-
-    If `posix_fadvise` is not available, the kernel starts writing later.
-    """
+    """Make the kernel start writing to disk now, while the export continues; only Linux can."""
     file.flush()
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -267,6 +259,5 @@ class _Memory(local):
         return self.bytes[:size]
 
 
-def _zeros(name: str, piece: Piece, config: FtConfig) -> Weight:
-    zeros = partial(map, torch.zeros)
-    return Weight(name, weight_map.shape(piece, config), torch.float32, zeros)
+def _zeros(name: str, spec: TensorSpec, config: FtConfig) -> Weight:
+    return Weight(name, weight_map.shape(spec, config), torch.float32, partial(map, torch.zeros))

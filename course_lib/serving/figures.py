@@ -1,6 +1,6 @@
-"""Figures for chapter 7."""
+"""The figure of chapter 7."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,28 +28,4 @@ def rank_memory(models: Mapping[str, FtConfig]) -> Any:
         axis.set(title=tr(name), xlabel=tr("ranks"), ylabel=tr("weights on each rank [{unit}]", unit=unit))
     # The marker of the line is wider than a usual key.
     (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8, handlelength=4)
-    return figure
-
-
-def latencies(measured: Mapping[int, Sequence[float]], percentiles: Sequence[int]) -> Any:
-    """Plot the latency of requests against the number of requests in progress, with a line for each percentile.
-
-    Args:
-        measured: latencies [s] at the percentiles, by the number of requests that the clients keep in progress.
-        percentiles: which percentiles these are.
-    """
-    figure, axes = subplots(1, 3.2, 6.5)
-    for place, percentile in enumerate(percentiles):
-        times = [1000 * found[place] for found in measured.values()]
-        axes.plot(
-            list(measured),
-            times,
-            "o-",
-            color=COLOURS[place],
-            label=tr("{percentile} % are faster", percentile=percentile),
-        )
-    axes.set(xscale="log", yscale="log", xlabel=tr("requests in progress"), ylabel=tr("latency [ms]"))
-    axes.set_xticks(list(measured), [str(number) for number in measured])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
     return figure

@@ -1,4 +1,4 @@
-"""The settings of an imported model that a FasterTransformer folder may not record, and where each comes from."""
+"""The settings of a model that a FasterTransformer folder may not record, and where each comes from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +9,20 @@ from typing import Any
 from transformers.activations import ACT2FN
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.serving import reader
-from course_lib.serving.layout import CONVERSION, SUMMED, Family, FtConfig
+from course_lib.files import read_json
+from course_lib.serving.layout import CONVERSION, Family, FtConfig
+
+# Settings that the format cannot store: key in config.json → field of Given, and the default of the model family
+LACKS: dict[Family, dict[str, tuple[str, Any]]] = {
+    "gptneox": {
+        "hidden_act": ("activation", "gelu"),
+        "layer_norm_eps": ("layer_norm_eps", 1e-5),
+        "rope_theta": ("rope_theta", 10000.0),
+        "max_position_embeddings": ("max_positions", 2048),
+    },
+    "gpt": {"activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("layer_norm_eps", 1e-5)},
+}
+ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # activation_type in config.ini → name in transformers
 
 
 @dataclass(frozen=True)
@@ -25,16 +37,6 @@ class Given:
     inter_size: int | None = None  # inner size I, if config.ini has a wrong one
 
 
-# Field of Given → key in config.json
-KEYS: dict[Family, dict[str, str]] = {
-    "gptneox": {
-        "activation": "hidden_act", "layer_norm_eps": "layer_norm_eps", "rope_theta": "rope_theta",
-        "max_positions": "max_position_embeddings",
-    },
-    "gpt": {"activation": "activation_function", "layer_norm_eps": "layer_norm_epsilon"},
-}  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Setting:
     """A setting of the model, and where it comes from: an option, conversion.json, config.ini or the default."""
@@ -43,17 +45,25 @@ class Setting:
     source: str
 
 
-def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given) -> dict[str, Setting]:
+def read_conversion(folder: Path) -> dict[str, Any]:
+    """Return the folder's conversion.json, or an empty dict without it. Raises CourseError if it is damaged."""
+    path = folder / CONVERSION
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content.get("not_in_the_format", {}), dict) or not isinstance(
+        content.get("biases_divided_by", 1), int
+    ):
+        raise CourseError(f"{path}: not written by `course ft export`")
+    return content
+
+
+def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given = Given()) -> dict[str, Setting]:
     """Return the settings that config.ini may lack, by their keys in config.json.
 
-    Raises UsageError if an option is not allowed for the model.
+    Raises UsageError if an option is not allowed for the model, and CourseError if the folder has an impossible value.
     """
-    options = {}
-    for field, key in KEYS[config.family].items():
-        if (value := getattr(given, field)) is not None:
-            options[key] = value
-    for field in KEYS["gptneox"].keys() - KEYS[config.family].keys():
-        if getattr(given, field) is not None:
+    lacks = LACKS[config.family]
+    for field in ("rope_theta", "max_positions"):
+        if getattr(given, field) is not None and config.family == "gpt":
             raise UsageError(f"{_option(field)}: not allowed for a GPT-2; allowed for a GPT-NeoX")
     for field in ("layer_norm_eps", "rope_theta", "max_positions"):
         value = getattr(given, field)
@@ -62,14 +72,24 @@ def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given) -
     if given.activation is not None and given.activation not in ACT2FN:
         raise UsageError(f"--activation {given.activation}: allowed: {', '.join(sorted(ACT2FN))}")
     recorded = conversion.get("not_in_the_format", {})
-    # Later sources override earlier ones, as in the reader
-    sources: list[tuple[str, Mapping[str, Any]]] = [
-        ("default", reader.LACKS[config.family]),
-        ("config.ini", reader.settings_in_ini(config)),
-        (CONVERSION, {key: value for key, value in recorded.items() if key in reader.LACKS[config.family]}),
-        ("option", options),
+    # Later sources override earlier ones
+    sources: list[tuple[str, dict[str, Any]]] = [
+        ("default", {key: default for key, (_, default) in lacks.items()}),
+        ("config.ini", _in_ini(config)),
+        (CONVERSION, {key: value for key, value in recorded.items() if key in lacks}),
+        ("option", {key: getattr(given, field) for key, (field, _) in lacks.items()}),
     ]
-    return {key: Setting(value, name) for name, values in sources for key, value in values.items()}
+    return {key: Setting(value, name) for name, values in sources for key, value in values.items() if value is not None}
+
+
+def _in_ini(config: FtConfig) -> dict[str, Any]:
+    """Return the settings in a GPT-2's config.ini. Raises CourseError for an activation that the engine lacks."""
+    if config.family == "gptneox":
+        return {}
+    activation = (config.activation or "").lower()
+    if activation and activation not in ACTIVATIONS:
+        raise CourseError(f"config.ini: activation_type = {config.activation}: allowed: Gelu, Relu")
+    return {"layer_norm_epsilon": config.layernorm_eps, "activation_function": ACTIVATIONS.get(activation)}
 
 
 def _option(field: str) -> str:
@@ -77,24 +97,18 @@ def _option(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], given: Given) -> int:
-    """Return the number by which the two biases of row-parallel products were divided.
+def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], given: int | None = None) -> int | None:
+    """Return the number by which the two biases of row-parallel products were divided; None if nothing says it.
 
-    Raises UsageError if the number is neither given nor recorded, and CourseError if the recorded number is impossible.
+    Raises UsageError if the given number is not allowed, and CourseError if the recorded one is impossible.
     """
-    value, recorded = given.biases_divided_by, conversion.get("biases_divided_by")
+    recorded = conversion.get("biases_divided_by")
     allowed = sorted({1, config.ranks if config.family == "gptneox" else 1})
-    if value is not None and value not in allowed:
-        choices = f"1 or {allowed[1]}" if len(allowed) > 1 else "1"
-        raise UsageError(f"--biases-divided-by {value}: allowed: {choices}")
+    if given is not None and given not in allowed:
+        raise UsageError(f"--biases-divided-by {given}: allowed: {' or '.join(map(str, allowed))}")
     if recorded is not None and recorded not in allowed:
         raise CourseError(f"{folder.parent / CONVERSION}: biases_divided_by = {recorded}: {config.ranks} ranks")
-    value = recorded if value is None else value
-    if value is None and len(allowed) > 1 and not config.parallel_residual:
-        first, second = SUMMED
-        raise UsageError(
-            f"--biases-divided-by: not given, and {folder.parent} has no {CONVERSION} that records it; allowed: "
-            f"{config.ranks} (huggingface_gptneox_convert.py divides {first} and {second} by it), 1 (undivided)"
-        )
+    if given or recorded:
+        return given or recorded
     # With parallel residual, every rank adds the biases, so converters divide them
-    return int(value or (config.ranks if config.parallel_residual else 1))
+    return config.ranks if config.parallel_residual else None if len(allowed) > 1 else 1

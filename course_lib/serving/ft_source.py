@@ -13,12 +13,14 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
-from course_lib.serving.layout import FtConfig
+from course_lib.serving.layout import SUMMED, FtConfig
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 # Constants in the engine's GPT-NeoX code
 ENGINE_EPS, ENGINE_THETA = 1e-5, 10000.0
+# Settings of a GPT-2 for which the engine supports only one value
+PLAIN = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 
 
 @dataclass(frozen=True)
@@ -39,26 +41,18 @@ class Origin:
 
     config: FtConfig  # without tasks
     lacks: dict[str, Any]  # settings that the format cannot store; only this course's reader uses them
+    tied: bool  # the output layer is the embedding
     biases_divided_by: int = 1
     zero_biases: bool = False  # the attention has no biases, so zeros are written
-    tied: bool = False  # the output layer is the embedding
     corrected: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, corrections: Corrections) -> Origin:
-    """Return the FasterTransformer configuration for a Hugging Face model on N ranks.
+    """Return the FasterTransformer configuration for a Hugging Face model on `ranks` ranks.
 
-    Args:
-        folder: Hugging Face folder.
-        ranks: N.
-        dtype: data type of the weights.
-        name: model_name in config.ini; None selects the folder name.
-        corrections: which defects in FasterTransformer's converters to correct.
-
-    Raises:
-        CourseError: if the format cannot store the model or the engine cannot run it.
-        UsageError: if the name is not allowed, or the weights cannot be split between N ranks.
+    `name` is the model_name in config.ini; None selects the folder name. Raises CourseError if the format cannot store
+    the model or the engine cannot run it, and UsageError for a name or a number of ranks that is not allowed.
     """
     hf = read_config(folder)
     start, end = _ids(folder, hf)
@@ -78,11 +72,7 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
         "dtype": dtype,
         "ranks": ranks,
     }
-    origin = (
-        _neox(folder, hf, common, corrections)
-        if hf.model_type == "gpt_neox"
-        else _gpt2(folder, hf, common, corrections)
-    )
+    origin = (_neox if hf.model_type == "gpt_neox" else _gpt2)(folder, hf, common, corrections)
     if refused := layout.uneven(origin.config):
         raise UsageError(f"--tensor-parallel {ranks}: {refused}")
     return origin
@@ -96,23 +86,18 @@ def _ids(folder: Path, hf: Any) -> tuple[int, int]:
     start = end if hf.bos_token_id is None else hf.bos_token_id
     for key, number in (("bos_token_id", start), ("eos_token_id", end)):
         if not 0 <= number < hf.vocab_size:
-            raise CourseError(
-                f"{folder / 'config.json'}: {key} = {number}; allowed: 0 to {hf.vocab_size - 1}, the tokens"
-            )
+            last = hf.vocab_size - 1
+            raise CourseError(f"{folder / 'config.json'}: {key} = {number}; allowed: 0 to {last}, the tokens")
     return start, end
 
 
 def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
-    rope = hf.rope_parameters
+    rope, parallel, ranks = hf.rope_parameters, bool(hf.use_parallel_residual), common["ranks"]
+    rotary = int(common["head_size"] * rope.get("partial_rotary_factor", 1.0))
     if rope["rope_type"] != "default":
         raise CourseError(
             f"{folder}: rope_type {rope['rope_type']}: the engine cannot scale its rotation; allowed: default"
         )
-    parallel, ranks = bool(hf.use_parallel_residual), common["ranks"]
-    rotary = int(common["head_size"] * rope.get("partial_rotary_factor", 1.0))
-    config = FtConfig(
-        family="gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common
-    )
     if rotary % 2:
         raise CourseError(
             f"{folder}: {rotary} dimensions of a head are rotated; allowed: an even number, the engine rotates pairs"
@@ -123,65 +108,60 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
         "rope_theta": rope["rope_theta"],
         "max_position_embeddings": hf.max_position_embeddings,
     }
+    config = FtConfig("gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common)
     divided = ranks if parallel or not corrections.bias_scaling else 1
-    origin = Origin(config, lacks, divided, not hf.attention_bias, bool(hf.tie_word_embeddings))
+    origin = Origin(config, lacks, bool(hf.tie_word_embeddings), divided, not hf.attention_bias)
     if not parallel and ranks > 1:
+        both = " and ".join(SUMMED)
         if corrections.bias_scaling:
             origin.corrected.append(
-                f"attention.dense.bias and mlp.dense_4h_to_h.bias are not divided by {ranks}: the engine adds "
-                "them once (--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
+                f"{both} are not divided by {ranks}: the engine adds them once "
+                "(--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
             )
         else:
             origin.notes.append(
-                f"attention.dense.bias and mlp.dense_4h_to_h.bias are divided by {ranks}, as FasterTransformer's "
-                "converter does: the engine's output will be wrong"
+                f"{both} are divided by {ranks}, as FasterTransformer's converter does: "
+                "the engine's output will be wrong"
             )
     if hf.hidden_act not in TANH_GELU:
         origin.notes.append(_tanh("hidden_act", hf.hidden_act))
-    if hf.layer_norm_eps != ENGINE_EPS:
-        origin.notes.append(
-            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine uses {ENGINE_EPS:g}: small differences"
-        )
-    if rope["rope_theta"] != ENGINE_THETA:
-        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine uses {ENGINE_THETA:g}: different output")
+    eps, theta = hf.layer_norm_eps, rope["rope_theta"]
+    if eps != ENGINE_EPS:
+        origin.notes.append(f"layer_norm_eps is {eps:g}; the engine uses {ENGINE_EPS:g}: small differences")
+    if theta != ENGINE_THETA:
+        origin.notes.append(f"rope_theta is {theta:g}; the engine uses {ENGINE_THETA:g}: different output")
     return origin
 
 
 def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
-    for key, wanted in (
-        ("scale_attn_weights", True),
-        ("scale_attn_by_inverse_layer_idx", False),
-        ("add_cross_attention", False),
-    ):
+    for key, wanted in PLAIN.items():
         if getattr(hf, key) != wanted:
             raise CourseError(f"{folder}: {key} is {getattr(hf, key)}: the engine cannot do that; allowed: {wanted}")
-    inner = hf.n_inner or 4 * hf.n_embd
-    relu = hf.activation_function == "relu"
+    inner, tied, relu = hf.n_inner or 4 * hf.n_embd, bool(hf.tie_word_embeddings), hf.activation_function == "relu"
     config = FtConfig(
-        family="gpt",
+        "gpt",
         inter_size=inner,
         positions=hf.n_positions,
         layernorm_eps=hf.layer_norm_epsilon if corrections.ini else None,
         activation="Relu" if relu and corrections.ini else None,
-        head=corrections.head and not hf.tie_word_embeddings,
+        head=corrections.head and not tied,
         **common,
     )
     lacks = {"activation_function": hf.activation_function, "layer_norm_epsilon": hf.layer_norm_epsilon}
-    origin = Origin(config, lacks, tied=bool(hf.tie_word_embeddings))
+    origin = Origin(config, lacks, tied)
     if corrections.ini:
         more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
         more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
         origin.corrected.append(
             f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
         )
-    if not hf.tie_word_embeddings:
-        if corrections.head:
-            origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
-        else:
-            origin.notes.append(
-                "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
-                "its output will be wrong"
-            )
+    if not tied and corrections.head:
+        origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
+    elif not tied:
+        origin.notes.append(
+            "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
+            "its output will be wrong"
+        )
     if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
         origin.notes.append(_tanh("activation_function", hf.activation_function))
     return origin

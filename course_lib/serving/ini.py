@@ -9,13 +9,31 @@ import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
-from course_lib.checkpoints.number_formats import BYTES, NumberFormat
+from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.serving.layout import CONFIG, MOST_LAYERS, Family, FtConfig, Task, tensors
+from course_lib.serving.layout import CONFIG, MOST_LAYERS, MOST_RANKS, Family, FtConfig, Task, tensors
 
-FAMILIES: tuple[Family, ...] = ("gptneox", "gpt")
+# The keys of both families and the fields of FtConfig, in the order of FasterTransformer's converters
+KEYS: dict[Family, dict[str, str]] = {
+    "gptneox": {
+        "model_name": "model_name", "head_num": "heads", "size_per_head": "head_size", "inter_size": "inter_size",
+        "num_layer": "layers", "rotary_embedding": "rotary", "vocab_size": "vocab_size", "start_id": "start_id",
+        "end_id": "end_id", "use_gptj_residual": "parallel_residual", "weight_data_type": "dtype",
+    },
+    "gpt": {
+        "model_name": "model_name", "head_num": "heads", "size_per_head": "head_size", "inter_size": "inter_size",
+        "max_pos_seq_len": "positions", "num_layer": "layers", "vocab_size": "vocab_size", "start_id": "start_id",
+        "end_id": "end_id", "weight_data_type": "dtype", "tensor_para_size": "ranks", "layernorm_eps": "layernorm_eps",
+        "activation_type": "activation",
+    },
+}  # fmt: skip
+# Keys whose smallest value is not 1, and keys whose largest value is not MOST
+LEAST = {"start_id": 0, "end_id": 0, "rotary_embedding": 0, "use_gptj_residual": 0}
+MOST = 2**31 - 1  # the engine reads signed 32-bit integers
+TEXTS = ("model_name", "weight_data_type", "layernorm_eps", "activation_type")
 PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text
 ENGINE_EPS = 1e-6  # the engine's default for [gpt] without layernorm_eps
 # Engine settings for which this course supports only one value
@@ -26,28 +44,19 @@ PLAIN = {
 TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
 # Task names become part of file names; they must also pass through every config.ini parser unchanged
 NAME = re.compile(r"\w[\w.+-]*")
-MOST = 2**31 - 1  # the engine reads signed 32-bit integers
 # The engine reads at most 199 bytes per line, and a file name can have at most 255
 NAME_BYTES = 100
 
 
 def text(config: FtConfig) -> str:
     """Return the content of config.ini, with the keys in the order used by FasterTransformer's converters."""
-    same = {"head_num": config.heads, "size_per_head": config.head_size, "inter_size": config.inter_size}
-    ids = {"vocab_size": config.vocab_size, "start_id": config.start_id, "end_id": config.end_id}
-    own: dict[str, object]
+    values: dict[str, Any] = {key: getattr(config, field) for key, field in KEYS[config.family].items()}
     if config.family == "gptneox":
-        own = {**same, "num_layer": config.layers, "rotary_embedding": config.rotary, **ids}
-        own |= {"use_gptj_residual": int(config.parallel_residual), "weight_data_type": config.dtype}
-    else:
-        own = {**same, "max_pos_seq_len": config.positions, "num_layer": config.layers, **ids}
-        own |= {"weight_data_type": config.dtype, "tensor_para_size": config.ranks}
-        own |= {"layernorm_eps": config.layernorm_eps} if config.layernorm_eps is not None else {}
-        own |= {"activation_type": config.activation} if config.activation is not None else {}
+        values["use_gptj_residual"] = int(config.parallel_residual)
     if config.tasks:
-        own |= {"num_tasks": len(config.tasks), "prompt_learning_type": PREFIX}
+        values |= {"num_tasks": len(config.tasks), "prompt_learning_type": PREFIX}
     written = configparser.RawConfigParser()
-    written[config.family] = {"model_name": config.model_name} | {key: str(value) for key, value in own.items()}
+    written[config.family] = {key: str(value) for key, value in values.items() if value is not None}
     for index, task in enumerate(config.tasks):
         written[f"task_{index}"] = {"task_name": task.name, "prompt_length": str(task.length)}
     file = StringIO()
@@ -63,58 +72,52 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
     Raises CourseError if the engine would stop, a value is impossible, or the course does not support the variant.
     """
     ini = _Ini(folder / CONFIG)
-    family, warnings = ini.family, ini.warnings
-    gpt = family == "gpt"
-    if gpt:
+    if ini.family == "gpt":
         ini.require_plain()
-        if ini.number("tensor_para_size", default=ranks) != ranks:
-            warnings.append(f"tensor_para_size = {ini.get('tensor_para_size')}, but the folder holds {ranks} ranks")
-    elif ini.get("use_gptj_residual") is None:
-        warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
-    config = FtConfig(
-        family=family,
-        model_name=ini.text("model_name"),
-        heads=ini.number("head_num"),
-        head_size=ini.number("size_per_head"),
-        inter_size=inter_size or ini.number("inter_size"),
-        layers=ini.number("num_layer", most=MOST_LAYERS),
-        vocab_size=ini.number("vocab_size"),
-        start_id=ini.number("start_id", 0),
-        end_id=ini.number("end_id", 0),
-        dtype=ini.dtype(),
-        ranks=ranks,
-        rotary=0 if gpt else ini.number("rotary_embedding", 0),
-        parallel_residual=not gpt and ini.number("use_gptj_residual", 0, 1) != 0,
-        positions=ini.number("max_pos_seq_len") if gpt else 0,
-        layernorm_eps=ini.eps() if gpt else None,
-        activation=ini.get("activation_type") if gpt else None,
-        head=not gpt or (folder / "model.lm_head.weight.bin").is_file(),
-        tasks=ini.tasks(),
-    )
+    values: dict[str, Any] = {"ranks": ranks, "model_name": ini.text("model_name")}
+    for key, field in KEYS[ini.family].items():
+        if key == "tensor_para_size":
+            if (written := ini.number(key, default=ranks)) != ranks:
+                ini.warnings.append(f"tensor_para_size = {written}, but the folder holds {ranks} ranks")
+        elif key == "use_gptj_residual":
+            if ini.get(key) is None:
+                ini.warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
+            values[field] = ini.number(key, default=1) != 0
+        elif key == "num_layer":
+            values[field] = ini.number(key, most=MOST_LAYERS)
+        elif key not in TEXTS:
+            values[field] = ini.number(key)
+    values |= {"dtype": ini.dtype(), "tasks": ini.tasks()}
+    if ini.family == "gpt":
+        values |= {"layernorm_eps": ini.eps(), "activation": ini.get("activation_type")}
+        values["head"] = (folder / "model.lm_head.weight.bin").is_file()
+    config = FtConfig(family=ini.family, **values)
     if config.rotary > config.head_size or config.rotary % 2:
         wrong = f"rotary_embedding = {config.rotary}"
         raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
-            warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
-    if not inter_size and (stored := _stored_inter_size(folder, config)) not in (None, config.inter_size):
+            ini.warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
+    if inter_size:
+        config = replace(config, inter_size=inter_size)
+    elif (stored := _stored_inter_size(folder, config)) not in (None, config.inter_size):
         raise CourseError(
             f"{ini.path}: inter_size = {config.inter_size}, but the files have {stored}; "
             f"correct it there, or give --inter-size {stored} to `course ft import` and `course ft inspect`"
         )
-    return config, warnings
+    return config, ini.warnings
 
 
 def _stored_inter_size(folder: Path, config: FtConfig) -> int | None:
     """Return the inner size for which all files of layer 0 have the right size, or None if there is none."""
     bias = folder / "model.layers.0.mlp.dense_h_to_4h.bias.0.bin"
-    if not bias.is_file():
+    if not bias.is_file() or config.ranks > MOST_RANKS:
         return None
     size = bias.stat().st_size // BYTES[config.dtype] * config.ranks
     stored = replace(config, layers=1, inter_size=size, tasks=())
     layer = [spec for spec in tensors(stored) if spec.name.startswith("model.layers.0.")]
-    files = [(folder / name, spec.size(stored)) for spec in layer for name in spec.files(config.ranks)]
-    return size if all(path.is_file() and path.stat().st_size == bytes_ for path, bytes_ in files) else None
+    sizes = {folder / name: spec.size(stored) for spec in layer for name in spec.files(config.ranks)}
+    return size if all(path.is_file() and path.stat().st_size == wanted for path, wanted in sizes.items()) else None
 
 
 class _Ini:
@@ -130,7 +133,7 @@ class _Ini:
             raise CourseError(f"{path}: byte {error.start} is not UTF-8") from error
         except configparser.Error as error:
             raise CourseError(f"{path}: not readable: {' '.join(error.message.split())}") from error
-        families = [family for family in FAMILIES if self.parser.has_section(family)]
+        families = [family for family in KEYS if self.parser.has_section(family)]
         if len(families) != 1:
             sections = ", ".join(self.parser.sections()) or "none"
             raise CourseError(f"{path}: expected one section [gptneox] or [gpt], found: {sections}")
@@ -145,26 +148,17 @@ class _Ini:
             raise CourseError(f"{self.path}: [{section or self.family}] {key}: missing")
         return value
 
-    def number(
-        self, key: str, least: int = 1, default: int | None = None, section: str | None = None, most: int = MOST
-    ) -> int:
+    def number(self, key: str, default: int | None = None, section: str | None = None, most: int = MOST) -> int:
         if default is not None and self.get(key, section) is None:
             return default
-        value = self.text(key, section)
-        try:
-            number = int(value)
-        except ValueError:
-            number = -1
+        value, least = self.text(key, section), LEAST.get(key, 1 if default is None else 0)
+        number = int(value) if value.isdecimal() and len(value) < 20 else -1
         if not least <= number <= most:
             wrong = f"{self.path}: [{section or self.family}] {key} = {value}"
-            raise CourseError(
-                f"{wrong}: allowed: a whole number from {least} on"
-                if most == MOST
-                else f"{wrong}: allowed: a whole number from {least} to {most:,}"
-            )
+            raise CourseError(f"{wrong}: allowed: a whole number from {least} to {most:,}")
         return number
 
-    def dtype(self) -> NumberFormat:
+    def dtype(self) -> str:
         value = self.text("weight_data_type")
         for dtype in BYTES:
             if dtype in value:
@@ -193,7 +187,7 @@ class _Ini:
                 raise CourseError(f"{wrong}: this variant of GPT-2 is not supported; allowed: {plain}")
 
     def tasks(self) -> tuple[Task, ...]:
-        count, kind = self.number("num_tasks", 0, 0), self.number("prompt_learning_type", 0, 0)
+        count, kind = self.number("num_tasks", 0), self.number("prompt_learning_type", 0)
         if kind not in (0, PREFIX):
             raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
         if (count > 0) != (kind == PREFIX):
@@ -205,7 +199,7 @@ class _Ini:
             name = self.text("task_name", f"task_{index}")
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
-            tasks.append(Task(name, self.number("prompt_length", 0, 0, f"task_{index}")))
+            tasks.append(Task(name, self.number("prompt_length", 0, f"task_{index}")))
             if (first := first_index.setdefault(name, index)) < index:
                 self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

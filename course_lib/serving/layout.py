@@ -1,12 +1,10 @@
-"""The files in a FasterTransformer folder for a given configuration: names, shapes, and axes split between ranks.
+"""The files in a FasterTransformer folder: names, shapes, axes split between ranks, and the weights that they hold.
 
-Each file contains only row-major, little-endian values, without a header. The exporter, checker and reader therefore
-all rely on this list. Symbols: V vocabulary size, H hidden size, I inner size, L layers, n heads, d = H/n, N ranks, P
-prefix length.
+Each file contains only row-major, little-endian values, without a header. The exporter, checker, reader and import
+therefore all rely on this table. Symbols: V vocabulary size, P positions, H hidden size, I inner size, N ranks.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,12 +15,37 @@ from course_lib.errors import CourseError
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
-# The biases of row-parallel matrix products, which the engine adds once or on every rank
-SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
 # Larger values are typing errors. They would also make the file list very long, as each layer has files for every rank
 MOST_LAYERS, MOST_RANKS = 1024, 256
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
+# The biases of row-parallel matrix products, which the engine adds once or on every rank, and the file with their sum
+SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
+BIAS_SUM = "mlp.attention.bias.sum"
+
+# Stored name: dimensions, and the weight's name in GPT-NeoX and in GPT-2
+GLOBAL = {
+    "wte": ("VH", "embed_in.weight", "wte.weight"),
+    "wpe": ("PH", None, "wpe.weight"),
+    "final_layernorm.weight": ("H", "final_layer_norm.weight", "ln_f.weight"),
+    "final_layernorm.bias": ("H", "final_layer_norm.bias", "ln_f.bias"),
+    "lm_head.weight": ("VH", "lm_head.weight", "lm_head.weight"),
+}
+# The same for the tensors of a layer: stored name, as in GPT-NeoX: dimensions, split axis, name in GPT-2
+LAYER = {
+    "input_layernorm.weight": ("H", None, "ln_1.weight"),
+    "input_layernorm.bias": ("H", None, "ln_1.bias"),
+    "post_attention_layernorm.weight": ("H", None, "ln_2.weight"),
+    "post_attention_layernorm.bias": ("H", None, "ln_2.bias"),
+    "attention.query_key_value.weight": ("H3H", 2, "attn.c_attn.weight"),
+    "attention.query_key_value.bias": ("3H", 1, "attn.c_attn.bias"),
+    "attention.dense.weight": ("HH", 0, "attn.c_proj.weight"),
+    "attention.dense.bias": ("H", None, "attn.c_proj.bias"),
+    "mlp.dense_h_to_4h.weight": ("HI", 1, "mlp.c_fc.weight"),
+    "mlp.dense_h_to_4h.bias": ("I", 0, "mlp.c_fc.bias"),
+    "mlp.dense_4h_to_h.weight": ("IH", 0, "mlp.c_proj.weight"),
+    "mlp.dense_4h_to_h.bias": ("H", None, "mlp.c_proj.bias"),
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +53,7 @@ class Task:
     """A task's prefix, which requests refer to by its index in the task list."""
 
     name: str
-    length: int  # P [positions]; 0 for a task without a prefix
+    length: int  # [positions]; 0 for a task without a prefix
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,7 @@ class TensorSpec:
     name: str  # file name without rank and `.bin`
     shape: tuple[int, ...]  # of the whole tensor, as stored
     axis: int | None = None  # the axis split into N parts; None: one file for all ranks
+    weight: str | None = None  # name of the weight in the Hugging Face model, without the model's prefix
 
     def files(self, ranks: int) -> list[str]:
         """Return the names of the tensor's files, in rank order."""
@@ -76,8 +100,6 @@ class TensorSpec:
 
     def part(self, ranks: int) -> tuple[int, ...]:
         """Return the shape of the part of the tensor in one file."""
-        if self.axis is None:
-            return self.shape
         return tuple(size // ranks if axis == self.axis else size for axis, size in enumerate(self.shape))
 
     def size(self, config: FtConfig) -> int:
@@ -87,41 +109,25 @@ class TensorSpec:
 
 def tensors(config: FtConfig) -> list[TensorSpec]:
     """Return the specifications for all tensors in a folder."""
-    hidden = config.hidden
-    specs = [TensorSpec("model.wte", (config.vocab_size, hidden))]
-    if config.family == "gpt":
-        specs.append(TensorSpec("model.wpe", (config.positions, hidden)))
-    specs += [TensorSpec(f"model.final_layernorm.{part}", (hidden,)) for part in ("weight", "bias")]
-    if config.head:
-        specs.append(TensorSpec("model.lm_head.weight", (config.vocab_size, hidden)))
+    sizes = {"V": config.vocab_size, "P": config.positions, "H": config.hidden, "I": config.inter_size, "3": 3}
+    gpt = config.family == "gpt"
+    specs = []
+    for name, (dimensions, neox_name, gpt_name) in GLOBAL.items():
+        weight = gpt_name if gpt else neox_name
+        if weight and (config.head or name != "lm_head.weight"):
+            specs.append(TensorSpec(f"model.{name}", tuple(sizes[letter] for letter in dimensions), None, weight))
     for layer in range(config.layers):
-        specs += _layer(f"model.layers.{layer}", config)
-    specs += [prefix(config, task) for task in config.tasks if task.length]
-    return specs
-
-
-def _layer(name: str, config: FtConfig) -> Iterator[TensorSpec]:
-    hidden, inner = config.hidden, config.inter_size
-    for norm in ("input_layernorm", "post_attention_layernorm"):
-        yield TensorSpec(f"{name}.{norm}.weight", (hidden,))
-        yield TensorSpec(f"{name}.{norm}.bias", (hidden,))
-    yield TensorSpec(f"{name}.attention.query_key_value.weight", (hidden, 3, hidden), 2)
-    yield TensorSpec(f"{name}.attention.query_key_value.bias", (3, hidden), 1)
-    yield TensorSpec(f"{name}.attention.dense.weight", (hidden, hidden), 0)
-    yield TensorSpec(f"{name}.attention.dense.bias", (hidden,))
-    yield TensorSpec(f"{name}.mlp.dense_h_to_4h.weight", (hidden, inner), 1)
-    yield TensorSpec(f"{name}.mlp.dense_h_to_4h.bias", (inner,), 0)
-    yield TensorSpec(f"{name}.mlp.dense_4h_to_h.weight", (inner, hidden), 0)
-    yield TensorSpec(f"{name}.mlp.dense_4h_to_h.bias", (hidden,))
-    if config.parallel_residual:
-        yield TensorSpec(f"{name}.mlp.attention.bias.sum", (hidden,))
+        for name, (dimensions, axis, gpt_name) in LAYER.items():
+            weight = f"h.{layer}.{gpt_name}" if gpt else f"layers.{layer}.{name}"
+            shape = tuple(sizes[letter] for letter in dimensions)
+            specs.append(TensorSpec(f"model.layers.{layer}.{name}", shape, axis, weight))
+        if config.parallel_residual:
+            specs.append(TensorSpec(f"model.layers.{layer}.{BIAS_SUM}", (config.hidden,)))
+    return specs + [prefix(config, task) for task in config.tasks if task.length]
 
 
 def prefix(config: FtConfig, task: Task) -> TensorSpec:
-    """Return the specification for a task's prefix.
-
-    The axes are layer, key/value, head, position, and dimension within the head.
-    """
+    """Return the specification for a task's prefix: layer, key/value, head, position, dimension within the head."""
     shape = (config.layers, 2, config.heads, task.length, config.head_size)
     return TensorSpec(f"model.prefix_prompt.{task.name}.weight", shape, 2)
 
@@ -130,10 +136,9 @@ def uneven(config: FtConfig) -> str | None:
     """Return why the weights cannot be split between N ranks, or None if they can."""
     if config.ranks > MOST_RANKS:
         return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
-    if config.heads % config.ranks:
-        return f"{config.heads} (heads) is not divisible by {config.ranks} ranks"
-    if config.inter_size % config.ranks:
-        return f"{config.inter_size} (inner width) is not divisible by {config.ranks} ranks"
+    for size, what in ((config.heads, "heads"), (config.inter_size, "inner width")):
+        if size % config.ranks:
+            return f"{size} ({what}) is not divisible by {config.ranks} ranks"
     return None
 
 

@@ -119,14 +119,10 @@ def write(
         folders: FasterTransformer folders by the names of their models; a single folder has the name MODEL.
         target: the repository to write.
         backend: python for this course's reader, fastertransformer for NVIDIA's backend.
-        weights: path to the weights of a single folder as seen by the server, for example in a container; the default
-            is their current path.
+        weights: path to the weights of a single folder as seen by the server, for example in a container.
         limits: numbers of instances and waiting requests, for this course's reader only.
 
-    Raises:
-        CourseError: if a folder is not a FasterTransformer folder.
-        UsageError: if NVIDIA's backend does not support the dtype, `target` lies inside a folder, or `weights` is given
-            for several folders.
+    Raises UsageError if NVIDIA's backend does not support the dtype, or `weights` is given for several folders.
     """
     folders = {MODEL: folders} if isinstance(folders, Path) else folders
     if weights and len(folders) > 1:

@@ -1,8 +1,7 @@
 """Local Triton server, which runs the executable from the nvidia-pytriton wheel.
 
-`running(folders)` is a context manager that serves exported folders and deletes all temporary files on exit.
-`serve(running(folders))` runs the server in the foreground, for `course serve`. By default, the server listens only on
-the loopback address. This module does not import pytriton.
+`running(folders)` is a context manager that serves exported folders; `serve(running(folders))` runs the server in the
+foreground. By default, the server listens only on the loopback address. This module does not import pytriton.
 """
 
 import contextlib
@@ -17,10 +16,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import httpx
 
@@ -55,10 +53,7 @@ class Installation:
 
 
 def find() -> Installation:
-    """Return the paths to the Triton server that the nvidia-pytriton wheel has installed.
-
-    Raises CourseError if nvidia-pytriton is not installed or does not support this interpreter.
-    """
+    """Return the paths to the server in the nvidia-pytriton wheel. Raises CourseError if this interpreter has none."""
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
@@ -120,16 +115,15 @@ def running(
 ) -> Iterator[Server]:
     """Serve exported folders inside the context.
 
-    The server stops when the context exits: it refuses new requests, and answers those in progress. It also stops if
-    this process or thread is killed. In that case, a temporary folder with links and the log remains until the next
-    server starts.
+    On exit, the server refuses new requests and answers those in progress. It also stops if this process is killed;
+    then a temporary folder with links and the log remains until the next server starts.
 
     Args:
         folders: FasterTransformer folders by the names of their models; a single folder has the name repository.MODEL.
-        http_port: port for HTTP; None selects a free port.
-        grpc_port: port for gRPC; None selects a free port.
-        metrics_port: port for Triton's metrics; None selects a free port.
-        address: address to listen on; the metrics are on the loopback address in any case.
+        http_port: port for HTTP; None selects a free port, here and for gRPC and the metrics.
+        grpc_port: port for gRPC.
+        metrics_port: port for Triton's metrics, which are on the loopback address in any case.
+        address: address to listen on.
         timeout: time limit for startup [s].
         log: file for Triton's log; the default is a temporary file.
         threads: number of CPU threads for each instance; the default is its share of the cores.
@@ -138,7 +132,7 @@ def running(
 
     Raises:
         CourseError: if nvidia-pytriton is not installed, a folder cannot be served, a port is in use, or the server
-            is not ready within `timeout`. If the server fails, the message includes its own error message.
+            is not ready in time. If the server fails, the message includes its own error message.
     """
     installed, limits = find(), limits or Limits()
     with temporary_folder("course-triton") as work:
@@ -172,37 +166,31 @@ def running(
                     leftover.unlink(missing_ok=True)
 
 
-def serve(starting: contextlib.AbstractContextManager[Server], say: Callable[[str], None] = print) -> None:
-    """Serve until SIGINT or SIGTERM; `say` prints the messages.
+def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
+    """Serve until SIGINT or SIGTERM; `starting` is what `running` returns, not yet entered.
 
-    Args:
-        starting: the result of `running`, not yet entered.
-        say: prints a message.
-
-    Raises:
-        CourseError: in the same cases as `running`, and if the server stops by itself.
+    Raises CourseError in the same cases as `running`, and if the server stops by itself.
     """
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with starting as server:
-            say(
-                tr(
-                    "serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it",
-                    models=", ".join(server.models),
-                    http=server.http,
-                    grpc=server.grpc,
-                    metrics=server.metrics,
-                )
+            facts = {"http": server.http, "grpc": server.grpc, "metrics": server.metrics}
+            models = ", ".join(server.models)
+            message = tr(
+                "serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it",
+                models=models,
+                **facts,
             )
+            print(message, flush=True)
             try:
                 while True:
                     server.require_alive()
                     time.sleep(0.2)
             except KeyboardInterrupt:
-                say(tr("refusing new requests, answering those in progress; Ctrl-C again stops at once"))
+                print(tr("refusing new requests, answering those in progress; Ctrl-C again stops at once"), flush=True)
                 raise
     except KeyboardInterrupt:
-        say(tr("stopped"))
+        print(tr("stopped"))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -216,10 +204,6 @@ def tail(log: Path) -> str:
     return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def _link(installed: Installation, target: Path) -> None:
     """Create the backend folder with links to the library, the helper module and the stub."""
     target.mkdir(parents=True)
@@ -229,10 +213,7 @@ def _link(installed: Installation, target: Path) -> None:
 
 
 def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
-    """Return the server's environment variables.
-
-    The stub's interpreter uses the Python environment of the first python3 on PATH.
-    """
+    """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
     libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
     variables = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}

@@ -52,7 +52,6 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
     Raises UsageError if a name is not allowed or is used twice, and CourseError if values do not match the model.
     """
     shape = Shape(config.layers, config.heads, config.head_size)
-    width = shape.width
     values_by_name: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.name
@@ -65,14 +64,12 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
             raise UsageError(
                 f"--prefix {name}: named like {same[0]}, so both would have the same file; give another NAME="
             )
-        values = torch.empty(0, width) if prefix.values is None else prefix.values
-        fits = values.numel() % width == 0 and (values.dim() != 2 or values.shape[1] == width)
+        values = torch.empty(0, shape.width) if prefix.values is None else prefix.values
+        fits = values.numel() % shape.width == 0 and (values.dim() != 2 or values.shape[1] == shape.width)
         if not fits or prefix.shape not in (None, shape):
-            theirs = f"{list(values.shape)} numbers"
-            if prefix.shape:
-                theirs = f"{theirs} for {prefix.shape}"
-            raise CourseError(f"prefix {name}: {theirs}; this model takes {width:,} per position, for {shape}")
-        values_by_name[name] = values.reshape(-1, width)
+            theirs = f"{list(values.shape)} numbers" + (f" for {prefix.shape}" if prefix.shape else "")
+            raise CourseError(f"prefix {name}: {theirs}; this model takes {shape.width:,} per position, for {shape}")
+        values_by_name[name] = values.reshape(-1, shape.width)
         length = len(values_by_name[name])
         if config.positions and length >= config.positions:
             raise CourseError(f"prefix {name}: {length} positions leave none of the model's {config.positions}")

@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 import torch
 from course_lib.errors import CourseError
-from course_lib.serving import figures, reader, server
+from course_lib.serving import reader, server
 from course_lib.serving.client import Client, Wire
 from course_lib.serving.engine import Engine
 from course_lib.serving.repository import Limits
@@ -60,7 +60,6 @@ def main() -> None:
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--protocol", choices=["http", "grpc"], default="grpc")
-    parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = exported(Path(place), arguments.layers, arguments.hidden)
@@ -68,14 +67,10 @@ def main() -> None:
         rows, answers = steady(engine, requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER))
         with server.running(folder, threads=1, limits=Limits(arguments.instances)) as triton:
             numbers = [2**power for power in range(20) if 2**power < arguments.connections]
-            latencies = {}
             for number in [*numbers, arguments.connections]:
                 seconds = arguments.seconds if number == arguments.connections else arguments.others
                 found, lost = measured(triton, arguments.protocol, rows, answers, number, seconds)
-                latencies[number] = found.percentiles()
                 print(line(number, found, lost), flush=True)
-    if arguments.figure:
-        figures.latencies(latencies, PERCENTILES).savefig(arguments.figure)
 
 
 def steady(engine: Engine, rows: Sequence[Row]) -> tuple[list[Row], list[list[int]]]:

@@ -38,8 +38,7 @@ def logits(model, prefixes) -> torch.Tensor:
     return found.logits[MASK.bool()].float()
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(("dtype", "ranks"), [("fp32", 1), ("fp32", 4), ("fp16", 2), ("bf16", 4)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, dtype, ranks: int):
     model = build(family)
@@ -65,14 +64,6 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
         assert torch.allclose(logits(read.model, read.prefixes), close, rtol=0, atol=2 * step)
         assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=64 * step)
     assert (logits(found.model, [None, None, None]) - with_prefix).abs().max() > 0.1
-
-
-def test_weights_come_back_bit_for_bit(tmp_path: Path):
-    for family in ("sequential", "gpt2"):
-        model = build(family)
-        export(save(model, tmp_path / family), tmp_path / "ft", 4)
-        found = reader.load(tmp_path / "ft").model.state_dict()
-        assert all(torch.equal(found[name], tensor) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -144,14 +135,8 @@ def test_damage_is_one_line(tmp_path: Path):
     with pytest.raises(CourseError, match="no such file"):
         reader.load(tmp_path / "ft")
     file.write_bytes(whole)
-    for said in (
-        "[]",
-        "{",
-        '{"not_in_the_format": 3}',
-        '{"not_in_the_format": {"activation_function": "tango"}}',
-        '{"biases_divided_by": "x"}',
-    ):
-        (tmp_path / "ft" / "conversion.json").write_text(said)
+    for content in ("{", '{"not_in_the_format": {"activation_function": "tango"}}', '{"biases_divided_by": "x"}'):
+        (tmp_path / "ft" / "conversion.json").write_text(content)
         with pytest.raises(CourseError, match=r"conversion\.json"):
             reader.load(tmp_path / "ft")
     (tmp_path / "ft" / "1-gpu").mkdir()
@@ -169,17 +154,16 @@ def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, 
     config = FtConfig(
         family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(Task("t", length),)
     )
-    for name, piece in weight_map.pieces(config).items():
-        shape = weight_map.shape(piece, config)
-        weight = torch.randn(shape)
-        whole = torch.zeros(piece.spec.shape)
-        slots = weight_map.slots(whole, piece, config)
+    for name, spec in weight_map.specs_by_weight(config).items():
+        weight = torch.randn(weight_map.shape(spec, config))
+        whole = torch.zeros(spec.shape)
+        slots = weight_map.slots(whole, spec, config)
         rows = weight.split([len(slot) for slot in slots])
         for slot, source in zip(slots, rows, strict=True):
             slot.copy_(source)
-        cut = weight_map.cut(whole, piece.spec, ranks)
-        assert all(part.shape == piece.spec.part(ranks) for part in cut), name
-        assert torch.equal(weight_map.restored(list(cut), piece, config), weight), name
+        cut = weight_map.cut(whole, spec, ranks)
+        assert all(part.shape == spec.part(ranks) for part in cut), name
+        assert torch.equal(weight_map.restored(list(cut), spec, config), weight), name
     values = torch.randn(length, 2 * config.hidden)
     cut = weight_map.cut(weight_map.prefix_stored(values, config), layout.prefix(config, config.tasks[0]), ranks)
     assert torch.equal(weight_map.prefix_values(list(cut)), values)
