@@ -1,8 +1,8 @@
 """Export of GPT-2 and GPT-NeoX models to CTranslate2, an inference engine that is fast on CPUs.
 
-CTranslate2's own converter does most of the work. This module adds what the converter does not support in transformers 5
-models: the names of GPT-NeoX's rotary fraction and output layer, the rotary embedding base, the LayerNorm epsilon, and
-vocabularies with fewer entries than embedding rows.
+CTranslate2's own converter does most of the work. This module adds what the converter does not support in models of
+transformers 5: the names of GPT-NeoX's rotary fraction and output layer, the rotary embedding base, the LayerNorm
+epsilon, and vocabularies with fewer entries than embedding rows.
 
 Prefixes are not supported: each `Generator.generate_batch` call starts with an empty state or with one that it computes
 from tokens (https://github.com/OpenNMT/CTranslate2/issues/1409), and no tokens produce the state of a trained prefix.

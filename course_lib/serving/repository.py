@@ -30,7 +30,7 @@ from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TritonTensor:
     """A request or response tensor as declared in config.pbtxt; `dims` excludes the batch dimension."""
 
     name: str
@@ -45,32 +45,32 @@ class Tensor:
 
 
 INPUTS = (
-    Tensor("input_ids", "UINT32", (-1,)),
-    Tensor("start_id", "UINT32", (1,), True),
-    Tensor("end_id", "UINT32", (1,), True),
-    Tensor("input_lengths", "UINT32", (1,)),
-    Tensor("request_output_len", "UINT32", (-1,)),
-    Tensor("runtime_top_k", "UINT32", (1,), True),
-    Tensor("runtime_top_p", "FP32", (1,), True),
-    Tensor("beam_search_diversity_rate", "FP32", (1,), True),
-    Tensor("temperature", "FP32", (1,), True),
-    Tensor("len_penalty", "FP32", (1,), True),
-    Tensor("repetition_penalty", "FP32", (1,), True),
-    Tensor("random_seed", "UINT64", (1,), True),
-    Tensor("is_return_log_probs", "BOOL", (1,), True),
-    Tensor("beam_width", "UINT32", (1,), True),
-    Tensor("bad_words_list", "INT32", (2, -1), True),
-    Tensor("stop_words_list", "INT32", (2, -1), True),
-    Tensor("prompt_learning_task_name_ids", "UINT32", (1,), True),
-    Tensor("top_p_decay", "FP32", (1,), True),
-    Tensor("top_p_min", "FP32", (1,), True),
-    Tensor("top_p_reset_ids", "UINT32", (1,), True),
+    TritonTensor("input_ids", "UINT32", (-1,)),
+    TritonTensor("start_id", "UINT32", (1,), True),
+    TritonTensor("end_id", "UINT32", (1,), True),
+    TritonTensor("input_lengths", "UINT32", (1,)),
+    TritonTensor("request_output_len", "UINT32", (-1,)),
+    TritonTensor("runtime_top_k", "UINT32", (1,), True),
+    TritonTensor("runtime_top_p", "FP32", (1,), True),
+    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True),
+    TritonTensor("temperature", "FP32", (1,), True),
+    TritonTensor("len_penalty", "FP32", (1,), True),
+    TritonTensor("repetition_penalty", "FP32", (1,), True),
+    TritonTensor("random_seed", "UINT64", (1,), True),
+    TritonTensor("is_return_log_probs", "BOOL", (1,), True),
+    TritonTensor("beam_width", "UINT32", (1,), True),
+    TritonTensor("bad_words_list", "INT32", (2, -1), True),
+    TritonTensor("stop_words_list", "INT32", (2, -1), True),
+    TritonTensor("prompt_learning_task_name_ids", "UINT32", (1,), True),
+    TritonTensor("top_p_decay", "FP32", (1,), True),
+    TritonTensor("top_p_min", "FP32", (1,), True),
+    TritonTensor("top_p_reset_ids", "UINT32", (1,), True),
 )
 OUTPUTS = (
-    Tensor("output_ids", "UINT32", (-1, -1)),
-    Tensor("sequence_length", "UINT32", (-1,)),
-    Tensor("cum_log_probs", "FP32", (-1,)),
-    Tensor("output_log_probs", "FP32", (-1, -1)),
+    TritonTensor("output_ids", "UINT32", (-1, -1)),
+    TritonTensor("sequence_length", "UINT32", (-1,)),
+    TritonTensor("cum_log_probs", "FP32", (-1,)),
+    TritonTensor("output_log_probs", "FP32", (-1, -1)),
 )
 
 
@@ -189,7 +189,7 @@ def _original(config: FtConfig, weights: str) -> dict[str, str]:
     } | ({"int8_mode": "0"} if config.family == "gpt" else {})
 
 
-def _tensor(kind: str, tensor: Tensor, ragged: bool = False) -> str:
+def _tensor(kind: str, tensor: TritonTensor, ragged: bool = False) -> str:
     dims = ", ".join(map(str, tensor.dims))
     fields = [f'name: "{tensor.name}"', f"data_type: TYPE_{tensor.dtype}", f"dims: [ {dims} ]"]
     fields += ["reshape: { shape: [ ] }"] * tensor.scalar + ["optional: true"] * tensor.optional

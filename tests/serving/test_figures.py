@@ -37,10 +37,3 @@ def test_only_possible_numbers_of_ranks_are_drawn(tmp_path: Path):
     assert shared[0] == shared[3] and own[3] == pytest.approx(own[0] / 22)
     # 3 607 245 312 parameters in 2 bytes (configs/gpt-neox-3.6b.yaml)
     assert shared[0] + own[0] == pytest.approx(3607245312 * 2 / 1e9)
-
-
-def test_each_percentile_has_a_line_over_the_requests_in_progress():
-    axes = figures.latencies({1: [0.1, 0.2], 8: [0.3, 0.4]}, (50, 99)).axes[0]
-    lines = [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()]
-    assert lines == [("50 % are faster", [1, 8], [100, 300]), ("99 % are faster", [1, 8], [200, 400])]
-    assert axes.get_ylabel() == "latency [ms]"
