@@ -13,13 +13,13 @@ from course_lib.settings import config
 from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
-    from course_lib.serving.export import Report
+    from course_lib.serving.export import FtExport
     from course_lib.serving.ft_source import Corrections
 
 CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_source.py", "serving/weight_map.py")
 
 
-def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "Report":
+def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "FtExport":
     """Export the base model and its prefixes like WEIGHTS, but for another number of ranks.
 
     `corrections` says which defects of FasterTransformer's converters to correct; None corrects all.
@@ -30,7 +30,7 @@ def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = Non
 
 def _exported(
     recipe: RecipeConfig, folder: Path, inputs: list[Path], corrections: "Corrections | None" = None
-) -> "Report":
+) -> "FtExport":
     from course_lib.serving.export import export
     from course_lib.serving.ft_source import Corrections
     from course_lib.serving.tasks import named

@@ -47,8 +47,7 @@ class Installation:
     """Paths to the parts of the nvidia-pytriton wheel that are needed to run a server."""
 
     binary: Path
-    backend: Path  # libtriton_python.so and its helpers
-    stub: Path  # the executable that runs a Python model, for this interpreter's version
+    backend: tuple[Path, ...]  # the Python backend's library, its module, and the executable that runs a Python model
     libraries: Path
 
 
@@ -60,9 +59,10 @@ def find() -> Installation:
     package = Path(spec.submodule_search_locations[0])
     inside = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    binary, backend = inside / "bin" / "tritonserver", inside / "backends" / "python"
+    binary, python = inside / "bin" / "tritonserver", inside / "backends" / "python"
     stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
-    for part in (binary, backend / "libtriton_python.so", stub):
+    backend = (python / "libtriton_python.so", python / "triton_python_backend_utils.py", stub)
+    for part in (binary, *backend):
         if not part.is_file():
             raise CourseError(
                 tr(
@@ -73,7 +73,7 @@ def find() -> Installation:
                     needs=NEEDS,
                 )
             )
-    return Installation(binary, backend, stub, package.parent / "nvidia_pytriton.libs")
+    return Installation(binary, backend, package.parent / "nvidia_pytriton.libs")
 
 
 @dataclass
@@ -137,11 +137,23 @@ def running(
     installed, limits = find(), limits or Limits()
     with temporary_folder("course-triton") as work:
         names = tuple(model.name for model in repository.write(folders, work / "models", limits=limits))
-        _link(installed, work / "backends" / "python")
+        backend = work / "backends" / "python"
+        backend.mkdir(parents=True)
+        for part in installed.backend:
+            (backend / part.name).symlink_to(part)
         places = [_place(address, http_port), _place(address, grpc_port), _place(LOOPBACK, metrics_port)]
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
         log_file = log or work / "triton.log"
-        command = _command(installed.binary, work, places, shared, timeout, drain)
+        command = [
+            str(installed.binary),
+            f"--model-repository={work / 'models'}",
+            f"--backend-directory={backend.parent}",
+        ]
+        for name, (host, port) in zip(("http", "grpc", "metrics"), places, strict=True):
+            command += [f"--{name}-address={host}", f"--{name}-port={port}"]
+        command += [f"--exit-timeout-secs={math.ceil(drain)}"]
+        command += [f"--backend-config=python,shm-region-prefix-name={shared}"]
+        command += [f"--backend-config=python,stub-timeout-seconds={int(timeout)}"]
         if threads is None and limits.instances > 1:
             threads = max(1, (os.cpu_count() or 1) // limits.instances)
         with open(log_file, "wb") as sink:
@@ -204,35 +216,12 @@ def tail(log: Path) -> str:
     return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
-def _link(installed: Installation, target: Path) -> None:
-    """Create the backend folder with links to the library, the helper module and the stub."""
-    target.mkdir(parents=True)
-    helpers = [installed.backend / name for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
-    for part in (*helpers, installed.stub):
-        (target / part.name).symlink_to(part)
-
-
 def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
     """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
     libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
     variables = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
     return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-
-
-def _command(
-    binary: Path, work: Path, places: list[tuple[str, int]], shared: str, timeout: float, drain: float
-) -> list[str]:
-    """Return Triton's command line; `places` are host and port for HTTP, gRPC and metrics."""
-    command = [str(binary), f"--model-repository={work / 'models'}", f"--backend-directory={work / 'backends'}"]
-    for name, (host, port) in zip(("http", "grpc", "metrics"), places, strict=True):
-        command += [f"--{name}-address={host}", f"--{name}-port={port}"]
-    return [
-        *command,
-        f"--exit-timeout-secs={math.ceil(drain)}",
-        f"--backend-config=python,shm-region-prefix-name={shared}",
-        f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
-    ]
 
 
 def _place(host: str, port: int | None) -> tuple[str, int]:
