@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.serving import beam, sampling
-from course_lib.serving.request import Answer, Row
+from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.sampling import Text
 from course_lib.serving.slots import Slots
 
@@ -25,7 +25,7 @@ ROWS = 64  # maximum number of texts in one forward pass
 class Generation:
     """A row that is being generated, or waits for it."""
 
-    row: Row
+    row: TextRequest
     input: tuple[int, ...]  # token ids, at least one
     prefix: Tensor | None
     texts: list[Text]  # one, or with beam search the hypotheses, best first
@@ -43,7 +43,7 @@ class Generation:
         return Answer([text.beam() for text in self.texts])
 
 
-class Batch:
+class TextBatch:
     """The rows that are being generated together; the other rows do not change a row's text."""
 
     def __init__(self, model: Any) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from course_lib.errors import UsageError
-from course_lib.serving.batch import Batch, Generation
-from course_lib.serving.request import MAX_BEAMS, Answer, Row
+from course_lib.serving.batch import Generation, TextBatch
+from course_lib.serving.request import MAX_BEAMS, Answer, TextRequest
 from course_lib.serving.sampling import Text
 
 
@@ -24,12 +24,10 @@ class Engine:
     """The model and the prefixes of an exported folder, ready to generate."""
 
     def __init__(self, loaded: Any, max_length: int | None = None) -> None:
-        """Create an engine for a loaded folder.
+        """Create an engine for the result of reader.load.
 
-        Args:
-            loaded: the result of reader.load.
-            max_length: maximum length including the prefix [tokens]. It replaces the limit of a GPT-NeoX model, but can
-                only lower that of a GPT-2 model.
+        `max_length` [tokens] is the maximum length including the prefix. It replaces the limit of a GPT-NeoX, but can
+        only lower that of a GPT-2.
         """
         self.model = loaded.model
         self.prefixes = list(loaded.prefixes)
@@ -40,11 +38,10 @@ class Engine:
         if self.model.config.model_type == "gpt2":
             self.positions = min(self.positions, learned)
 
-    def run(self, rows: Sequence[Row], log_probs: bool = False) -> list[Answer]:
-        """Return the responses to `rows`, in the same order.
+    def run(self, rows: Sequence[TextRequest], log_probs: bool = False) -> list[Answer]:
+        """Return the responses to `rows`, in the same order, with the log probability of each new token if asked for.
 
-        If `log_probs` is true, the responses include the log probability of each new token. Raises UsageError,
-        before any sequence runs, if one of them is invalid.
+        Raises UsageError, before any sequence runs, if one of them is invalid.
         """
         for row in rows:
             self.check(row)
@@ -60,21 +57,21 @@ class Engine:
                 batch.step()
         return [generation.answer for generation in generations]
 
-    def batch(self) -> Batch:
+    def batch(self) -> TextBatch:
         """Return an empty batch, which rows can join at any time."""
-        return Batch(self.model)
+        return TextBatch(self.model)
 
-    def generation(self, row: Row, log_probs: bool = False) -> Generation:
+    def generation(self, row: TextRequest, log_probs: bool = False) -> Generation:
         """Return a valid row ready to join a batch."""
         text = Text(row, self.end_id if row.end_id is None else row.end_id)
         return Generation(row, self._input(row), self._prefix(row), [text], log_probs)
 
-    def check(self, row: Row) -> None:
+    def check(self, row: TextRequest) -> None:
         """Raise UsageError if a sequence is invalid; the message names the request tensor."""
         for name, value, allowed in self._wrong(row):
             raise UsageError(f"{name}: {value} is not allowed; {allowed}")
 
-    def _wrong(self, row: Row) -> Iterator[tuple[str, object, str]]:
+    def _wrong(self, row: TextRequest) -> Iterator[tuple[str, object, str]]:
         """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
             most = len(self.prefixes) - 1
@@ -117,8 +114,8 @@ class Engine:
             if not good:
                 yield name, value, allowed
 
-    def _prefix(self, row: Row) -> torch.Tensor | None:
+    def _prefix(self, row: TextRequest) -> torch.Tensor | None:
         return None if row.task is None else self.prefixes[row.task]
 
-    def _input(self, row: Row) -> tuple[int, ...]:
+    def _input(self, row: TextRequest) -> tuple[int, ...]:
         return row.ids or (self.start_id if row.start_id is None else row.start_id,)

@@ -33,7 +33,7 @@ from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout, tasks, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
-from course_lib.serving.layout import BIAS_SUM, CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, Task, TensorSpec
+from course_lib.serving.layout import BIAS_SUM, CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, PrefixTask, TensorSpec
 from course_lib.serving.tasks import NamedPrefix
 
 CHUNK = 1 << 19  # values per chunk when a weight is copied unchanged
@@ -92,7 +92,7 @@ def export(
     require_other(model, target)
     origin = describe(model, tensor_parallel, dtype, name, corrections)
     values = tasks.fitting(prefixes, origin.config)
-    config = replace(origin.config, tasks=tuple(Task(name, len(rows)) for name, rows in values.items()))
+    config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
     digest = tasks.same_base(prefixes, model)
     with atomic_folder(target) as folder:
         weights_folder = folder / f"{tensor_parallel}-gpu"
@@ -151,7 +151,7 @@ class _Writer:
         self._sums()
         for task, values in prefixes.items():
             if len(values):
-                spec = layout.prefix(self.config, Task(task, len(values)))
+                spec = layout.prefix(self.config, PrefixTask(task, len(values)))
                 self._files(spec, self._cast(weight_map.prefix_stored(values, self.config), spec.name))
 
     def _wanted(self, path: Path, names: set[str]) -> list[Weight]:

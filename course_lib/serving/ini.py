@@ -14,7 +14,7 @@ from typing import Any
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import require_file
-from course_lib.serving.layout import CONFIG, MOST_LAYERS, MOST_RANKS, Family, FtConfig, Task, tensors
+from course_lib.serving.layout import CONFIG, MOST_LAYERS, MOST_RANKS, Family, FtConfig, PrefixTask, tensors
 
 # The keys of both families and the fields of FtConfig, in the order of FasterTransformer's converters
 KEYS: dict[Family, dict[str, str]] = {
@@ -186,7 +186,7 @@ class _Ini:
                 wrong = f"{self.path}: [gpt] {key} = {value}"
                 raise CourseError(f"{wrong}: this variant of GPT-2 is not supported; allowed: {plain}")
 
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[PrefixTask, ...]:
         count, kind = self.number("num_tasks", 0), self.number("prompt_learning_type", 0)
         if kind not in (0, PREFIX):
             raise CourseError(f"{self.path}: prompt_learning_type = {kind}: allowed: 0 (none), {PREFIX} (prefixes)")
@@ -199,7 +199,7 @@ class _Ini:
             name = self.text("task_name", f"task_{index}")
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
-            tasks.append(Task(name, self.number("prompt_length", 0, f"task_{index}")))
+            tasks.append(PrefixTask(name, self.number("prompt_length", 0, f"task_{index}")))
             if (first := first_index.setdefault(name, index)) < index:
                 self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

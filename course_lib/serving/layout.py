@@ -49,7 +49,7 @@ LAYER = {
 
 
 @dataclass(frozen=True)
-class Task:
+class PrefixTask:
     """A task's prefix, which requests refer to by its index in the task list."""
 
     name: str
@@ -77,7 +77,7 @@ class FtConfig:
     layernorm_eps: float | None = None  # GPT-2; None if not set in config.ini
     activation: str | None = None  # GPT-2; None if not set in config.ini
     head: bool = True  # whether the folder has an lm_head
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[PrefixTask, ...] = ()
 
     @property
     def hidden(self) -> int:
@@ -126,7 +126,7 @@ def tensors(config: FtConfig) -> list[TensorSpec]:
     return specs + [prefix(config, task) for task in config.tasks if task.length]
 
 
-def prefix(config: FtConfig, task: Task) -> TensorSpec:
+def prefix(config: FtConfig, task: PrefixTask) -> TensorSpec:
     """Return the specification for a task's prefix: layer, key/value, head, position, dimension within the head."""
     shape = (config.layers, 2, config.heads, task.length, config.head_size)
     return TensorSpec(f"model.prefix_prompt.{task.name}.weight", shape, 2)

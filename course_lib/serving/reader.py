@@ -104,7 +104,7 @@ def wrong_sums(folder: Path, config: FtConfig) -> Iterator[str]:
             yield specs[0].files(1)[0]
 
 
-def prefix(folder: Path, config: FtConfig, task: layout.Task) -> Tensor | None:
+def prefix(folder: Path, config: FtConfig, task: layout.PrefixTask) -> Tensor | None:
     """Return a task's prefix [P, L·2·H] in the stored dtype; None for a task without one."""
     if not task.length:
         return None

@@ -76,23 +76,15 @@ OUTPUTS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """How many copies of each model answer requests, and how many requests may wait for how long.
+    """How many copies of each model answer requests, and how many requests may wait for how long."""
 
-    instances: processes that load the model; each answers requests of its own.
-    queue: requests of a model that may wait until one of its instances has room; Triton refuses further ones.
-    seconds: time that a request may wait, and then time that its generation may take [s]; None: no limit.
-    """
-
-    instances: int = 1
-    queue: int = 1024
-    seconds: float | None = None
+    instances: int = 1  # processes that load the model; each answers requests of its own
+    queue: int = 1024  # requests that may wait until an instance has room; Triton refuses further ones
+    seconds: float | None = None  # time that a request may wait, and then that its generation may take [s]
 
 
 def named(arguments: Sequence[str]) -> dict[str, Path]:
-    """Return the folders for `[NAME=]DIR` arguments, by the model's name in requests; without NAME=, it is MODEL.
-
-    Raises UsageError if a name is not allowed, or belongs to two folders.
-    """
+    """Return the folders for `[NAME=]DIR` arguments, by the model's name in requests; without NAME=, it is MODEL."""
     folders: dict[str, Path] = {}
     for argument in arguments:
         name, equals, folder = argument.partition("=")
@@ -175,18 +167,16 @@ def _queue(limits: Limits) -> str:
 def _original(config: FtConfig, weights: str) -> dict[str, str]:
     """Return the parameters for NVIDIA's FasterTransformer backend."""
     if config.dtype == "bf16":
-        raise UsageError(
-            "--backend fastertransformer: weights in bf16 are not allowed; "
-            "the backend runs data_type fp16 in fp16 and every other data_type in fp32"
-        )
-    return {
+        raise UsageError("--backend fastertransformer: weights in bf16 are not allowed; the backend runs them in fp32")
+    parameters = {
         "tensor_para_size": str(config.ranks),
         "pipeline_para_size": "1",
         "data_type": config.dtype,
         "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
         FOLDER: weights,
         "enable_custom_all_reduce": "0",
-    } | ({"int8_mode": "0"} if config.family == "gpt" else {})
+    }
+    return parameters | ({"int8_mode": "0"} if config.family == "gpt" else {})
 
 
 def _tensor(kind: str, tensor: TritonTensor, ragged: bool = False) -> str:

@@ -15,7 +15,7 @@ MAX_BEAMS = 64  # FasterTransformer's limit
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRequest:
     """One text to continue, with its settings."""
 
     ids: tuple[int, ...]  # the input; empty: start with start_id, which is not part of the response

@@ -15,13 +15,13 @@ import random
 import torch
 from torch import Tensor
 
-from course_lib.serving.request import Beam, Row
+from course_lib.serving.request import Beam, TextRequest
 
 
 class Text:
     """A sequence that is being generated, with its tokens so far."""
 
-    def __init__(self, row: Row, end: int) -> None:
+    def __init__(self, row: TextRequest, end: int) -> None:
         self.row = row
         self.end = end
         self.ids = list(row.ids)

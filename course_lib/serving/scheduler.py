@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 
 from course_lib.errors import CourseError
-from course_lib.serving.batch import Batch, Generation
+from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import Answer, Row
+from course_lib.serving.request import Answer, TextRequest
 
 CHECK = 0.1  # seconds between two looks for requests that take too long or are cancelled
 
@@ -22,7 +22,7 @@ CHECK = 0.1  # seconds between two looks for requests that take too long or are 
 class Request:
     """Rows that are answered together: `answer` or `fail` is called exactly once, from the scheduler's thread."""
 
-    rows: Sequence[Row]
+    rows: Sequence[TextRequest]
     log_probs: bool
     answer: Callable[[list[Answer]], None]
     fail: Callable[[Exception], None]
@@ -112,7 +112,7 @@ class Scheduler:
             except Exception as error:
                 request.fail(error)
 
-    def _give_up(self, batch: Batch) -> None:
+    def _give_up(self, batch: TextBatch) -> None:
         """End the requests that take too long, and those that are cancelled."""
         now = time.monotonic()
         for request in [one for one in self.requests if now > one.until or one.cancelled()]:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from course_lib.errors import UsageError
 from course_lib.serving.repository import INPUTS, OUTPUTS
-from course_lib.serving.request import Answer, Row, Word
+from course_lib.serving.request import Answer, TextRequest, Word
 
-# Request tensors with one value per sequence, and their fields in Row
+# Request tensors with one value per sequence, and their fields in TextRequest
 FIELDS = {
     "start_id": "start_id", "end_id": "end_id", "runtime_top_k": "top_k", "runtime_top_p": "top_p",
     "temperature": "temperature", "beam_search_diversity_rate": "diversity_rate", "len_penalty": "len_penalty",
@@ -22,8 +22,8 @@ NAMES = [tensor.name for tensor in INPUTS]
 LISTS = ("bad_words_list", "stop_words_list")
 
 
-def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
-    """Return a Row for each sequence in a request; optional tensors may be missing.
+def rows_of(tensors: Mapping[str, Tensor]) -> list[TextRequest]:
+    """Return a TextRequest for each sequence in a request; optional tensors may be missing.
 
     Raises UsageError if the tensors are inconsistent.
     """
@@ -40,7 +40,7 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[Row]:
             raise UsageError(f"input_lengths: {length} is not allowed; input_ids has {len(row)} columns")
         own: dict[str, Any] = {FIELDS[name]: values[index] for name, values in numbers.items() if name in FIELDS}
         own |= {"bad_words": words["bad_words_list"][index], "stop_words": words["stop_words_list"][index]}
-        requested.append(Row(tuple(row[:length]), numbers["request_output_len"][index], **own))
+        requested.append(TextRequest(tuple(row[:length]), numbers["request_output_len"][index], **own))
     if len({row.beam_width for row in requested}) > 1:
         raise UsageError("beam_width: different values in one request are not allowed; the answer is one tensor")
     return requested
@@ -74,16 +74,9 @@ def _words(name: str, tensor: Tensor) -> list[tuple[Word, ...]]:
 
 
 def outputs(
-    tensors: Mapping[str, Tensor], asked: Sequence[Row], answers: Sequence[Answer], end_id: int
+    tensors: Mapping[str, Tensor], asked: Sequence[TextRequest], answers: Sequence[Answer], end_id: int
 ) -> dict[str, Tensor]:
-    """Return the output tensors for a request.
-
-    Args:
-        tensors: the request tensors.
-        asked: the sequences in the request.
-        answers: the engine's response for each sequence.
-        end_id: padding id after the texts of a sequence that has no end_id.
-    """
+    """Return the output tensors for a request; `end_id` is the padding after the texts of a row that has none."""
     most = max(row.output_length for row in asked)
     width = tensors["input_ids"].shape[1] + most
     beams = asked[0].beam_width

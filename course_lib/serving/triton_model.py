@@ -9,7 +9,7 @@ Triton's queue, where its queue limit, its time limit, and other instances can r
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,13 @@ from typing import Any
 
 import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
-from torch import Tensor
 
 from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.repository import FOLDER, TIME_LIMIT
-from course_lib.serving.request import Answer, Row
+from course_lib.serving.request import Answer
 from course_lib.serving.scheduler import Request, Scheduler
 from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
 
@@ -68,21 +67,13 @@ class TritonPythonModel:
         for row in rows:
             self.engine.check(row)
         wanted = frozenset(request.requested_output_names())
-        answer = partial(self._answer, sender, wanted, tensors, rows)
-        return Request(rows, wants_log_probs(tensors), answer, partial(_fail, sender), sender.is_cancelled)
 
-    def _answer(
-        self,
-        sender: Any,
-        wanted: frozenset[str],
-        tensors: Mapping[str, Tensor],
-        rows: Sequence[Row],
-        answers: list[Answer],
-    ) -> None:
-        """Send the output tensors that the client requested."""
-        found = outputs(tensors, rows, answers, self.engine.end_id)
-        sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in found.items() if name in wanted]
-        _send(sender, pb_utils.InferenceResponse(sent))
+        def answer(answers: list[Answer]) -> None:
+            found = outputs(tensors, rows, answers, self.engine.end_id)
+            sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in found.items() if name in wanted]
+            _send(sender, pb_utils.InferenceResponse(sent))
+
+        return Request(rows, wants_log_probs(tensors), answer, partial(_fail, sender), sender.is_cancelled)
 
 
 def _send(sender: Any, response: Any) -> None:
@@ -92,10 +83,8 @@ def _send(sender: Any, response: Any) -> None:
 def _fail(sender: Any, error: Exception) -> None:
     """Send an error response. Suppress any exception, so that the calling thread continues."""
     message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
-    code = pb_utils.TritonError.INTERNAL
+    code = pb_utils.TritonError.UNAVAILABLE if isinstance(error, CourseError) else pb_utils.TritonError.INTERNAL
     if isinstance(error, UsageError):
         code = pb_utils.TritonError.INVALID_ARG
-    elif isinstance(error, CourseError):
-        code = pb_utils.TritonError.UNAVAILABLE
     with suppress(Exception):
         _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code)))

@@ -25,7 +25,7 @@ import torch
 from course_lib.serving import batch as batch_module
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 from transformers.utils import logging
 
 from tests.bench.bench_reader import NEVER, VOCABULARY, Texts, exported, hugging_face
@@ -47,7 +47,7 @@ def main() -> None:
         loaded = reader.load(exported(Path(place), arguments.layers, arguments.hidden))
     engine = Engine(loaded)
     rows = requests(arguments.requests, arguments.mean)
-    plain = [Row(row.ids, row.output_length, end_id=NEVER) for row in rows]
+    plain = [TextRequest(row.ids, row.output_length, end_id=NEVER) for row in rows]
     compare(
         "static, leaving",
         rows,
@@ -59,7 +59,7 @@ def main() -> None:
     compare("static", plain, partial(generated, engine, plain, False), group, arguments.rounds)
 
 
-def compare(name: str, rows: Sequence[Row], ours: Any, peer: Any, rounds: int) -> None:
+def compare(name: str, rows: Sequence[TextRequest], ours: Any, peer: Any, rounds: int) -> None:
     """Print both sides' speeds, and their ratio."""
     if ours() != peer():
         raise SystemExit(f"{name}: not the same texts")
@@ -68,17 +68,17 @@ def compare(name: str, rows: Sequence[Row], ours: Any, peer: Any, rounds: int) -
     print(f"continuous {tokens / mine:.0f} tokens/s; {name} {tokens / other:.0f}: {1 / ratio:.2f} ×", flush=True)
 
 
-def requests(count: int, mean: int) -> list[Row]:
+def requests(count: int, mean: int) -> list[TextRequest]:
     rng = random.Random(0)
     found = []
     for number in range(count):
         ids = tuple(rng.randrange(3, VOCABULARY) for _ in range(rng.randint(8, 64)))
         length = min(LONGEST, 1 + int(rng.expovariate(1 / mean)))
-        found.append(Row(ids, length, 0 if number % 2 else None, end_id=NEVER))
+        found.append(TextRequest(ids, length, 0 if number % 2 else None, end_id=NEVER))
     return found
 
 
-def generated(engine: Engine, rows: Sequence[Row], static: bool) -> Texts:
+def generated(engine: Engine, rows: Sequence[TextRequest], static: bool) -> Texts:
     """Static: a batch lasts until its longest text is finished; waiting texts join only then."""
     generations = [engine.generation(row) for row in rows]
     waiting, batch = list(generations), engine.batch()
@@ -91,7 +91,7 @@ def generated(engine: Engine, rows: Sequence[Row], static: bool) -> Texts:
     return [generation.answer.ids for generation in generations]
 
 
-def groups(model: Any, rows: Sequence[Row], places: int) -> Texts:
+def groups(model: Any, rows: Sequence[TextRequest], places: int) -> Texts:
     found: Texts = []
     for start in range(0, len(rows), places):
         group = rows[start : start + places]

@@ -19,7 +19,7 @@ from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.export import export
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 from course_lib.serving.tasks import NamedPrefix
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.utils import logging
@@ -89,7 +89,7 @@ def exported(place: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32"
 
 
 def in_process(engine: Engine, prompts: Sequence[list[int]], new: int, task: int | None) -> Texts:
-    answers = engine.run([Row(tuple(row), new, task, end_id=NEVER) for row in prompts])
+    answers = engine.run([TextRequest(tuple(row), new, task, end_id=NEVER) for row in prompts])
     return [answer.ids[len(row) :] for answer, row in zip(answers, prompts)]
 
 

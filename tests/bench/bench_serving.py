@@ -22,7 +22,7 @@ from course_lib.models import frozen_base
 from course_lib.serving import ct2, export, latency, reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.latency import Rows, Writer
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
@@ -93,7 +93,7 @@ def our_reader(folder: Path) -> Writer:
     engine = Engine(reader.load(folder))
 
     def write(rows: Rows, new: int) -> list[list[int]]:
-        common = Row((), new, top_k=1, bad_words=((engine.end_id,),), end_id=engine.vocabulary)
+        common = TextRequest((), new, top_k=1, bad_words=((engine.end_id,),), end_id=engine.vocabulary)
         asked = [replace(common, ids=tuple(row)) for row in rows]
         return [answer.ids[len(row) :] for answer, row in zip(engine.run(asked), rows, strict=True)]
 

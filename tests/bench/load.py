@@ -27,7 +27,7 @@ from course_lib.serving import reader, server
 from course_lib.serving.client import Client, Wire
 from course_lib.serving.engine import Engine
 from course_lib.serving.repository import Limits
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 
 from tests.bench.bench_reader import NEVER, VOCABULARY, exported
 
@@ -73,7 +73,7 @@ def main() -> None:
                 print(line(number, found, lost), flush=True)
 
 
-def steady(engine: Engine, rows: Sequence[Row]) -> tuple[list[Row], list[list[int]]]:
+def steady(engine: Engine, rows: Sequence[TextRequest]) -> tuple[list[TextRequest], list[list[int]]]:
     """The rows whose text does not hang on the fifth digit of a logit, and their texts when each runs alone.
 
     The rounding of fp32 depends on the size of the batch. With random weights, all 32,000 tokens are nearly equally likely, so that a change of 1e-6
@@ -96,7 +96,7 @@ def steady(engine: Engine, rows: Sequence[Row]) -> tuple[list[Row], list[list[in
 def measured(
     triton: server.Server,
     protocol: Wire,
-    rows: Sequence[Row],
+    rows: Sequence[TextRequest],
     answers: Sequence[list[int]],
     number: int,
     seconds: float,
@@ -118,7 +118,7 @@ def line(number: int, found: Outcome, lost: int) -> str:
 def drive(
     triton: server.Server,
     protocol: Wire,
-    rows: Sequence[Row],
+    rows: Sequence[TextRequest],
     answers: Sequence[list[int]],
     connections: int,
     more: Callable[[int], bool],
@@ -160,7 +160,9 @@ def answered(triton: server.Server) -> int:
     return sum(int(float(count)) for count in re.findall(r"^nv_inference_request_success{[^}]*} (\S+)", metrics, re.M))
 
 
-def requests(count: int, vocabulary: int, longest: int, new: int, tasks: int, end: int | None = None) -> list[Row]:
+def requests(
+    count: int, vocabulary: int, longest: int, new: int, tasks: int, end: int | None = None
+) -> list[TextRequest]:
     """Requests of all kinds, no two alike. 0.875 is exact in the FP32 of a request."""
     rng = random.Random(0)
     found = []
@@ -169,11 +171,11 @@ def requests(count: int, vocabulary: int, longest: int, new: int, tasks: int, en
         chosen: dict[str, Any] = rng.choice(
             [{}, {"top_k": 5, "seed": number}, {"top_k": 40, "top_p": 0.875, "seed": number}]
         )
-        found.append(Row(ids, rng.randint(1, new), rng.choice([None, *range(tasks)]), end_id=end, **chosen))
+        found.append(TextRequest(ids, rng.randint(1, new), rng.choice([None, *range(tasks)]), end_id=end, **chosen))
     return found
 
 
-def tensors(row: Row) -> dict[str, Any]:
+def tensors(row: TextRequest) -> dict[str, Any]:
     """The request for one row."""
     optional = {"prompt_learning_task_name_ids": row.task, "end_id": row.end_id}
     return {

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 from course_lib.serving import batch as batch_module
-from course_lib.serving.batch import Batch, Generation
+from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 
 from tests.serving import tiny
 from tests.serving.test_engine import MIXED, engine
 
 
-def rows(count: int, seed: int) -> list[Row]:
+def rows(count: int, seed: int) -> list[TextRequest]:
     """Of all kinds: with and without a prefix, greedy, sampled with an own seed, and beams."""
     rng = random.Random(seed)
     found = []
@@ -24,11 +24,13 @@ def rows(count: int, seed: int) -> list[Row]:
         kind: dict[str, Any] = rng.choice(
             [{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}, {"beam_width": 3}]
         )
-        found.append(Row(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), **kind))
+        found.append(TextRequest(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), **kind))
     return found
 
 
-def driven(ours: Engine, asked: list[Row], seed: int, dropped: frozenset[int] = frozenset()) -> list[Generation]:
+def driven(
+    ours: Engine, asked: list[TextRequest], seed: int, dropped: frozenset[int] = frozenset()
+) -> list[Generation]:
     """The rows after a batch in which they joined at random times, and from which some were dropped at random times."""
     rng, batch = random.Random(seed), ours.batch()
     generations = [ours.generation(row, log_probs=True) for row in asked]
@@ -66,7 +68,7 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
     # long texts that no end token ends, so that they run when they are dropped
     dropped = frozenset(index for index in range(0, 20, 4))
     for index in dropped:
-        asked[index] = Row((5, 6, 7), 40, end_id=tiny.VOCABULARY)
+        asked[index] = TextRequest((5, 6, 7), 40, end_id=tiny.VOCABULARY)
     for index, generation in enumerate(driven(ours, asked, 2, dropped)):
         if index in dropped:
             assert not generation.finished
@@ -77,14 +79,14 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
 def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "ROWS", 2)
     sizes: list[int] = []
-    step = Batch.step
+    step = TextBatch.step
 
-    def counted(batch: Batch) -> list[Generation]:
+    def counted(batch: TextBatch) -> list[Generation]:
         sizes.append(len(batch.running))
         return step(batch)
 
-    monkeypatch.setattr(Batch, "step", counted)
-    asked = [Row((5,), length, end_id=tiny.VOCABULARY) for length in (13, 5, 5, 5)]
+    monkeypatch.setattr(TextBatch, "step", counted)
+    asked = [TextRequest((5,), length, end_id=tiny.VOCABULARY) for length in (13, 5, 5, 5)]
     engine().run(asked)
     # 12 further tokens of the long text, beside them 4 of each short one; static batching: 12 steps of two, then 4
     assert sizes == [2] * 12
@@ -93,7 +95,7 @@ def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.Mon
 def test_a_beam_search_takes_a_place_for_each_beam() -> None:
     ours = engine()
     batch = ours.batch()
-    waiting = [ours.generation(Row((5,), 9, beam_width=width)) for width in (30, 30, 5, 1)]
+    waiting = [ours.generation(TextRequest((5,), 9, beam_width=width)) for width in (30, 30, 5, 1)]
     assert batch.fitting(waiting) == 2
     batch.join(waiting[:2])
     # the row of 5 beams is next; the one behind it does not overtake it
@@ -104,7 +106,7 @@ def test_a_beam_search_takes_a_place_for_each_beam() -> None:
 def test_only_rows_that_change_their_place_are_copied() -> None:
     ours = engine()
     batch = ours.batch()
-    generations = [ours.generation(Row((5 + number, 6), 20, end_id=tiny.VOCABULARY)) for number in range(6)]
+    generations = [ours.generation(TextRequest((5 + number, 6), 20, end_id=tiny.VOCABULARY)) for number in range(6)]
     batch.join(generations)
     store = batch.slots.store
     before = store[:, :, :, :, :2].clone()

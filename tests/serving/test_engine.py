@@ -5,10 +5,9 @@ import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import Shape, past
-from course_lib.serving import batch as batch_module
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 
 from tests.serving import tiny
 
@@ -39,9 +38,9 @@ def step_by_step(model, ids, new, prefix):
 
 
 MIXED = [
-    Row((5, 6, 7), 12), Row((9,), 20, task=0), Row((4, 8, 7, 6, 5), 9, task=1, top_k=5, top_p=0.9, seed=3), Row((), 7),
-    Row((4, 3), 20, beam_width=3), Row((8, 3, 9), 15, task=1, beam_width=3, len_penalty=1.0), Row((4, 5), 20, top_p=0.9, seed=7, repetition_penalty=1.3, temperature=0.8),
-    Row((4, 5), 20, task=2, bad_words=((44,), (31, 18)), stop_words=((29,),)), Row((7,), 3, beam_width=2),
+    TextRequest((5, 6, 7), 12), TextRequest((9,), 20, task=0), TextRequest((4, 8, 7, 6, 5), 9, task=1, top_k=5, top_p=0.9, seed=3), TextRequest((), 7),
+    TextRequest((4, 3), 20, beam_width=3), TextRequest((8, 3, 9), 15, task=1, beam_width=3, len_penalty=1.0), TextRequest((4, 5), 20, top_p=0.9, seed=7, repetition_penalty=1.3, temperature=0.8),
+    TextRequest((4, 5), 20, task=2, bad_words=((44,), (31, 18)), stop_words=((29,),)), TextRequest((7,), 3, beam_width=2),
 ]  # fmt: skip
 
 
@@ -60,7 +59,7 @@ def test_a_row_gets_the_same_text_alone_and_among_others(family: Family) -> None
 def test_greedy_text_is_that_of_hugging_face_and_of_the_prefix(family: Family) -> None:
     ours, prefix = engine(family), tiny.prefixes()
     ids = [(5, 6, 7), (9, 4), (3, 4, 5, 6, 8)]
-    rows = [Row(row, 12, task, end_id=999) for row in ids for task in (None, 0, 1, 2)]
+    rows = [TextRequest(row, 12, task, end_id=999) for row in ids for task in (None, 0, 1, 2)]
     expected = [
         generated(ours.model, row, 12)[0] if task in (None, 2) else step_by_step(ours.model, row, 12, prefix[task])
         for row in ids
@@ -72,13 +71,13 @@ def test_greedy_text_is_that_of_hugging_face_and_of_the_prefix(family: Family) -
 
 def test_an_empty_input_begins_with_the_start_token_and_does_not_show_it() -> None:
     ours = engine()
-    assert ours.run([Row((), 6)])[0].ids == ours.run([Row((tiny.START,), 6)])[0].ids[1:]
-    assert ours.run([Row((), 6, start_id=9)])[0].ids == ours.run([Row((9,), 6)])[0].ids[1:]
+    assert ours.run([TextRequest((), 6)])[0].ids == ours.run([TextRequest((tiny.START,), 6)])[0].ids[1:]
+    assert ours.run([TextRequest((), 6, start_id=9)])[0].ids == ours.run([TextRequest((9,), 6)])[0].ids[1:]
 
 
 def test_beams_are_those_of_hugging_face_where_no_text_ends() -> None:
     ours = engine()
-    answer = ours.run([Row((4, 3), 10, beam_width=4, end_id=999)])[0]
+    answer = ours.run([TextRequest((4, 3), 10, beam_width=4, end_id=999)])[0]
     expected = generated(ours.model, [4, 3], 10, num_beams=4, num_return_sequences=4, length_penalty=0.0)
     assert [beam.ids for beam in answer.beams] == expected
 
@@ -86,7 +85,7 @@ def test_beams_are_those_of_hugging_face_where_no_text_ends() -> None:
 def test_with_a_beam_for_each_possible_text_the_best_is_found() -> None:
     ours = engine()
     banned = tuple((token,) for token in range(4, tiny.VOCABULARY))  # leaves 0 to 3, of which END ends
-    row = Row((5, 6), 3, beam_width=64, bad_words=banned)
+    row = TextRequest((5, 6), 3, beam_width=64, bad_words=banned)
     texts = {
         (*line[: line.index(tiny.END)], tiny.END) if tiny.END in line else line
         for line in itertools.product(range(4), repeat=3)
@@ -107,83 +106,77 @@ def test_with_a_beam_for_each_possible_text_the_best_is_found() -> None:
 
 def test_the_end_token_a_stop_word_and_the_length_end_a_text() -> None:
     ours = engine()
-    free = ours.run([Row((5, 6, 7), 10, end_id=999)])[0].ids
+    free = ours.run([TextRequest((5, 6, 7), 10, end_id=999)])[0].ids
     end = free[6]
-    assert ours.run([Row((5, 6, 7), 10, end_id=end)])[0].ids == free[: free.index(end, 3) + 1]
-    stopped = ours.run([Row((5, 6, 7), 10, end_id=999, stop_words=((1, 1), tuple(free[5:7])))])[0].ids
+    assert ours.run([TextRequest((5, 6, 7), 10, end_id=end)])[0].ids == free[: free.index(end, 3) + 1]
+    stopped = ours.run([TextRequest((5, 6, 7), 10, end_id=999, stop_words=((1, 1), tuple(free[5:7])))])[0].ids
     assert stopped == free[:7]
-    assert ours.run([Row((5, 6, 7), 4, end_id=999)])[0].ids == free[:7]
+    assert ours.run([TextRequest((5, 6, 7), 4, end_id=999)])[0].ids == free[:7]
 
 
 def test_bad_words_are_not_written() -> None:
     ours = engine()
-    free = ours.run([Row((5, 6, 7), 10, end_id=999)])[0].ids
-    without = ours.run([Row((5, 6, 7), 10, end_id=999, bad_words=((free[3],),))])[0].ids
+    free = ours.run([TextRequest((5, 6, 7), 10, end_id=999)])[0].ids
+    without = ours.run([TextRequest((5, 6, 7), 10, end_id=999, bad_words=((free[3],),))])[0].ids
     assert free[3] not in without[3:]
     pair = free[4], free[5]
-    without = ours.run([Row((5, 6, 7), 10, end_id=999, bad_words=(pair,))])[0].ids
+    without = ours.run([TextRequest((5, 6, 7), 10, end_id=999, bad_words=(pair,))])[0].ids
     assert pair not in itertools.pairwise(without) and without[:5] == free[:5]
 
 
 def test_repetition_penalty_is_that_of_hugging_face() -> None:
     ours = engine()
-    answer = ours.run([Row((5, 6, 7), 20, repetition_penalty=1.7, end_id=999)])[0]
+    answer = ours.run([TextRequest((5, 6, 7), 20, repetition_penalty=1.7, end_id=999)])[0]
     assert [answer.ids] == generated(ours.model, [5, 6, 7], 20, repetition_penalty=1.7)
 
 
 def test_log_probs_are_those_of_the_model() -> None:
     ours = engine()
-    beam = ours.run([Row((5, 6, 7), 6), Row((8,), 6)], log_probs=True)[0].beams[0]
+    beam = ours.run([TextRequest((5, 6, 7), 6), TextRequest((8,), 6)], log_probs=True)[0].beams[0]
     with torch.inference_mode():
         expected = ours.model(torch.tensor([beam.ids])).logits[0, 2:-1].log_softmax(-1)
     picked = expected.gather(-1, torch.tensor(beam.ids[3:])[:, None])[:, 0]
     torch.testing.assert_close(torch.tensor(beam.log_probs), picked, rtol=1e-4, atol=1e-4)
-    assert ours.run([Row((5,), 2)])[0].beams[0].log_probs == []
+    assert ours.run([TextRequest((5,), 2)])[0].beams[0].log_probs == []
 
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another() -> None:
     ours = engine()
-    rows = [Row((5, 6), 20, top_p=0.99, seed=seed, end_id=999) for seed in (1, 1, 2, 2**64 - 1)]
+    rows = [TextRequest((5, 6), 20, top_p=0.99, seed=seed, end_id=999) for seed in (1, 1, 2, 2**64 - 1)]
     first, same, other, last = (answer.ids for answer in ours.run(rows))
     assert first == same and len({tuple(first), tuple(other), tuple(last)}) == 3
-
-
-def test_large_batches_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = engine()
-    rows = [Row(tuple(range(3, 4 + number % 7)), 3 + number % 5, beam_width=1 + number % 2) for number in range(20)]
-    whole = [answer.ids for answer in ours.run(rows)]
-    monkeypatch.setattr(batch_module, "ROWS", 3)
-    assert [answer.ids for answer in ours.run(rows)] == whole
 
 
 @pytest.mark.parametrize(
     ("row", "name"),
     [
-        (Row((5,), 3, task=3), "prompt_learning_task_name_ids: 3"),
-        (Row((), 3, task=0), "input_lengths: 0"),
-        (Row((5,), 0), "request_output_len: 0"),
-        (Row((5,) * 60, 5), "input_lengths: 60"),
-        (Row((5,) * 50, 10, task=0), "input_lengths: 50"),
-        (Row((5, 60), 3), "input_ids: 60"),
-        (Row((), 3, start_id=77), "start_id: 77"),
-        (Row((5,), 3, stop_words=((-1,),)), "stop_words_list: -1"),
-        (Row((5,), 3, top_p=1.5), "runtime_top_p: 1.5"),
-        (Row((5,), 3, temperature=float("nan")), "temperature: nan"),
-        (Row((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5"),
+        (TextRequest((5,), 3, task=3), "prompt_learning_task_name_ids: 3"),
+        (TextRequest((), 3, task=0), "input_lengths: 0"),
+        (TextRequest((5,), 0), "request_output_len: 0"),
+        (TextRequest((5,) * 60, 5), "input_lengths: 60"),
+        (TextRequest((5,) * 50, 10, task=0), "input_lengths: 50"),
+        (TextRequest((5, 60), 3), "input_ids: 60"),
+        (TextRequest((), 3, start_id=77), "start_id: 77"),
+        (TextRequest((5,), 3, stop_words=((-1,),)), "stop_words_list: -1"),
+        (TextRequest((5,), 3, top_p=1.5), "runtime_top_p: 1.5"),
+        (TextRequest((5,), 3, temperature=float("nan")), "temperature: nan"),
+        (TextRequest((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_runs(row: Row, name: str) -> None:
+def test_what_cannot_be_run_is_refused_before_anything_runs(row: TextRequest, name: str) -> None:
     ours = engine()
     ours.model.forward = None  # not reached
     with pytest.raises(UsageError, match=f"^{name} "):
-        ours.run([Row((5,), 3), row])
+        ours.run([TextRequest((5,), 3), row])
 
 
 def test_a_text_may_fill_all_positions_and_a_limit_may_be_set() -> None:
-    filled = engine("gpt").run([Row((5,) * 49, 10, task=0, end_id=999)])[0].ids
+    filled = engine("gpt").run([TextRequest((5,) * 49, 10, task=0, end_id=999)])[0].ids
     assert len(filled) == tiny.POSITIONS - 5
     with pytest.raises(UsageError, match="the model has 10 positions"):
-        engine(max_length=10).check(Row((5,) * 5, 6))
-    assert len(engine(max_length=80).run([Row((5,), 75, end_id=999)])[0].ids) == 76  # GPT-NeoX turns by any angle
+        engine(max_length=10).check(TextRequest((5,) * 5, 6))
+    assert (
+        len(engine(max_length=80).run([TextRequest((5,), 75, end_id=999)])[0].ids) == 76
+    )  # GPT-NeoX turns by any angle
     with pytest.raises(UsageError, match="the model has 64 positions"):
-        engine("gpt", max_length=80).check(Row((5,), 75))
+        engine("gpt", max_length=80).check(TextRequest((5,), 75))

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -281,33 +279,3 @@ def test_an_input_is_never_overwritten(tmp_path: Path):
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(UsageError, match="holds other files"):
         import_folder(place, tmp_path / "mine")
-
-
-PEAK = """
-import sys
-from pathlib import Path
-from course_lib.serving import ft_import
-
-def peak():
-    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-
-ft_import.weight_files.SHARD = 8_000_000
-ft_import.import_folder(Path(sys.argv[1]), Path(sys.argv[3]) / "small")
-before = peak()
-ft_import.import_folder(Path(sys.argv[2]), Path(sys.argv[3]) / "large")
-print(peak() - before)
-"""
-
-
-@pytest.mark.rehearse
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="only Linux tells a process its peak of memory")
-def test_memory_does_not_grow_with_the_model(tmp_path: Path):
-    model = build("parallel", hidden_size=512, intermediate_size=2048, num_hidden_layers=12)
-    large = export(save(model, tmp_path / "model"), tmp_path / "ft", 2).folder
-    size = sum(path.stat().st_size for path in large.iterdir()) / 2**20
-    assert size > 140
-    small = by_hand(tmp_path / "by_hand", "parallel", 2, "fp32")
-    done = subprocess.run([sys.executable, "-c", PEAK, small, large, tmp_path], check=True, capture_output=True)
-    # A file of 8 MB, its copy in safetensors, and a tensor of 4 MB with its parts
-    assert int(done.stdout) < 45
-    assert len(weight_files.files(tmp_path / "large")) > 15 and same(tmp_path / "large", model)

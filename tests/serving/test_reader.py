@@ -10,7 +10,7 @@ from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.serving import layout, reader, weight_map
 from course_lib.serving.export import export
 from course_lib.serving.ft_source import Corrections
-from course_lib.serving.layout import FtConfig, Task
+from course_lib.serving.layout import FtConfig, PrefixTask
 from course_lib.serving.tasks import NamedPrefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,7 +152,7 @@ def test_damage_is_one_line(tmp_path: Path):
 )  # fmt: skip
 def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, size: int, inner: int, length: int):
     config = FtConfig(
-        family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(Task("t", length),)
+        family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(PrefixTask("t", length),)
     )
     for name, spec in weight_map.specs_by_weight(config).items():
         weight = torch.randn(weight_map.shape(spec, config))

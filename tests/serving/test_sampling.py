@@ -3,15 +3,15 @@ from collections import Counter
 import pytest
 import torch
 from course_lib.serving import sampling
-from course_lib.serving.request import Row
+from course_lib.serving.request import TextRequest
 from course_lib.serving.sampling import Text
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3])  # best first: 1, 3, 2, 0
 
 
-def drawn(row: Row, times: int = 4000) -> dict[int, float]:
+def drawn(row: TextRequest, times: int = 4000) -> dict[int, float]:
     """Shares of the tokens drawn by so many rows that differ in their seed."""
-    texts = [Text(Row(row.ids, 9, top_k=row.top_k, top_p=row.top_p, seed=seed), 99) for seed in range(times)]
+    texts = [Text(TextRequest(row.ids, 9, top_k=row.top_k, top_p=row.top_p, seed=seed), 99) for seed in range(times)]
     found = Counter(sampling.draw(PROBABILITIES.log().expand(times, -1), texts).tolist())
     return {token: count / times for token, count in found.items()}
 
@@ -19,20 +19,20 @@ def drawn(row: Row, times: int = 4000) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (Row((), 9, top_k=3), {1: 0.4 / 0.9, 3: 0.3 / 0.9, 2: 0.2 / 0.9}),
-        (Row((), 9, top_p=1.0), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
-        (Row((), 9, top_p=0.5), {1: 0.8, 3: 0.2}),  # the token at the border with what is left of the share
-        (Row((), 9, top_k=2, top_p=0.5), {1: 1.0}),  # half of the two's mass of 0.7
-        (Row((), 9, top_k=1, top_p=0.3), {1: 1.0}),
-        (Row((), 9, top_k=1000), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
+        (TextRequest((), 9, top_k=3), {1: 0.4 / 0.9, 3: 0.3 / 0.9, 2: 0.2 / 0.9}),
+        (TextRequest((), 9, top_p=1.0), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
+        (TextRequest((), 9, top_p=0.5), {1: 0.8, 3: 0.2}),  # the token at the border with what is left of the share
+        (TextRequest((), 9, top_k=2, top_p=0.5), {1: 1.0}),  # half of the two's mass of 0.7
+        (TextRequest((), 9, top_k=1, top_p=0.3), {1: 1.0}),
+        (TextRequest((), 9, top_k=1000), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
     ],
 )
-def test_tokens_are_drawn_from_top_k_and_then_top_p(row: Row, expected: dict[int, float]) -> None:
+def test_tokens_are_drawn_from_top_k_and_then_top_p(row: TextRequest, expected: dict[int, float]) -> None:
     assert drawn(row) == pytest.approx(expected, abs=0.03)
 
 
 def test_rows_with_other_settings_do_not_change_a_draw() -> None:
-    rows = [Row((), 9, top_k=2, seed=4), Row((), 9, top_p=0.9, seed=5), Row((), 9, top_k=1)]
+    rows = [TextRequest((), 9, top_k=2, seed=4), TextRequest((), 9, top_p=0.9, seed=5), TextRequest((), 9, top_k=1)]
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
     together = sampling.draw(logits, [Text(row, 99) for row in rows]).tolist()
     assert together == [
@@ -42,20 +42,20 @@ def test_rows_with_other_settings_do_not_change_a_draw() -> None:
 
 
 def test_top_p_decays_to_its_least_and_is_reset() -> None:
-    text = Text(Row((), 9, top_p=0.8, top_p_decay=0.5, top_p_min=0.3, top_p_reset_id=7), 99)
+    text = Text(TextRequest((), 9, top_p=0.8, top_p_decay=0.5, top_p_min=0.3, top_p_reset_id=7), 99)
     shares = []
     for token in (1, 2, 7, 1):
         text.add(token)
         shares.append(text.top_p)
     assert shares == [0.4, 0.3, 0.8, 0.4]
-    kept = Text(Row((), 9, top_k=5, top_p=0.8, top_p_decay=0.5), 99)
+    kept = Text(TextRequest((), 9, top_k=5, top_p=0.8, top_p_decay=0.5), 99)
     kept.add(1)
     assert kept.top_p == 0.8  # a top_k: no decay
 
 
 def test_temperature_and_penalty_change_the_logits() -> None:
     logits = torch.tensor([[2.0, -2.0, 1.0, 0.5], [2.0, -2.0, 1.0, 0.5]])
-    rows = [Row((0, 1, 0), 9, repetition_penalty=2.0, temperature=0.5), Row((0,), 9)]
+    rows = [TextRequest((0, 1, 0), 9, repetition_penalty=2.0, temperature=0.5), TextRequest((0,), 9)]
     found = sampling.adjust(logits.clone(), [Text(row, 99) for row in rows])
     assert found[0].tolist() == [2.0, -8.0, 2.0, 1.0]  # each token once, below 0 further down
     assert found[1].tolist() == logits[1].tolist()

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from course_lib.serving import batch as batch_module
 from course_lib.serving import scheduler as scheduler_module
-from course_lib.serving.request import Answer, Row
+from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.scheduler import Request, Scheduler
 
 from tests.serving import tiny
 from tests.serving.test_batch import rows
 from tests.serving.test_engine import engine
 
-LONG = Row((5, 6, 7), 50, end_id=tiny.VOCABULARY)
+LONG = TextRequest((5, 6, 7), 50, end_id=tiny.VOCABULARY)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def ours() -> Iterator[Scheduler]:
     assert not found.thread.is_alive()
 
 
-def asked(*own: Row, **more: Any) -> tuple[Request, "Future[list[Answer]]"]:
+def asked(*own: TextRequest, **more: Any) -> tuple[Request, "Future[list[Answer]]"]:
     """A request, and its future answer; a second answer to it is an error."""
     future: Future[list[Answer]] = Future()
     return Request(own, False, future.set_result, future.set_exception, **more), future
@@ -41,7 +41,7 @@ def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monk
     every = rows(60, seed=9)
     groups = [every[start : start + 3] for start in range(0, 60, 3)]
 
-    def ask(own: list[Row]) -> list[list[int]]:
+    def ask(own: list[TextRequest]) -> list[list[int]]:
         request, future = asked(*own)
         ours.submit([request])
         return ids(future.result())
@@ -84,7 +84,7 @@ def test_what_takes_too_long_is_told_and_the_others_go_on(monkeypatch: pytest.Mo
     with pytest.raises(Exception, match="^no answer within the time limit of 1e-06 s$"):
         future.result()
     # needs one pass only, and so is answered before the first look at the clock
-    short, answered = asked(Row((5, 6), 1))
+    short, answered = asked(TextRequest((5, 6), 1))
     hurried.submit([short])
     assert len(answered.result()[0].ids) == 3
     hurried.stop()
@@ -101,7 +101,7 @@ def test_a_cancelled_request_leaves_the_batch(ours: Scheduler, monkeypatch: pyte
 
 
 def test_if_a_batch_does_not_fit_the_requests_run_one_by_one(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = ids(ours.engine.run([LONG, Row((8, 9), 5)]))
+    expected = ids(ours.engine.run([LONG, TextRequest((8, 9), 5)]))
     forward = ours.engine.model.forward
 
     def small(tokens: Any, **named: Any) -> Any:
@@ -110,7 +110,7 @@ def test_if_a_batch_does_not_fit_the_requests_run_one_by_one(ours: Scheduler, mo
         return forward(tokens, **named)
 
     monkeypatch.setattr(ours.engine.model, "forward", small)
-    pairs = [asked(LONG), asked(Row((8, 9), 5)), asked(LONG, LONG)]
+    pairs = [asked(LONG), asked(TextRequest((8, 9), 5)), asked(LONG, LONG)]
     futures = [future for _, future in pairs]
     ours.submit([request for request, _ in pairs])
     assert [ids(future.result())[0] for future in futures[:2]] == expected

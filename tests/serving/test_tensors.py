@@ -2,7 +2,7 @@ import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.serving.client import word_list
-from course_lib.serving.request import Answer, Beam, Row
+from course_lib.serving.request import Answer, Beam, TextRequest
 from course_lib.serving.tensors import outputs, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def request(**changed: object) -> dict[str, torch.Tensor]:
 
 
 def test_what_is_not_sent_keeps_its_default() -> None:
-    assert rows_of(request()) == [Row((5, 6, 7), 4), Row((8,), 2)]
+    assert rows_of(request()) == [TextRequest((5, 6, 7), 4), TextRequest((8,), 2)]
 
 
 def test_unsigned_numbers_are_read_as_such() -> None:
