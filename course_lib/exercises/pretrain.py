@@ -17,7 +17,7 @@ CHANGES = ["batch.micro_size=2"]
 
 
 def _check_changes(answer: Any) -> str | None:
-    """Plan GPT-2 XL with the learner's overrides and judge the plan. Overrides: list, one string, or dict."""
+    """Plan GPT-2 XL with the learner's overrides (a list, one string or a dict) and judge the plan."""
     if isinstance(answer, dict):
         answer = [f"{key}={value}" for key, value in answer.items()]
     changes = answer.split() if isinstance(answer, str) else list(answer)
@@ -26,39 +26,23 @@ def _check_changes(answer: Any) -> str | None:
     try:
         settings = config.load(PretrainConfig, "gpt2-xl.yaml", ["zero.offload_optimizer=false", *changes])
         if settings.zero.offload_optimizer:
-            return tr(
-                "the optimizer is in host memory: each step would wait for it. Leave zero.offload_optimizer=false."
-            )
+            return tr("each step would wait for the optimizer in host memory. Leave zero.offload_optimizer=false.")
         plan, samples = planner.plan(settings, GPUS), settings.batch.resolve(GPUS).total
     except UsageError as error:
         return tr("the course refuses these settings: {error}.", error=error)
-    figure = tr("The plan is {size:.1f} GB per GPU", size=plan.total / 1e9)
     if (settings.model.hidden_size, settings.model.num_layers, settings.data.seq_length) != (1600, 48, 1024):
-        return tr(
-            "this is no longer GPT-2 XL on 1,024 tokens: change how it is trained, and leave model and data sizes."
-        )
+        return tr("this is no longer GPT-2 XL on 1,024 tokens: leave model and data sizes.")
     if samples != SAMPLES:
-        return tr(
-            "a step has {samples} samples instead of {wanted}, so it would be another training: keep global_size.",
-            samples=samples,
-            wanted=SAMPLES,
-        )
+        return tr("a step has {samples} samples instead of {all}: keep global_size.", samples=samples, all=SAMPLES)
+    figure = tr("The plan is {size:.1f} GB per GPU", size=plan.total / 1e9)
     if settings.model.recompute != "none":
         return tr("{figure}, but recomputing costs up to a third more work: there is a way without it.", figure=figure)
     if settings.zero.stage > 2:
-        return tr(
-            "{figure}, and stage 3 gathers the weights in each forward and backward pass: stay at stage 2.",
-            figure=figure,
-        )
-    if plan.total > CARD:
-        most = max(("activations", "logits", "weights", "optimizer"), key=plan.parts.__getitem__)
-        return tr(
-            "{figure}, more than {card:.0f}. The largest part is {most}: what makes it smaller?",
-            figure=figure,
-            card=CARD / 1e9,
-            most=tr(most),
-        )
-    return None
+        return tr("{figure}, and stage 3 gathers the weights in each pass: stay at stage 2.", figure=figure)
+    if plan.total <= CARD:
+        return None
+    most = max(("activations", "logits", "weights", "optimizer"), key=plan.parts.__getitem__)
+    return tr("{figure}, too much. The largest part is {most}: what makes it smaller?", figure=figure, most=tr(most))
 
 
 def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
@@ -107,16 +91,8 @@ CHAPTER = Chapter(
                 "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter",
                 ((12_000, "the optimizer states are not all: weights and gradients take 2 bytes each"),),
             ),
-            (
-                (1_557_200_000, 2, 1),
-                15_572_000_000,
-                "stage 1 shards the optimizer states alone, which are 12 bytes with the fp32 weights: 2 + 2 + 12/2",
-            ),
-            (
-                (1_557_200_000, 8, 2),
-                5_839_500_000,
-                "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8",
-            ),
+            ((1000, 2, 1), 10_000, "stage 1 shards the optimizer states alone, 12 bytes: 2 + 2 + 12/2"),
+            ((1000, 8, 2), 3_750, "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8"),
             ((1_557_200_000, 4, 3), 6_228_800_000, "stage 3 shards all three: (2 + 2 + 12)/4"),
         ),
         (
@@ -133,15 +109,11 @@ CHAPTER = Chapter(
         "then low",
         (
             ((1, 10, 110, 1.0, 0.2), 0.1, "updates count from 1, so the first has one tenth of high"),
-            (
-                (60, 10, 110, 1.0, 0.0),
-                0.5,
-                "half of the decay is over, because it begins after the warm-up: the share is (60 - 10)/(110 - 10)",
-            ),
+            ((60, 10, 110, 1.0, 0.0), 0.5, "half of the decay is over, because it begins after the warm-up"),
             (
                 (35, 10, 110, 1.0, 0.0),
                 0.5 + cos(pi / 4) / 2,
-                "a quarter of the decay is over; 1 + cos falls, 1 - cos would rise, a straight line would give 0.75",
+                "a quarter of it is over; 1 + cos falls, 1 - cos would rise",
             ),
             (
                 (35, 10, 110, 1.0, 0.2),

@@ -57,8 +57,6 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
         (lambda rows, heads: rows[::3] + rows[1::3] + rows[2::3], "stay together"),
         (lambda rows, heads: sorted(rows), "the queries come first"),
-        (lambda rows, heads: None, "end the function with return"),
-        (["q0", "q1"], "expected a function"),
     ],
     2: [
         (lambda h, i, split, shared, card: 1, "tensors wholly"),
@@ -66,12 +64,8 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda h, i, split, shared, card: fewest(h, h, split, shared, card), "does not divide the inner width"),
         (lambda h, i, split, shared, card: fewest(i, i, split, shared, card), "but not the 22 heads"),
         (lambda h, i, split, shared, card: fewest(h, i, split + shared, 0, card), "alone need 6 GB"),
-        (lambda h, i, split, shared, card: h, "fit on one card"),
-        (lambda h, i, split, shared, card: fewest(h, i, split, shared, card) or None, "end the function with return"),
-        (2, "expected a function"),
     ],
     3: [
-        ("fp16", "hand in your choice and"),
         # invented numbers
         (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)}), "hand in your choice and"),
         (("int8", measure), "is none of fp32"),
