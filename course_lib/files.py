@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -45,18 +44,46 @@ class TrailingBytes(OSError):
     """Error for bytes after the last stream in a compressed file that do not begin another stream."""
 
 
-class _Streams(io.RawIOBase):
-    """The decompressed content of all streams in an .xz or .bz2 file, read in constant memory.
+def _streams(kind: str, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of all streams in an .xz or .bz2 file, in constant memory.
 
     bz2.open and lzma.open stop without an error at the first byte that does not begin a stream. lzma.open also stops at
     the zero bytes that xz allows between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt,
-    2.2). This class skips the padding. It raises TrailingBytes for any other bytes, and EOFError for a truncated file.
+    2.2). Here the padding is skipped; other bytes raise TrailingBytes, and a truncated file raises EOFError.
     """
+    magic, held, begun = MAGIC[f".{kind}"], b"", False
+    while True:
+        padding = 0
+        while block := held or file.read(CHUNK):
+            held = block.lstrip(b"\0") if begun and kind == "xz" else block
+            padding += len(block) - len(held)
+            if held:
+                break
+        if begun and 0 < len(held) < len(magic):
+            held += file.read(len(magic))
+        if begun and (padding % 4 or not (held or magic).startswith(magic)):
+            at = file.tell() - len(held) - padding
+            raise TrailingBytes(f"the {kind} data ends at byte {at}, but the file goes on; remove what follows")
+        if not held:
+            if begun:
+                return
+            raise EOFError(f"no {kind} data")
+        begun = True
+        stream = bz2.BZ2Decompressor() if kind == "bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        while not stream.eof:
+            if stream.needs_input and not held and not (held := file.read(STEP)):
+                raise EOFError(f"the last {kind} stream does not end")
+            content, held = stream.decompress(held, STEP), b""
+            if content:
+                yield content
+        held = stream.unused_data
+
+
+class _Reader(io.RawIOBase):
+    """The content of a compressed file as a file."""
 
     def __init__(self, kind: str, file: BinaryIO) -> None:
-        self._kind, self._file = kind, file
-        self._stream: Any = None
-        self._left, self._begun = b"", False
+        self._file, self._blocks, self._held = file, _streams(kind, file), b""
 
     def readable(self) -> bool:
         return True
@@ -67,56 +94,17 @@ class _Streams(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        while self._stream or self._next():
-            if not self._left and self._stream.needs_input:
-                self._left = self._file.read(STEP)
-                if not self._left:
-                    raise EOFError(f"the last {self._kind} stream does not end")
-            content = self._stream.decompress(self._left, min(len(view), STEP))
-            self._left = b""
-            if self._stream.eof:
-                self._left, self._stream = self._stream.unused_data, None
-            if content:
-                view[: len(content)] = content
-                return len(content)
-        return 0
-
-    def _next(self) -> bool:
-        """Begin the next stream. Return False at the end of the file."""
-        padding = 0
-        while block := self._left or self._file.read(CHUNK):
-            self._left = block.lstrip(b"\0") if self._begun and self._kind == "xz" else block
-            padding += len(block) - len(self._left)
-            if self._left:
-                break
-        if self._begun and (padding % 4 or not self._starts_stream()):
-            at = self._file.tell() - len(self._left) - padding
-            raise TrailingBytes(f"the {self._kind} data ends at byte {at}, but the file goes on; remove what follows")
-        if not block:
-            if not self._begun:
-                raise EOFError(f"no {self._kind} data")
-            return False
-        self._begun = True
-        self._stream = bz2.BZ2Decompressor() if self._kind == "bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        return True
-
-    def _starts_stream(self) -> bool:
-        """Return whether the next bytes begin a stream, or the file ends here."""
-        magic = MAGIC[f".{self._kind}"]
-        if self._left and len(self._left) < len(magic):
-            self._left += self._file.read(len(magic))
-        return not self._left or self._left.startswith(magic)
-
-
-def _streams(kind: str, file: BinaryIO) -> io.BufferedReader:
-    return io.BufferedReader(_Streams(kind, file), CHUNK)
+        self._held = self._held or next(self._blocks, b"")
+        size = min(len(view), len(self._held))
+        view[:size], self._held = self._held[:size], self._held[size:]
+        return size
 
 
 # suffix → function that takes an open compressed file and returns a reader for its decompressed content. Reading
 # raises an error if the content does not match the suffix.
 OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": partial(_streams, "bz2"),
-    ".xz": partial(_streams, "xz"),
+    ".bz2": lambda file: io.BufferedReader(_Reader("bz2", file), CHUNK),
+    ".xz": lambda file: io.BufferedReader(_Reader("xz", file), CHUNK),
     ".gz": gzip.open,
 }
 
@@ -170,13 +158,10 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def naming(path: Path, place: Path | None = None) -> Iterator[None]:
-    """Add a file name to errors from the block that have none, such as those from a full disk or a failed read.
+    """Add the name of a file to errors from the block that have none, such as those from a full disk.
 
-    Args:
-        path: the name to add.
-        place: the path whose temporary file the block writes, or None if it writes none. If an error names the
-            temporary file, that name is replaced by `path`. If a library raises its own exception for a full disk, it
-            becomes a CourseError.
+    If the block writes the temporary file of `place`, `path` also replaces the name of that file, and a full disk that
+    a library reports by an exception of its own becomes a CourseError.
     """
     try:
         yield
@@ -193,10 +178,10 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
     except CourseError:
         raise
     except Exception as error:
-        reason = next((reason for reason in FULL if reason in str(error)), None)
-        if place is None or reason is None:
-            raise
-        raise CourseError(f"{path}: {reason}") from error
+        reason = next((reason for reason in FULL if place and reason in str(error)), None)
+        if reason:
+            raise CourseError(f"{path}: {reason}") from error
+        raise
 
 
 def require_replaceable(path: Path) -> Path:
@@ -216,10 +201,7 @@ def require_replaceable(path: Path) -> Path:
 
 
 def behind_links(path: Path) -> Path:
-    """Return the target of `path` if it is a symbolic link, otherwise `path`.
-
-    Raises CourseError if the links form a loop.
-    """
+    """Return the target of `path` if it is a symbolic link, otherwise `path`."""
     resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
     if resolved.is_symlink():
         raise CourseError(f"{path}: symbolic links form a loop")
@@ -232,50 +214,35 @@ def _hidden(target: Path) -> Path:
 
 
 def _temporary_names(target: Path) -> str:
-    """Return a regular expression that matches the temporary names of `target`.
-
-    It also matches the temporary names of those names, because a folder may be written inside another one.
-    """
+    """Return a regular expression for the temporary names of `target`, also of a folder written inside another one."""
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
 
 
 @contextmanager
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new locked temporary file or folder next to `target`, and remove it at the end.
+    """Yield a new temporary file or folder next to `target`, and remove it at the end.
 
-    Temporary files left by killed runs are removed first. The operating system releases a lock when its process exits
-    for any reason, so an unlocked temporary file belongs to a killed run.
+    It is locked, and the operating system releases the lock of a killed run: what is not locked is removed first.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
-    temporary, descriptor = _make(target, make)
-    try:
-        yield temporary
-    finally:
-        _remove(temporary)
-        os.close(descriptor)
-
-
-def _make(target: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
-    """Create a hidden file or folder next to `target`; return its path and the descriptor that holds its lock."""
     while True:
         temporary = _hidden(target)
         make(temporary)
         # Cleanup by another run may remove the new path before it is locked.
         with suppress(FileNotFoundError):
-            descriptor = _lock(temporary)
+            descriptor = os.open(temporary, os.O_RDONLY)
+            # On a file system without locks, remove_leftovers cannot lock files either, so it removes nothing.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             if temporary.exists():
-                return temporary, descriptor
+                break
             os.close(descriptor)
-
-
-def _lock(path: Path) -> int:
-    """Lock a file or folder and return the descriptor that holds the lock."""
-    descriptor = os.open(path, os.O_RDONLY)
-    # On a file system without locks, remove_leftovers cannot lock files either, so it removes nothing.
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        os.close(descriptor)
 
 
 def _remove(path: Path) -> None:
@@ -287,10 +254,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files and folders that killed runs left next to `target`.
-
-    Those of running processes are kept, because the processes hold locks on them.
-    """
+    """Remove the temporary files and folders that killed runs left next to `target`, which nobody holds a lock on."""
     candidates = []
     # The folder may be writable but not listable.
     with suppress(OSError):
@@ -307,21 +271,14 @@ def remove_leftovers(target: Path) -> None:
 
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder in the system's temporary folder, and remove it at the end.
-
-    Folders with the same `name` left by killed runs are removed first.
-    """
+    """Yield an empty folder in the system's temporary folder, and remove it and those of killed runs."""
     with _held(Path(tempfile.gettempdir(), name), lambda path: path.mkdir(0o700)) as folder:
         yield folder
 
 
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder for the work on an output file, and remove it at the end.
-
-    It is hidden, next to `target`, because a large file needs a disk with room. Folders left by killed runs are removed
-    first.
-    """
+    """Yield an empty hidden folder next to `target`, where a disk has room for it, and remove it at the end."""
     if target == STANDARD_OUTPUT:
         with temporary_folder("course-work") as folder:
             yield folder
@@ -370,11 +327,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def require_other(source: Path, target: Path) -> None:
-    """Raise UsageError if writing `target` would destroy or change the input `source`.
-
-    This is the case if the two are the same, if `target` contains `source`, or if `target` is inside the folder
-    `source`.
-    """
+    """Raise UsageError if `target` is the input `source`, contains it, or is inside it."""
     if not source.exists():
         return
     read, written = source.resolve(), target.resolve()
@@ -395,25 +348,14 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yield an empty temporary folder, which replaces `target` if the block ends without an error.
 
-    If `target` is a symbolic link, the folder that the link points to is replaced.
-
-    Args:
-        target: folder to create or replace.
-        ours: whether to replace `target` regardless of its contents. Set this only for a path that the course manages.
-
-    Raises:
-        CourseError: if `target` is a file.
-        UsageError: before the block runs, if `target` is a device or pipe, or if it contains files but none of those in
-            PRODUCT_MARKS, and `ours` is false.
+    If `target` is a symbolic link, the folder that the link points to is replaced. Raises UsageError, before the block
+    runs, if `target` is a device or pipe, or a folder with other files than a product's, unless it is `ours`: a path
+    that only the course writes.
     """
     if require_replaceable(target).exists() and not target.is_dir():
         raise CourseError(f"{target}: is a file, expected a name for a folder")
-    if (
-        not ours
-        and target.is_dir()
-        and any(target.iterdir())
-        and not any((target / name).exists() for name in PRODUCT_MARKS)
-    ):
+    is_product = ours or any((target / name).exists() for name in PRODUCT_MARKS)
+    if not is_product and target.is_dir() and any(target.iterdir()):
         raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
     resolved = behind_links(target).absolute()
     with naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
