@@ -82,10 +82,6 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
         texts: raw documents; at most AT_ONCE of them are in memory at a time.
         settings: windows and batches; None uses the defaults.
         bar: progress bar that is advanced by each document's characters; None for none.
-
-    Raises:
-        CourseError: if the documents have no characters.
-        UsageError: if the window is longer than the model's room.
     """
     documents = characters = size = tokens = lost = 0
     nats = 0.0

@@ -75,10 +75,7 @@ class FolderScorer(CausalScorer):
     """The model of a `Generator` as a `GeneratingModel`."""
 
     def __init__(self, generator: Generator, prefix: Prefix | None = None) -> None:
-        """Take the model and the codec of a generator, and the prefix before every text.
-
-        Raises CourseError if the prefix belongs to another model.
-        """
+        """Take the model and the codec of a generator, and the prefix before every text."""
         if prefix is not None:
             prefix.require(generator.shape, "" if generator.any_base or not prefix.base else generator.digest)
         self.generator, self.own_prefix = generator, prefix

@@ -27,10 +27,7 @@ class Inputs:
 
     @classmethod
     def read(cls, files: Sequence[Path], pairs_file: Path | None, settings: WindowSettings) -> "Inputs":
-        """Read the documents once, so that a bad file is reported before any model is loaded, and read the pairs.
-
-        Raises CourseError if a file cannot be read or has no document.
-        """
+        """Read the documents once, so that a bad file is reported before any model is loaded, and read the pairs."""
         total = 0
         for path in files:
             characters = sum(map(len, documents([path])))
@@ -50,15 +47,12 @@ class Result:
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
-    """Yield the raw documents of the files, without line breaks, if they hold more than whitespace.
-
-    Raises CourseError if a file is bad.
-    """
+    """Yield the raw documents of the files, without line breaks, if they hold more than whitespace."""
     return (one_line(text) for path in files for text in read_texts(path) if text.strip())
 
 
 def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:
-    """Return the figures of a model. Raises CourseError if a file cannot be read."""
+    """Return the figures of a model."""
     measured = judged = None
     if inputs.files:
         with progress(inputs.characters, "char", name) as bar:

@@ -83,9 +83,6 @@ class GenerateConfig:
         Args:
             prompt: length of the prompt, including its prefix [tokens].
             positions: the model's maximum sequence length [tokens]; None if there is no limit.
-
-        Raises:
-            UsageError: if prompt and continuation together are longer than the model's maximum sequence length.
         """
         unset = max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:

@@ -66,9 +66,6 @@ class Generator:
             folder: Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.
             load_codec: function that loads the codec from the folder.
             any_base: whether to accept prefixes of the same shape that were trained on other weights.
-
-        Raises:
-            CourseError: if the folder has no causal language model, no tokenizer, or no end-of-text token.
         """
         model_folder.read_config(folder)
         # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
@@ -98,7 +95,7 @@ class Generator:
 
     @cached_property
     def shape(self) -> Shape:
-        """The shape of the model's prefixes. Raises CourseError if the model does not support prefixes."""
+        """The shape of the model's prefixes."""
         return Shape.of(frozen_base.read_config(self.folder))
 
     @cached_property
@@ -123,11 +120,6 @@ class Generator:
             prompts: raw texts; an empty prompt starts a new document.
             settings: generation settings; None uses the defaults.
             prefixes: one entry per prompt, None for a prompt without a prefix; None if no prompt has one.
-
-        Raises:
-            CourseError: if a prefix belongs to another model.
-            UsageError: if a sequence is longer than the model's maximum sequence length. A prefix counts toward this
-                length in GPT-2 models, but not in GPT-NeoX models.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes

@@ -75,10 +75,7 @@ class ModelConfig:
     )
 
     def base_shape(self) -> BaseShape:
-        """Return the model settings of `base` or, if it is unset, those in the run settings file `shape`.
-
-        Raises CourseError if the base model is neither a GPT-2 nor a GPT-NeoX model.
-        """
+        """Return the model settings of `base` or, if it is unset, those in the run settings file `shape`."""
         if self.base is None:
             return config.load(PretrainConfig, self.shape).model
         path = self.base / "config.json"

@@ -55,11 +55,7 @@ class TaskData:
 
 
 def load(settings: DataConfig, codec: TextCodec) -> TaskData:
-    """Read the samples from data.input and split them into training and held-out samples.
-
-    Raises CourseError if a line is not a valid sample, and UsageError if data.input is unset or has too few samples for
-    train_size and dev_size.
-    """
+    """Read the samples from data.input and split them into training and held-out samples."""
     if settings.input is None:
         raise UsageError(tr('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"'))
     path, encode = settings.input, partial(_encode, codec)
@@ -106,10 +102,7 @@ def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[in
 
 
 def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], list[Sample]]:
-    """Return the first data.train_size samples and the last data.dev_size samples.
-
-    Raises UsageError if there are not enough samples for both parts, or none to train on.
-    """
+    """Return the first data.train_size samples and the last data.dev_size samples."""
     held_out = _count(settings.dev_size, len(samples))
     train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
     if train < 1 or train + held_out > len(samples):
@@ -142,10 +135,7 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
 
 
 def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and JSON object for each non-blank line.
-
-    Raises CourseError if such a line is not a JSON object.
-    """
+    """Yield the line number and JSON object for each non-blank line."""
     for batch in read_batches(path):
         for number, line in batch.numbered():
             if line.isspace():

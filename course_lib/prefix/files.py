@@ -101,7 +101,7 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
 
 
 def on_base(prefix: Prefix, folder: Path) -> Prefix:
-    """Return the prefix with the shape and digest of its base model. Raises CourseError if they do not match."""
+    """Return the prefix with the shape and digest of its base model."""
     shape, digest = Shape.of(frozen_base.read_config(folder)), frozen_base.digest(folder)
     prefix.require(shape, digest)
     return replace(prefix, shape=shape, base=digest)

@@ -49,9 +49,6 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Case:
     Args:
         settings: settings of the run.
         build_model: returns the model to train, before its warm start.
-
-    Raises:
-        UsageError: if the dtype is fp16, and for the same reasons as a DeepSpeed run.
     """
     if settings.precision.dtype == "fp16":
         raise UsageError(

@@ -34,7 +34,7 @@ class PrefixTask(Task):
 
     @property
     def base(self) -> Path:
-        """Folder of the base model. Raises UsageError if model.base is unset."""
+        """Folder of the base model."""
         if self.settings.model.base is None:
             raise UsageError("model.base: not set; give the folder of a GPT-2 or GPT-NeoX")
         return self.settings.model.base
@@ -52,11 +52,7 @@ class PrefixTask(Task):
         return data.load(self.settings.data, self.codec)
 
     def rows(self) -> tuple[list["TokenRow"], list["TokenRow"]]:
-        """Return the training and held-out sequences.
-
-        Raises UsageError if the tokenizer has no end-of-text token, or no begin-of-text token even though data.begin
-        requires one.
-        """
+        """Return the training and held-out sequences."""
         from course_lib.prefix.samples import rows
 
         begin, end = self.codec.begin, self.codec.tokenizer.eos_token_id

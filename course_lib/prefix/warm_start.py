@@ -25,9 +25,6 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     Args:
         model: a GPT-2 or GPT-NeoX model.
         tokens: the ids, or a number P for the ids 0 to P-1.
-
-    Raises:
-        UsageError: if an id is not in the model's vocabulary, or there are more ids than the model has positions.
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size

@@ -37,11 +37,7 @@ class Splits:
 
 
 def open_splits(data: DataConfig, vocab_size: int) -> Splits:
-    """Open the token files and split each into training, validation and test sequences.
-
-    Raises CourseError if a file has no tokens, or if a token id near either end of a file is outside the model's
-    vocabulary.
-    """
+    """Open the token files and split each into training, validation and test sequences."""
     corpora = [IndexedDataset(prefix) for prefix in data.input]
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
@@ -109,8 +105,6 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
 
     This is max_steps if set, otherwise the number of complete steps in train_tokens or, if that is unset too, in the
     epochs. `tokens` is the number of training tokens in one epoch.
-
-    Raises CourseError if there are too few tokens for one sample or one step.
     """
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:

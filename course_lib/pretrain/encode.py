@@ -71,10 +71,6 @@ def tokenize(
         prefix: output path without the .bin or .idx suffix.
         workers: number of worker processes.
         append_eod: whether to append the eos token to every non-empty document.
-
-    Raises:
-        CourseError: if the tokenizer or an input file is unreadable.
-        UsageError: if the input does not match the tokenizer, or the tokenizer has no eos token to append.
     """
     segmented = is_segmented(sources)
     for source in sources:
@@ -107,10 +103,7 @@ def tokenize(
 
 
 class Encoder:
-    """Tokenizer wrapper that returns a document's token ids as bytes, without special tokens.
-
-    Raises CourseError if the folder does not contain a readable tokenizer.
-    """
+    """Tokenizer wrapper that returns a document's token ids as bytes, without special tokens."""
 
     def __init__(self, path: Path) -> None:
         try:

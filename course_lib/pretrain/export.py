@@ -90,10 +90,6 @@ def export(
         config: a config.json or the YAML settings for a run; overrides the configuration of the checkpoint and the run.
         tokenizer: a tokenizer folder; overrides the tokenizers of the checkpoint and the run.
         step: for a run folder, the step of another checkpoint.
-
-    Raises:
-        CourseError: if a file is missing, damaged or inconsistent with the model.
-        UsageError: if an argument is missing or not allowed.
     """
     found = _find(source, step)
     own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
@@ -138,7 +134,7 @@ def export(
 
 
 def _find(source: Path, step: int | None) -> _Source:
-    """Return the checkpoint that `source` refers to. Raises CourseError if it is missing or incomplete."""
+    """Return the checkpoint that `source` refers to."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
@@ -175,10 +171,7 @@ def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, requested
 
 
 def _use_tokenizer(shape: Shape, folder: Path) -> int:
-    """Set the model's special ids to those of the tokenizer in a folder, and return its number of entries.
-
-    Raises CourseError if the tokenizer has no eos token, or more entries than the model has rows.
-    """
+    """Set the model's special ids to those of the tokenizer in a folder, and return its number of entries."""
     tokenizer = load_tokenizer(folder)
     end = tokenizer.eos_token_id
     if end is None:
@@ -230,7 +223,7 @@ def _use_older_names(shape: Shape) -> None:
 
 
 def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
-    """Build the model on the CPU. Raises CourseError if the weights do not match the configuration."""
+    """Build the model on the CPU."""
     try:
         with torch.device("meta"):
             model: CausalModel = AutoModelForCausalLM.from_config(shape)

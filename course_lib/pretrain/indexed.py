@@ -117,8 +117,6 @@ class IndexedDataset:
         pointers: byte offset of each sequence in the .bin file [sequences].
         documents: index of the first sequence in each document, followed by the number of sequences [documents + 1].
         tokens: all token ids in the .bin file [tokens].
-
-    Raises CourseError if a file is missing, damaged or inconsistent.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -230,8 +228,7 @@ class _Index(NamedTuple):
 def _read_index(prefix: Path, each: bool = True) -> _Index:
     """Return the memory-mapped index of a token file, after checking it against the .bin file.
 
-    If `each` is true, every pointer and document is checked as well. Raises CourseError if a file is missing, damaged
-    or inconsistent.
+    If `each` is true, every pointer and document is checked as well.
     """
     data_path, path = files_of(prefix)
     dtype, sequences = _read_header(path)
@@ -265,10 +262,7 @@ def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int]:
-    """Return the dtype and the number of sequences from an .idx header.
-
-    Raises CourseError if the format is not supported, or if the file length does not match the header.
-    """
+    """Return the dtype and the number of sequences from an .idx header."""
     size = require_file(path).stat().st_size
     with path.open("rb") as file:
         start = file.read(HEADER.size)

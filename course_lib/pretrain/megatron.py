@@ -82,10 +82,6 @@ def convert(
         checkpoint_version: format version, for a checkpoint that does not record it or records it incorrectly.
         heads: number of attention heads, for a checkpoint that does not record it.
         vocab_size: number of vocabulary entries to keep; None selects the tokenizer's vocabulary size.
-
-    Raises:
-        UsageError: if an argument does not match the checkpoint.
-        CourseError: if a file is missing or damaged, or the model is not a GPT-2 model.
     """
     for source_folder in (checkpoint, tokenizer):
         if source_folder:

@@ -49,10 +49,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a step folder, or the one that the tracker file in `path` names.
-
-    Raises CourseError if a file is missing, damaged or unsupported.
-    """
+    """Open a step folder, or the one that the tracker file in `path` names."""
     folder = step_folder(path)
     files = {
         int(match[1]): file

@@ -67,10 +67,6 @@ def model_sizes(source: Checkpoint, heads: int | None, entries: int | None, voca
         heads: number of attention heads, if the training arguments do not record it; the shapes do not reveal it.
         entries: number of entries in the tokenizer, or None if there is no tokenizer.
         vocab_size: vocabulary size to keep; None selects that of the tokenizer or, without a tokenizer, keeps all rows.
-
-    Raises:
-        CourseError: if the model is not a GPT-2 model.
-        UsageError: if an argument contradicts the checkpoint.
     """
     args, ranks, first = source.args, len(source.ranks), source.ranks[0]
     _refuse_unsupported(source.folder, args)
@@ -136,9 +132,6 @@ def _merge(
         size: shape of the merged weight.
         heads: number of attention heads, only for query_key_value.
         version: checkpoint format version.
-
-    Raises:
-        CourseError: if the weight has the wrong shape on a rank.
     """
     values = [state[name] for state in source.ranks]
     ranks = len(values)
@@ -181,7 +174,7 @@ def _vocabulary(padded: int, spare: int, entries: int | None, vocab_size: int | 
     """Return the number of vocabulary rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all.
 
     `padded` is the number of rows in the checkpoint. `spare` is the maximum number of rows that Megatron could have
-    added as padding. Raises UsageError if the tokenizer or `vocab_size` does not match the checkpoint.
+    added as padding.
     """
     kept = vocab_size or entries or padded
     if not (entries or 1) <= kept <= padded:

@@ -71,7 +71,7 @@ class TextCodec:
 
 
 def load(folder: Path) -> TextCodec:
-    """Load the TextCodec for a model or tokenizer folder. Raises CourseError if the folder contains no tokenizer."""
+    """Load the TextCodec for a model or tokenizer folder."""
     tokenizer = load_tokenizer(folder)
     if (folder / "preparation.json").is_file():
         return TextCodec(tokenizer, tokenizers.load(folder))

@@ -80,9 +80,3 @@ def test_the_bar_ends_at_the_number_of_characters() -> None:
 def test_no_text() -> None:
     with pytest.raises(CourseError, match="no text to evaluate"):
         bits.bits(Uniform(2), ["", ""])
-
-
-def test_the_table_has_a_line_per_model() -> None:
-    found = bits.bits(Uniform(64), ["春はあけぼの。"])
-    lines = bits.table([("a", found), ("longer name", found)]).splitlines()
-    assert len(lines) == 3 and lines[2].startswith("longer name") and "6.857" in lines[1]

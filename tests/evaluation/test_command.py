@@ -98,23 +98,15 @@ def test_the_spout_of_gptsan(folder: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["gpt2/tokenizer"], 2, "--data, --minimal-pairs: neither is set"),
         (["gpt2/tokenizer", "gpt_neox/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 2, "--prefix: not allowed with 2 models"),
-        (["gpt2/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 1, "prefix task: "),
         (["gptsan/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 2, "a GPTSAN model; allowed: GPT-2 and GPT-NeoX"),
-        (["gptsan/tokenizer", "--data", "texts", "--spout", "9"], 2, "class 9 is not allowed"),
         (["gpt2/tokenizer", "--data", "texts", "--spout", "1"], 2, "--spout: not allowed with"),
         (["gpt2/tokenizer", "--data", "texts", "--set", "window=1000"], 2, "window: 1000 is not allowed: the model has room for 48"),
-        (["gpt2/tokenizer", "--data", "texts", "--set", "windows=10"], 2, "windows"),
-        (["gpt2/tokenizer", "--data", "none.txt"], 1, "none.txt: no such file"),
         (["gpt2/tokenizer", "--data", "bert"], 1, "bert: no .txt or .jsonl file in it"),
-        (["gpt2/tokenizer", "--data", "empty.txt"], 1, "empty.txt: "),
         (["gpt2/tokenizer", "--data", "white.jsonl"], 1, "white.jsonl: no document in it"),
         (["gpt2/tokenizer", "--data", "bytes.txt"], 1, "bytes.txt, line 2: not UTF-8 at byte 3"),
         (["gpt2/tokenizer", "--pairs", "texts/a.txt"], 1, "a.txt, line 1: not readable as JSON"),
         (["no-tokenizer", "--data", "texts"], 1, "no-tokenizer: holds no tokenizer"),
-        (["texts", "--data", "texts"], 1, "texts: not a model folder"),
-        (["nothing", "--data", "texts"], 1, "nothing: no such folder"),
         (["bert", "--data", "texts"], 1, "bert: a bert model; allowed: gpt2, gpt_neox, gptsan-japanese"),
-        (["unknown", "--data", "texts"], 1, "model_type 'eliza': not a model family"),
     ],
 )  # fmt: skip
 def test_one_line_for_every_mistake(
@@ -128,13 +120,11 @@ def test_one_line_for_every_mistake(
 ) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "empty.txt").touch()
     (tmp_path / "white.jsonl").write_text('{"text": " "}\n')
     (tmp_path / "bytes.txt").write_bytes("雨\n雨".encode() + b"\xff\n")
     shutil.copytree(folder / "gpt2" / "tokenizer", tmp_path / "no-tokenizer", ignore=lambda *_: ["tokenizer.json"])
-    for name, family in ("bert", "bert"), ("unknown", "eliza"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": family}))
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert/config.json").write_text('{"model_type": "bert"}')
     monkeypatch.chdir(tmp_path)
     found, out, error = course(capsys, *arguments, "-o", "scores.json")
     assert (found, out) == (code, "") and message in error

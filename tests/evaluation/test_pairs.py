@@ -38,12 +38,6 @@ def test_the_interval_is_that_of_the_binomial() -> None:
     assert pairs.accuracies([Pair("x", "a", "b")] * 400, right)["all"] == found
 
 
-def test_the_table() -> None:
-    found = pairs.accuracies([Pair("助詞", "a", "b")] * 4, [1, 1, 1, 0])
-    text = pairs.table({"one": found, "two": found})
-    assert "75.0 (25–100)" in text and text.splitlines()[0].split() == ["phenomenon", "pairs", "one", "two"]
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

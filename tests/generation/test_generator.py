@@ -13,7 +13,6 @@ from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.japanese import normalize
 from course_lib.pretrain import text_codec
-from course_lib.pretrain.generate import generate
 from course_lib.settings import config
 from course_lib.subword import folder as tokenizers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
@@ -76,12 +75,13 @@ def test_raw_japanese_goes_in_and_comes_out(generator: Generator) -> None:
 
 
 def test_an_empty_prompt_begins_a_document(folder: Path) -> None:
-    assert generate(folder, "", GREEDY) == [SENTENCE]
+    assert texts(Generator(folder, text_codec.load), "", GREEDY)[0].text == SENTENCE
 
 
 def test_the_recipes_tokenizer_gives_words_without_spaces(tmp_path: Path) -> None:
     folder = models.memorized(tmp_path, lossless=False)
-    assert generate(folder, "早稲田大学で", GREEDY) == [SENTENCE.replace(" ", "")]
+    (found,) = texts(Generator(folder, text_codec.load), "早稲田大学で", GREEDY)
+    assert found.text == SENTENCE.replace(" ", "")
 
 
 def test_text_of_bytes_at_the_boundary(generator: Generator) -> None:

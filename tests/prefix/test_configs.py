@@ -13,9 +13,6 @@ from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## Prefix tuning")[1].split("\n## ")[0]
-FLAGS = """model_type pretrained_model_dir prefix_seq_len prefix_input_dim prefix_hidden_dim seed batch_size n_training_steps n_epochs n_warmup_steps
-n_accum_steps adam_beta1 adam_beta2 adam_eps weight_decay min_lr max_lr grad_clip data_filepath train_data_size dev_data_size checkpoint_path
-resume_training save_log save_model save_name log_every_n_steps filename_note fp16 bf16 deepspeed deepspeed_config zero_stage offload"""
 
 
 def spaced(value: int) -> str:
@@ -56,15 +53,6 @@ def test_readme_lists_every_setting():
     assert [row for row in rows if not row[0].endswith(".yaml")] == [
         (key, kind.replace("|", "/"), default, what) for key, kind, default, what in own
     ]
-
-
-def test_every_flag_of_the_original_has_a_home():
-    table = [line.split(" | ") for line in README.splitlines() if line.startswith("| `--")]
-    flags = [flag for row in table for flag in re.findall(r"`--(\w+)`", row[0])]
-    assert sorted(flags) == sorted(FLAGS.split())
-    ours = {key for row in table for key in re.findall(r"`([\w.]+)`", row[1])}
-    assert ours <= {key for key, *_ in describe(PrefixConfig)}
-    assert all(re.search(r"`[\w.]+`", row[1]) or row[1] == "–" for row in table)
 
 
 @pytest.mark.parametrize("profile", BUNDLED)

@@ -7,7 +7,7 @@ import torch
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
-from course_lib.prefix.measure import exact_matches, finished_lines, is_emoji, kept_for_backward
+from course_lib.prefix.measure import exact_matches, finished_lines, kept_for_backward
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.samples import TokenRow, collate, loss
 from course_lib.pretrain import text_codec
@@ -55,10 +55,6 @@ def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
 )
 def test_finished_lines(text, lines):
     assert finished_lines(text) == lines
-
-
-def test_emoji():
-    assert all(map(is_emoji, "😃🍜🐶")) and not any(map(is_emoji, "。あ漢Ａｱ～"))
 
 
 def test_what_is_kept_for_the_backward_pass():
