@@ -103,67 +103,85 @@ def leftovers() -> list[Path]:
 
 def test_building_makes_what_is_missing_once(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     assert [course.state(name) for name in course.inputs] == [State("missing")] * 3
-    folder = course.product("b/third").path()
-    assert folder == workspace.root() / "b" / "third"
+    assert course.product("b/third").path() == workspace.root() / "b" / "third"
     assert course.built == ["a/first", "a/second", "b/third"]
     assert capsys.readouterr().out.splitlines() == [f"building {name} (missing)" for name in course.built]
     assert text("b/third") == "ONETWO"
     assert [course.state(name) for name in course.inputs] == [FRESH] * 3
-    assert course.make() == []
-    assert capsys.readouterr().out == ""
-    assert leftovers() == []
+    assert course.make() == [] and leftovers() == []
 
 
 def test_the_manifest_says_where_a_product_comes_from(course: Course) -> None:
     course.make()
     found = course.product("a/second").manifest()
     assert found is not None
-    assert found["product"] == "a/second"
-    assert found["profile"] == "tiny"
-    assert found["settings"] == {"n": 1, "list": [1]}
-    assert found["counts"] == {"characters": 6}
+    assert (found["product"], found["profile"], found["counts"]) == ("a/second", "tiny", {"characters": 6})
+    assert found["settings"] == {"n": 1, "list": [1]} and found["outputs"]["in/text"]["bytes"] == 6
     assert found["inputs"]["other.txt"]["sha256"] == "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
-    assert found["outputs"]["in/text"]["bytes"] == 6
     assert found["versions"].keys() >= {"course_lib", "numpy"}
-    assert abs(time.time() - time.mktime(time.strptime(found["built"][:19], "%Y-%m-%dT%H:%M:%S"))) < 60
     assert str(course.source.parent) not in json.dumps(found)
 
 
-def test_changed_settings(course: Course) -> None:
-    course.make()
+def other_settings(course: Course) -> None:
     course.settings["a/first"] = Case(upper=False)
-    assert course.state("a/first") == State("stale", "settings changed")
-    assert course.state("b/third") == State("stale", "a/second is not fresh")
-    assert course.make() == ["a/first"]  # it came out the same, so the others still follow from it
-    course.settings["a/first"] = Case(upper=False, parts=("x",))
-    assert course.make("a/first") == ["a/first"]
-    assert [course.state(name) for name in course.inputs] == [FRESH] * 3
 
 
-def test_changed_input_bytes(course: Course) -> None:
-    course.make()
+def other_bytes(course: Course) -> None:
     course.source.write_text("uno")  # the same length
     os.utime(course.source, (1, 1))
-    assert course.state("a/first") == State("stale", "source.txt changed")
-    assert course.state("a/second") == State("stale", "a/first is not fresh")
-    assert course.make() == ["a/first", "a/second", "b/third"]
-    assert text("b/third") == "UNOTWO"
+
+
+def other_inputs(course: Course) -> None:
+    course.inputs["a/first"] = (course.source, course.other)
+
+
+def other_code(course: Course) -> None:
+    course.code["a/first"] = ("exercises",)
+
+
+def truncated(course: Course) -> None:
+    os.truncate(workspace.root() / "a/first/in/text", 1)
+
+
+def removed(course: Course) -> None:
+    (workspace.root() / "a/first/in/text").unlink()
+
+
+def damaged(course: Course) -> None:
+    (workspace.root() / "a/first/manifest.json").write_bytes(b'{"settings": {}}')
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (other_settings, "settings"),
+        (other_bytes, "source.txt"),
+        (other_inputs, "other inputs"),
+        (other_code, "exercises"),
+        (truncated, "in/text"),
+        (removed, "in/text"),
+        (damaged, "manifest.json"),
+    ],
+)
+def test_a_change_makes_a_product_and_what_follows_stale(
+    course: Course, change: Callable[[Course], None], reason: str
+) -> None:
+    course.make()
+    change(course)
+    state = course.state("a/first")
+    assert state.kind == "stale" and reason in state.reason
+    assert course.state("b/third") == State("stale", "a/second is not fresh")
+    built = course.make()
+    # What comes out the same makes nothing else stale.
+    changed = change in (other_bytes, other_inputs)
+    assert built == (["a/first", "a/second", "b/third"] if changed else ["a/first"])
+    assert [course.state(name) for name in course.inputs] == [FRESH] * 3
 
 
 def test_an_input_touched_but_the_same_changes_nothing(course: Course) -> None:
     course.make()
     os.utime(course.source, (1, 1))
-    assert course.state("a/first") == FRESH
-    assert course.make() == []
-
-
-def test_only_what_depends_on_a_change_is_built(course: Course) -> None:
-    course.make()
-    course.other.write_text("zwei")
-    assert course.state("a/first") == FRESH
-    assert course.state("a/second") == State("stale", "other.txt changed")
-    assert course.make("a/first") == []
-    assert course.make() == ["a/second", "b/third"]
+    assert course.state("a/first") == FRESH and course.make() == []
 
 
 def test_an_upstream_built_alone_makes_the_downstream_stale(course: Course) -> None:
@@ -171,139 +189,54 @@ def test_an_upstream_built_alone_makes_the_downstream_stale(course: Course) -> N
     course.source.write_text("eins")
     assert course.make("a/first") == ["a/first"]
     assert course.state("a/second") == State("stale", "a/first changed")
-    assert course.state("b/third") == State("stale", "a/second is not fresh")
 
 
-@pytest.mark.parametrize("damage", ["removed", "truncated"])
-def test_a_damaged_output(course: Course, damage: str) -> None:
-    course.make()
-    output = workspace.root() / "a" / "first" / "in" / "text"
-    if damage == "removed":
-        output.unlink()
-    else:
-        os.truncate(output, 1)
-    assert course.state("a/first") == State("stale", "in/text was changed or removed")
-    assert course.make() == ["a/first"]
-    assert text("a/first") == "ONE"
-
-
-def test_changed_code(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    course.make()
-    digests = {"exercises": "1"}
-    monkeypatch.setattr(workspace, "_digest", digests.__getitem__)
-    course.code["a/first"] = ("exercises",)
-    assert course.state("a/first") == State("stale", "the code of exercises changed")
-    assert course.make() == ["a/first"]
-    assert course.make() == []
-    digests["exercises"] = "2"
-    assert course.state("a/first") == State("stale", "the code of exercises changed")
-    assert course.make() == ["a/first"]
-
-
-def test_the_code_of_a_package_is_all_but_its_figures_and_verbs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_of_a_package_is_all_but_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "__file__", str(tmp_path / "workspace/products.py"))
     (tmp_path / "part").mkdir()
     digests = []
-    for name, content in [
-        ("a.py", "1"),
-        ("b.py", "1"),
-        ("b.py", "2"),
-        ("cli.py", "1"),
-        ("figures.py", "1"),
-        ("notes.txt", "1"),
-    ]:
+    for name, content in (("a.py", "1"), ("b.py", "1"), ("b.py", "2"), ("figures.py", "1"), ("notes.txt", "1")):
         (tmp_path / "part" / name).write_text(content)
         workspace._digest.cache_clear()
         digests.append(workspace._digest("part"))
     workspace._digest.cache_clear()
-    assert len(set(digests[:3])) == 3
-    assert set(digests[2:]) == {digests[2]}
+    assert len(set(digests[:3])) == 3 and set(digests[2:]) == {digests[2]}
 
 
-def test_the_steps_of_the_course_name_packages_that_exist() -> None:
-    packages = {package for product in chapters.products() for package in product.code}
-    assert packages >= {"corpus", "japanese", "subword"}
-    places = [Path(workspace.__file__).parents[1] / package for package in packages]
-    assert all(place.is_file() or (place / "__init__.py").is_file() for place in places)
-
-
-def test_other_inputs(course: Course) -> None:
-    course.make()
-    course.inputs["a/second"] = ("a/first",)
-    assert course.state("a/second") == State("stale", "made from other inputs")
-    course.inputs["a/second"] = ("a/first", course.other, course.source)
-    assert course.state("a/second") == State("stale", "made from other inputs")
-    assert course.make() == ["a/second", "b/third"]
+def test_the_products_name_code_that_exists() -> None:
+    code = {name for product in chapters.products() for name in product.code}
+    places = [Path(workspace.__file__).parents[1] / name for name in code]
+    assert len(code) > 5 and all(place.is_file() or (place / "__init__.py").is_file() for place in places)
 
 
 def test_a_missing_input_file_is_named_and_nothing_is_written(course: Course) -> None:
     course.source.unlink()
-    with pytest.raises(CourseError, match=r"source\.txt: no such file$"):
+    with pytest.raises(CourseError, match=r"source\.txt"):
         course.product("b/third").path()
     assert not workspace.root().exists()
-
-
-def test_a_vanished_input_makes_stale_but_leaves_the_product(course: Course) -> None:
-    course.make()
-    course.source.unlink()
-    assert course.state("a/first") == State("stale", "source.txt changed")
-    with pytest.raises(CourseError, match="no such file"):
-        course.product("a/first").path()
-    assert text("a/first") == "ONE"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"settings": {}}', b'{"settings": {}, "inputs": {}}'],
-)
-def test_a_corrupted_manifest_makes_stale(course: Course, content: bytes) -> None:
-    course.make()
-    (workspace.root() / "a" / "first" / "manifest.json").write_bytes(content)
-    assert course.product("a/first").manifest() is None
-    assert course.state("a/first") == State("stale", "manifest.json is damaged")
-    assert course.make() == ["a/first"]
-    assert course.state("b/third") == FRESH
-
-
-def test_a_lost_manifest_means_missing(course: Course) -> None:
-    course.make()
-    (workspace.root() / "a" / "first" / "manifest.json").unlink()
-    assert course.state("a/first") == State("missing")
-    assert course.make() == ["a/first"]
 
 
 def test_a_file_in_the_place_of_a_product_is_not_overwritten(course: Course) -> None:
     place = workspace.root() / "a" / "first"
     place.parent.mkdir(parents=True)
     place.write_text("mine")
-    assert course.state("a/first") == State("missing")
-    with pytest.raises(CourseError, match="first: is a file, expected a name for a folder"):
+    with pytest.raises(CourseError, match="first"):
         course.product("a/first").path()
     assert place.read_text() == "mine"
 
 
-@pytest.mark.parametrize("failure", [CourseError("bad line 3"), RuntimeError("bug"), KeyboardInterrupt()])
-def test_a_failing_build_leaves_the_earlier_product(course: Course, failure: BaseException) -> None:
-    course.make()
+@pytest.mark.parametrize("failure", [CourseError("bad line 3"), KeyboardInterrupt()])
+def test_a_failing_build_leaves_the_earlier_product_or_nothing(course: Course, failure: BaseException) -> None:
+    course.make("a/first")
     before = everything(workspace.root() / "a" / "first")
     course.source.write_text("uno dos")
     course.failure = failure
     with pytest.raises(type(failure)):
-        course.product("b/third").path()
+        course.product("a/second").path()
     assert everything(workspace.root() / "a" / "first") == before
-    assert leftovers() == []
+    assert not (workspace.root() / "a/second").exists() and leftovers() == []
     course.failure = None
     assert course.make() == ["a/first", "a/second", "b/third"]
-
-
-def test_a_failing_first_build_leaves_nothing(course: Course) -> None:
-    course.failure = CourseError("bad line 3")
-    with pytest.raises(CourseError, match="bad line 3"):
-        course.product("a/first").path()
-    assert not (workspace.root() / "a" / "first").exists()
-    assert leftovers() == []
 
 
 def start(log: Path, gate: Path, version: str = "2") -> "subprocess.Popen[str]":
@@ -321,42 +254,22 @@ def lines_until(process: "subprocess.Popen[str]", wanted: str) -> list[str]:
     raise AssertionError(f"the process ended without {wanted!r}: {seen}")
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_killed_build_leaves_no_half_product(tmp_path: Path, earlier: bool) -> None:
+@pytest.mark.parametrize("version", ["2", "nested"])
+def test_a_killed_build_leaves_no_half_product(tmp_path: Path, version: str) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
-    product = one_product.slow_product(log, gate, "1")
-    folder = workspace.root() / one_product.NAME
-    if earlier:
-        gate.touch()
-        product.path()
-        gate.unlink()
+    gate.touch()
+    folder = one_product.slow_product(log, gate, "1").path()
+    gate.unlink()
     before = everything(folder)
-    with start(log, gate) as process:
+    with start(log, gate, version) as process:
         lines_until(process, "half")
         process.kill()
-    assert process.returncode == -9
-    assert len(leftovers()) == 1
-    assert everything(folder) == before
+    assert process.returncode == -9 and leftovers() and everything(folder) == before
     product = one_product.slow_product(log, gate, "2")
-    assert product.state() == (State("stale", "settings changed") if earlier else State("missing"))
-    log.unlink()
+    assert product.state() == State("stale", "settings changed")
     gate.touch()
-    assert product.path() == folder
-    assert everything(folder).keys() == {"half", "whole", "manifest.json"}
-    assert leftovers() == []
-    assert log.read_text() == "built\n"
-    assert product.state() == FRESH
-
-
-def test_a_killed_build_that_writes_a_folder_of_its_own(tmp_path: Path) -> None:
-    log, gate = tmp_path / "log", tmp_path / "gate"
-    with start(log, gate, "nested") as process:
-        lines_until(process, "half")
-        process.kill()
-    assert {path.name.count("..") for path in leftovers()} == {0, 1}
-    gate.touch()
-    one_product.slow_product(log, gate, "1").path()
-    assert leftovers() == []
+    product.path()
+    assert everything(folder).keys() == {"half", "whole", "manifest.json"} and leftovers() == []
 
 
 def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
@@ -388,7 +301,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
 
 
 def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many are made from one: here ten layers of two products each, every one made from both of the layer below."""
+    """However many are made from one: here ten layers of two products, each made from both of the layer below."""
     below: tuple[Path | str, ...] = (course.source,)
     for layer in range(10):
         names = [f"{layer}/{side}" for side in "ab"]
@@ -396,19 +309,15 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
         course.settings |= {name: {} for name in names}
         below = tuple(names)
     course.product("9/a").path()
-    built = len(course.built)
     os.utime(course.source)  # the same bytes at another time: they are read again
     course.resolved.clear()
     read, hashed = calls(monkeypatch, Product, "manifest"), calls(monkeypatch, files, "sha256")
-    found = workspace.states(course.products())
-    assert [name for name, state in found.items() if state == FRESH] == [f"{n // 2}/{'ab'[n % 2]}" for n in range(19)]
+    assert sum(state == FRESH for state in workspace.states(course.products()).values()) == 19
     assert sorted(course.resolved) == sorted(course.inputs) and hashed == [course.source]
     assert len(read) <= 2 * len(course.inputs)  # its own, and as an input of others
     course.resolved.clear()
-    read.clear()
     course.product("9/a").path()
-    assert len(course.built) == built == 19
-    assert len(course.resolved) == built and len(read) <= 2 * len(course.inputs) ** 2
+    assert len(course.resolved) == len(course.built) == 19
 
 
 def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -486,20 +395,18 @@ def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.Mo
 
 
 def test_an_unknown_task_lists_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"^task: the profile has no task 'nope'; allowed: smile, plain$"):
+    with pytest.raises(UsageError, match="'nope'.*smile, plain"):
         prefix_products.task("nope")
 
 
 def test_a_product_that_the_profile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "xl")
-    with pytest.raises(UsageError, match=r"^product 'gptsan/corpus' does not exist in profile xl, whose base is ready"):
+    with pytest.raises(UsageError, match="gptsan/corpus"):
         gptsan_products.CORPUS.path()
     assert "gptsan/corpus" not in {product.name for product in chapters.products()}
 
 
 def test_bundled_data_is_found_or_refused() -> None:
     assert workspace.data("jawiki-sample.xml.bz2").is_file()
-    with pytest.raises(
-        UsageError, match=r"^bundled data 'nope\.txt' does not exist; allowed: .*jawiki-sample\.xml\.bz2"
-    ):
+    with pytest.raises(UsageError, match=r"nope\.txt.*jawiki-sample"):
         workspace.data("nope.txt")
