@@ -12,9 +12,7 @@ from course_lib.serving.sampling import Text, adjust
 def step(logits: Tensor, rows: list[list[Text]]) -> tuple[list[list[Text]], list[list[int]]]:
     """Return the next hypotheses for each sequence, best first, and the row index of each one's parent in `logits`.
 
-    Args:
-        logits: [N, V], with one row for each text in `rows`, in order.
-        rows: the hypotheses for each sequence: one text at first, and beam_width texts after the first step.
+    `rows` has the hypotheses for each sequence, one at first and then beam_width; logits [N, V] has a row for each.
     """
     log_probs = adjust(logits, [text for row in rows for text in row]).log_softmax(-1)
     grown: list[list[Text]] = []

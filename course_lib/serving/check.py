@@ -74,15 +74,9 @@ class Inspection:
 
 
 def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -> Inspection:
-    """Compare a FasterTransformer folder with its config.ini.
+    """Compare DIR or DIR/N-gpu with its config.ini; `values`: also check every number for NaN and infinity.
 
-    Args:
-        folder: DIR or DIR/N-gpu.
-        values: whether to check every number for NaN and infinity.
-        inter_size: the inner size, if config.ini has a wrong one.
-
-    Raises:
-        CourseError: if `folder` does not contain exactly one FasterTransformer folder. Any other problem is a finding.
+    Raises CourseError if there is not exactly one FasterTransformer folder. Any other problem is a finding.
     """
     weights_folder, ranks = layout.find(folder)
     try:

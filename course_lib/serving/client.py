@@ -42,12 +42,9 @@ class Client:
     ) -> None:
         """Open a connection; raises CourseError if tritonclient cannot be imported for this protocol.
 
-        Args:
-            url: host:port; the default is this machine and Triton's default port, 8000 for HTTP or 8001 for gRPC.
-            protocol: http or grpc. gRPC needs tritonclient[grpc], which the course's extra `serve` does not install:
-                it asks for a newer protobuf than Colab's.
-            timeout: time limit for each request [s].
-            model: name of the model on the server; the default is the name that a single model has.
+        The default address is this machine and Triton's default port, and the default model is the only one of a
+        server. `timeout` is for each request [s]. gRPC needs tritonclient[grpc], which the course's extra `serve` does
+        not install: it asks for a newer protobuf than Colab's.
         """
         self.url = (url or f"127.0.0.1:{PORTS[protocol]}").rsplit("://")[-1].removesuffix("/")
         _require_address(self.url)
@@ -148,9 +145,8 @@ def ask(
 ) -> list[list[Generated]]:
     """Return the served model's texts for each raw prompt: one text, or beam_width texts, best first.
 
-    All prompts are sent in one request. Continuations end before the tokenizer's end token. Byte tokens that form no
-    character are dropped: the server, which does not know the tokenizer, can choose them (byte_tokens.py). `task` is
-    the index of the prefix to use, or None to use no prefix. Raises the same errors as `Client.infer`.
+    All prompts are sent in one request; `task` is the index of the prefix, or None for none. Byte tokens that form no
+    character are dropped: the server, which does not know the tokenizer, can choose them (byte_tokens.py).
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))
@@ -187,11 +183,7 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
 
 
 def word_list(lists: Sequence[Sequence[Word]]) -> NDArray[np.int32]:
-    """Return the word lists for a batch as one tensor [B, 2, n].
-
-    For each sequence, [0] contains the concatenated token ids of all words. [1] contains the end index of each word,
-    padded with -1.
-    """
+    """Return word lists as a tensor [B, 2, n]: the token ids of all words, and each word's end, padded with -1."""
     flat = [[token for word in words for token in word] for words in lists]
     table = np.zeros((len(lists), 2, max(1, *map(len, flat))), np.int32)
     table[:, 1] = -1

@@ -14,11 +14,7 @@ PORTS = (8000, 8001, 8002)  # HTTP, gRPC, metrics
 
 
 def commands(folder: Path, models: Path, options: Sequence[str] = ()) -> str:
-    """Return two shell commands, one per line, for serving a folder in the container.
-
-    The first command writes a Triton model repository to `models`, with these `options` of `course serve`; the second
-    starts the container.
-    """
+    """Return two shell commands: one writes a repository to `models`, with these options; one starts the container."""
     weights_folder, ranks = layout.find(folder)
     # Check DIR now, as the first command would
     ini.read(weights_folder, ranks)

@@ -36,11 +36,8 @@ class Ct2Generator:
     def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
         """Load a folder written by `course ct2 export`, or raise CourseError.
 
-        Args:
-            folder: the exported folder.
-            threads: threads per batch; 0 lets CTranslate2 choose.
-            compute: data type for the computation, such as int8 or float32; the default is that of the stored weights.
-            device: cpu or cuda.
+        `threads` is per batch; 0 lets CTranslate2 choose. `compute` is the data type for the computation, such as int8
+        or float32, by default that of the stored weights. `device` is cpu or cuda.
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))

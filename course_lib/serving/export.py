@@ -4,8 +4,7 @@
     DIR/conversion.json   the source, the corrections, and the settings that the format cannot store
     DIR/tokenizer/        the model's tokenizer
 
-The exporter processes tensors one by one, so it holds only a few in memory, regardless of model size. It never runs the
-model.
+The exporter holds only a few tensors in memory, regardless of model size. It never runs the model.
 """
 
 import os
@@ -80,14 +79,7 @@ def export(
 ) -> FtExport:
     """Export the GPT-NeoX or GPT-2 in a Hugging Face folder to the `target` folder, which is written atomically.
 
-    Args:
-        model: Hugging Face folder.
-        target: folder to write.
-        tensor_parallel: N, the number of ranks that share the weights.
-        dtype: data type of the weights.
-        prefixes: the tasks, numbered from 0 in this order.
-        corrections: which defects in FasterTransformer's converters to correct.
-        name: model_name in config.ini; the default is the name of the model folder.
+    The prefixes are the tasks, numbered from 0; `name` is model_name in config.ini, by default the model folder's name.
     """
     require_other(model, target)
     origin = describe(model, tensor_parallel, dtype, name, corrections)
@@ -243,10 +235,7 @@ def _to_disk(file: BinaryIO) -> None:
 
 
 class _Memory(local):
-    """A per-thread buffer that is reused for every tensor.
-
-    Newly allocated memory causes a page fault every 4 kB, which takes as long as the copying itself.
-    """
+    """A per-thread buffer for every tensor: the page faults of new memory take as long as the copying itself."""
 
     def __init__(self) -> None:
         self.bytes = torch.empty(0, dtype=torch.uint8)

@@ -69,17 +69,10 @@ def import_folder(
     tokenizer: Path | None = None,
     given: Given = Given(),  # noqa: B008  # frozen
 ) -> FtImport:
-    """Write the model of a FasterTransformer folder as a Hugging Face folder, atomically, in the stored dtype.
+    """Write the model in DIR or DIR/N-gpu as a Hugging Face folder, atomically, in the stored dtype.
 
-    Args:
-        source: DIR or DIR/N-gpu, a GPT-NeoX or a GPT-2.
-        target: the model folder to write.
-        tokenizer: folder of the tokenizer; None: DIR/tokenizer if it exists, else the model has none.
-        given: settings that override what the folder records.
-
-    Raises:
-        CourseError: if the folder is damaged or holds files of another model.
-        UsageError: if an option does not fit the model, or the divisor of the biases is neither recorded nor given.
+    `tokenizer` replaces DIR/tokenizer; `given` overrides what the folder records. Raises CourseError if the folder is
+    damaged, and UsageError if an option does not fit the model or the divisor of the biases is not known.
     """
     weights_folder, ranks = layout.find(source)
     for read_only in (weights_folder, tokenizer):

@@ -1,7 +1,6 @@
 """Launcher for an executable that must stop when its parent process exits, even if the parent is killed with SIGKILL.
 
-Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. `subprocess.Popen` runs this file, which then replaces itself with
-the executable. The process id does not change.
+Usage: `python lifeline.py PARENT PROGRAM ARGUMENT…`. The process replaces itself with the executable.
 """
 
 import ctypes
@@ -14,10 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Replace this process with `program`, which receives SIGTERM when the parent process exits.
-
-    Return without starting it if the parent process has already exited.
-    """
+    """Replace this process with `program`, which receives SIGTERM when the parent exits, unless it has already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # Otherwise, the parent died before prctl was called
     if os.getppid() == parent:

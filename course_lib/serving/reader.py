@@ -24,17 +24,16 @@ from course_lib.models.gpt2 import GPT2
 from course_lib.models.gpt_neox import GPT_NEOX, rope_parameters
 from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.ft_settings import LACKS, Setting, divisor_of, read_conversion, settings_of
-from course_lib.serving.layout import BIAS_SUM, CONVERSION, SUMMED, TOKENIZER, FtConfig, TensorSpec
+from course_lib.serving.layout import BIAS_SUM, CONVERSION, SUMMED, FtConfig, TensorSpec
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model, its prefixes, its configuration and its tokenizer."""
+    """A model, its prefixes, and its configuration."""
 
     model: Any  # GPTNeoXForCausalLM or GPT2LMHeadModel, frozen, in eval mode
     prefixes: list[Tensor | None]  # [P, L·2·H] per task, in task order; None for a task without a prefix
     config: FtConfig
-    tokenizer: Path | None  # folder
     notes: list[str]
 
 
@@ -75,7 +74,6 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         model.requires_grad_(False).eval(),
         [None if values is None else values.to(device, wanted) for values in prefixes],
         config,
-        parent / TOKENIZER if (parent / TOKENIZER).is_dir() else None,
         notes,
     )
 

@@ -107,14 +107,9 @@ def write(
 ) -> list[Path]:
     """Write a model repository that serves one or more folders, and return the models' folders in it.
 
-    Args:
-        folders: FasterTransformer folders by the names of their models; a single folder has the name MODEL.
-        target: the repository to write.
-        backend: python for this course's reader, fastertransformer for NVIDIA's backend.
-        weights: path to the weights of a single folder as seen by the server, for example in a container.
-        limits: numbers of instances and waiting requests, for this course's reader only.
-
-    Raises UsageError if NVIDIA's backend does not support the dtype, or `weights` is given for several folders.
+    A single folder has the name MODEL. The backend is python for this course's reader, for which alone the limits are,
+    or fastertransformer for NVIDIA's. `weights` is the path to the weights as seen by the server, for example in a
+    container.
     """
     folders = {MODEL: folders} if isinstance(folders, Path) else folders
     if weights and len(folders) > 1:

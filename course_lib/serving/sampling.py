@@ -1,13 +1,9 @@
 """Selection of the next token for each sequence from its logits.
 
 Bad words are banned, and then the repetition penalty and temperature are applied. The next token is the most likely
-one, or it is sampled in the same way as in FasterTransformer:
-
-1. The top_k tokens are sorted by probability.
-2. A random number from [0, 1) is multiplied by top_p.
-3. The first token whose cumulative probability reaches this product is chosen.
-
-Each sequence has its own random generator, so its text does not depend on the other sequences in the batch.
+one, or it is sampled as in FasterTransformer: the first of the top_k tokens, sorted by probability, whose cumulative
+probability reaches a random number from [0, top_p). Each sequence has its own random generator, so its text does not
+depend on the other sequences in the batch.
 """
 
 import random
@@ -78,13 +74,7 @@ def adjust(logits: Tensor, texts: list[Text]) -> Tensor:
 
 
 def write(logits: Tensor, texts: list[Text], log_probs: bool) -> None:
-    """Append the next token to each text, and its log probability if `log_probs` is true.
-
-    Args:
-        logits: [N, V], one row per text.
-        texts: the N texts; changed in place.
-        log_probs: whether to store log probabilities.
-    """
+    """Append the next token to each of the N texts, given their logits [N, V], and its log probability if asked for."""
     scores = adjust(logits, texts)
     chosen = scores.argmax(-1)
     if drawing := [index for index, text in enumerate(texts) if not text.row.greedy]:

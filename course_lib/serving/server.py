@@ -120,19 +120,15 @@ def running(
 
     Args:
         folders: FasterTransformer folders by the names of their models; a single folder has the name repository.MODEL.
-        http_port: port for HTTP; None selects a free port, here and for gRPC and the metrics.
+        http_port: port for HTTP; None selects a free port, here and for the other two.
         grpc_port: port for gRPC.
         metrics_port: port for Triton's metrics, which are on the loopback address in any case.
         address: address to listen on.
         timeout: time limit for startup [s].
         log: file for Triton's log; the default is a temporary file.
-        threads: number of CPU threads for each instance; the default is its share of the cores.
+        threads: CPU threads of each instance; the default is its share of the cores.
         limits: instances of each model, and limits of its queue.
         drain: time that requests in progress have to finish when the server stops [s].
-
-    Raises:
-        CourseError: if nvidia-pytriton is not installed, a folder cannot be served, a port is in use, or the server
-            is not ready in time. If the server fails, the message includes its own error message.
     """
     installed, limits = find(), limits or Limits()
     with temporary_folder("course-triton") as work:
