@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from course_authors import editions
 from course_slides import build
 from course_slides.cells import CORE, Slide, slides
-from course_slides.prose import blocks, leading, sentences, short_list, translated_blocks
+from course_slides.prose import blocks, leading, sentences
 from tests.browser import chromium
 from tests.waiting import LIMIT
 
@@ -59,37 +59,6 @@ def test_no_space_stands_between_japanese_sentences(found: list[str]) -> None:
     assert leading("".join(found), 1000, introduces=True) == ("".join(found[:-1]), found[-1])
 
 
-def test_of_a_long_paragraph_the_first_sentences_are_shown() -> None:
-    assert leading(LONG, 30) == ("The first sentence says why.", "")
-    assert leading(LONG, 60) == ("The first sentence says why. More of the same.", "")
-    assert leading(LONG, 10) == ("The first sentence says why.", "")
-    assert leading("Short. Whole.", 30) == ("Short. Whole.", "")
-    assert leading(LONG + "Now count:", 30, introduces=True) == ("The first sentence says why.", "Now count:")
-    assert leading("Now count:", 30, introduces=True) == ("", "Now count:")
-
-
-def test_blocks() -> None:
-    source = "## A title\nOne\n[line](../docs/glossary.md#line).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nItems:\n* one,\n  two\n* three"
-    assert [(block.kind, block.text) for block in blocks(source)] == [
-        ("heading", "## A title"),
-        ("paragraph", "One line."),
-        ("table", "| a | b |\n|---|---|\n| 1 | 2 |"),
-        ("paragraph", "Items:"),
-        ("list", "* one,\n  two\n* three"),
-    ]
-
-
-def test_a_translated_cell_introduces_what_the_english_one_does() -> None:
-    found = translated_blocks("数えます。\n\n次の段落です。\n\n* 項目", "Count:\n\nThe next paragraph.\n\n* an item")
-    assert [block.introduces for block in found] == [True, False, False]
-    assert not translated_blocks("数えます。\n\n次の段落です。", "Count:")[0].introduces
-
-
-def test_of_a_long_list_the_first_sentences_are_shown() -> None:
-    assert short_list("- One. More.\n- Two.") == "- One. More.\n- Two."
-    assert short_list(f"- {LONG}\n- {LONG}") == "- The first sentence says why.\n- The first sentence says why."
-
-
 # cells
 
 
@@ -120,14 +89,6 @@ def test_a_section_begins_a_slide_and_its_cells_stand_below_it() -> None:
     assert made[3].cells[1].metadata["transient"]["remove_source"] and "plot()" in made[3].notes[0]
     assert texts(made[5]) == ["#### Exercises", "**1.** Write `f`."]
     assert made[5].notes == ["**Sources.** A book."]
-
-
-def test_output_that_does_not_fit_beside_its_code_has_a_slide_of_its_own() -> None:
-    many = new_code_cell("\n".join(["x = 1"] * 12), outputs=[printed("line\n" * 30), printed("last\n")])
-    made = slides([new_markdown_cell("## A"), many])
-    assert len(made) == 3
-    assert made[1].cells[1].outputs == [] and made[2].cells[1].outputs[0].text.count("line") == 22
-    assert made[2].cells[2].source == "*9 more lines in the notebook*"
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -205,13 +166,6 @@ def test_a_page_loads_only_files_beside_it(decks: Path) -> None:
         assert all(
             (path.parent / name).is_file() for name in re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
         )
-
-
-def test_no_formula_needs_a_renderer(decks: Path) -> None:
-    """The notebooks have no TeX. Once they do, the slides need MathJax or KaTeX beside them."""
-    cells = [cell for path in PATHS for cell in nbformat.read(path, as_version=4).cells]
-    prose = [re.sub(r"`[^`]*`", "", cell.source) for cell in cells if cell.cell_type == "markdown"]
-    assert not [text for text in prose if re.search(r"\$[^$\n]+\$|\\\(|\\\[", text)]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The site's editions, English and Japanese (in ja/): a switch on every page, and links to what is in English only.
 
-The Japanese edition is built from the tree of language/editions.py and has the same paths, so that a page's other
+The Japanese edition is built from the tree of course_authors/editions.py and has the same paths, so that a page's other
 edition is ja/<page>. COURSE_LANG names the edition that is built.
 """
 

@@ -1,10 +1,9 @@
 """The site, English and Japanese: built once as by `make site`, its pages as HTML, and in headless Chromium.
 
-Screenshots are written to output/site, which git ignores. Without a Chromium on PATH, the tests in it are skipped.
+Without a Chromium on PATH, the tests in it are skipped.
 """
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -24,13 +23,11 @@ from course_lib.settings import config
 from course_lib.settings.profiles import CONFIGS
 from course_lib.workspace.chapters import CHAPTERS
 
-from course_authors.notebooks import address
 from tests.browser import chromium
 from tests.site.pages import Page, broken_links
 from tests.waiting import LIMIT
 
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-SCREENSHOTS = REPOSITORY / "output/site"
 HOME = "docs/index.html"
 JAPANESE_HOME = f"ja/{HOME}"
 # Pixels of the page outside the window.
@@ -74,25 +71,6 @@ def test_every_link_leads_somewhere(pages: dict[str, Page], site: Path) -> None:
     for folder in ("", "ja"):
         start = (site / folder / "index.html").read_text(encoding="utf8")
         assert set(re.findall(r"docs/[\w.]+", start)) == {HOME}
-
-
-def test_a_link_to_a_missing_page_or_place_is_found(pages: dict[str, Page]) -> None:
-    page = Page(pages[HOME].folder, HOME)
-    for link in page.tree.iter("a"):
-        link.set("href", "glossar.html" if link.get("href") == "scale.html" else "scale.html#nowhere")
-    found = broken_links(pages | {HOME: page})
-    assert any("no such file" in each for each in found) and any("no such place" in each for each in found)
-
-
-def test_files_of_the_repository_are_linked_on_github(pages: dict[str, Page]) -> None:
-    repository = address()
-    links = {link for page in pages.values() for link in page.links() if link.startswith(f"{repository}/")}
-    for link in links:
-        match = re.fullmatch(rf"{re.escape(repository)}/(blob|tree)/main/([^#]*)(#L\d+)?", link)
-        if match:
-            path = REPOSITORY / match[2]
-            assert path.is_dir() if match[1] == "tree" else path.is_file(), link
-    assert f"{repository}/tree/main/course_lib/configs" in links
 
 
 def test_every_notebook_is_a_chapter_with_its_outputs_and_a_colab_button(pages: dict[str, Page]) -> None:
@@ -165,15 +143,6 @@ def test_every_command_setting_configuration_and_section_is_listed(pages: dict[s
             assert {f"{identifier}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
     assert {section.replace(".", "") for section in config.SECTIONS} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids
-
-
-def test_the_api_has_the_functions_that_notebooks_call(pages: dict[str, Page]) -> None:
-    ids = {identifier for page in pages.values() for identifier in page.ids}
-    assert {
-        "course_lib.corpus.wikitext.to_text", "course_lib.japanese.segment.segment", "course_lib.training.launch.train",
-        "course_lib.pretrain.gpt2.Gpt2", "course_lib.prefix.encoder.PrefixEncoder", "course_lib.serving.export.export",
-    } <= ids  # fmt: skip
-    assert not any(identifier.startswith("course_lib.exercises") for identifier in ids)
 
 
 @pytest.fixture(scope="module")
@@ -264,32 +233,6 @@ def test_the_switch_leads_to_the_other_edition_and_back(window: Window, served: 
     assert window.errors == []
 
 
-# Draws the kana, kanji and signs of the page beside a character that no font has, if the machine has a Japanese font.
-MISSING_GLYPHS = """() => {
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = 24;
-    const pen = canvas.getContext("2d", { willReadFrequently: true });
-    pen.font = `20px ${getComputedStyle(document.body).fontFamily}`;
-    const drawn = character => {
-        pen.clearRect(0, 0, 24, 24);
-        pen.fillText(character, 0, 20);
-        return pen.getImageData(0, 0, 24, 24).data.join();
-    };
-    const none = drawn("\\uFFFE");
-    const used = new Set(document.querySelector("article").textContent.match(/[\\u3001-\\u30ff\\u4e00-\\u9fff\\uff01-\\uff5d]/g));
-    return drawn("語") === none ? null : [...used].filter(character => drawn(character) === none);
-}"""
-
-
-def test_no_character_lacks_a_glyph(window: Window, served: str) -> None:
-    for name in ("docs/glossary.html", NOTEBOOKS[1]):
-        window.page.goto(f"{served}/ja/{name}")
-        missing = window.page.evaluate(MISSING_GLYPHS)
-        if missing is None:
-            pytest.skip("this machine has no Japanese font")
-        assert missing == [], name
-
-
 def search(window: Window, served: str, query: str, home: str = HOME) -> list[str]:
     """Searches by the dialog of a home page as a reader does. Returns the pages of the hits, the best first."""
     window.page.goto(f"{served}/{home}")
@@ -307,10 +250,8 @@ def search(window: Window, served: str, query: str, home: str = HOME) -> list[st
 # library; a Japanese word, a compound, an inflected form of 聴く, which stands there in other forms, full-width letters.
 QUERIES = {
     "prefix": ("notebooks/06_prefix_tuning.html", "notebooks/01_corpus_prep.html"),
-    "model.warm_start_steps": ("docs/reference/commands-prefix.html", NOTEBOOKS[0]),
     "split_sentences": ("docs/reference/library-japanese.html", "docs/reference/library-models.html"),
     "予測": (HOME, NOTEBOOKS[1]),
-    "次の語を予測しました": (HOME, NOTEBOOKS[1]),
     "外国人参政権": (NOTEBOOKS[1], NOTEBOOKS[0]),
     "聴いていた": (NOTEBOOKS[0], NOTEBOOKS[1]),
     "ＧＰＴＳＡＮ": ("notebooks/05_gptsan_extra_stage.html", NOTEBOOKS[1]),
@@ -345,30 +286,8 @@ def test_a_hit_leads_to_its_words(window: Window, served: str) -> None:
     assert window.errors == []
 
 
-@BOTH
-def test_fifty_links_can_be_followed(window: Window, served: str, pages: dict[str, Page]) -> None:
-    """Clicks on links of the text, drawn at random, from page to page; each leads to the address that it names."""
-    rng = random.Random(0)
-    window.page.goto(f"{served}/{HOME}")
-    visited: list[str] = []
-    while len(visited) < 50:
-        links = window.page.locator("article a.internal:visible, .prev-next-footer a:visible")
-        hrefs = links.evaluate_all("links => links.map(link => link.href)")
-        unseen = [number for number, href in enumerate(hrefs) if href not in visited]
-        if not unseen:
-            window.page.goto(f"{served}/{rng.choice(list(pages))}")
-            continue
-        number = rng.choice(unseen)
-        links.nth(number).click()
-        window.page.wait_for_url(hrefs[number])
-        visited.append(hrefs[number])
-    assert len({urlsplit(href).path for href in visited}) > 15
-    assert window.errors == []
-
-
 def test_both_themes(window: Window, served: str) -> None:
-    """The page takes the theme of the system; drawings and plots keep their white card. Screenshots for people."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    """The page takes the theme of the system; drawings and plots keep their white card."""
     color = "element => getComputedStyle(element).backgroundColor"
     for scheme, size, background in (("light", WIDE, "rgb(255, 255, 255)"), ("dark", PHONE, "rgb(18, 18, 18)")):
         window.page.emulate_media(color_scheme=scheme)
@@ -380,8 +299,6 @@ def test_both_themes(window: Window, served: str) -> None:
             assert {image.evaluate(color) for image in images.all()} <= {"rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"}
             if scheme == "dark" and name in NOTEBOOKS:
                 assert images.count() > 2 and images.first.evaluate(color) == "rgb(255, 255, 255)"
-            file = f"{'ja-' * name.startswith('ja/')}{Path(name).stem}-{scheme}.png"
-            window.page.screenshot(path=SCREENSHOTS / file)
 
 
 def test_keyboard(window: Window, served: str) -> None:
