@@ -10,9 +10,12 @@ from pathlib import Path
 
 from course_lib.paths import REPOSITORY
 
+NAMES = (
+    "index", "glossary", "commands", "profiles", "evaluation", "project", "scale", "several-nodes", "benchmarks",
+)  # fmt: skip
 PATTERNS = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "glossary", "commands", "profiles", "evaluation", "project", "scale", "several-nodes", "benchmarks")),
+    *(f"docs/{name}.md" for name in NAMES),
     "docs/instructor/*.md",
 )
 GLOSSARY = Path("docs/glossary.md")
