@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib.corpus import products
 from course_lib.corpus.blocked import count_blocked
 from course_lib.corpus.config import FilterConfig, WebtextConfig
 from course_lib.corpus.webtext import clean_webtext
@@ -72,18 +71,3 @@ def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, content: bytes, wante
         count_blocked("", tmp_path / "words.txt")
     with pytest.raises(CourseError, match="absent"):
         count_blocked("", tmp_path / "absent")
-
-
-def test_a_profile_names_a_list_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        "extends: tiny\ncorpus: {sources: {webtext: files, files: [in.txt]}, webtext: {filters: {blocked_words: words.txt}}}\n"
-    )
-    (tmp_path / "in.txt").write_text(f"{TEXT}\n\n{PLAIN}\n", encoding="utf8")
-    monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "mine.yaml"))
-    listed(tmp_path, "送料")
-    products.WEBTEXT.path()
-    assert (products.WEBTEXT.manifest() or {})["counts"]["out"] == 1
-    listed(tmp_path, "存在しない語")
-    assert products.WEBTEXT.state().kind == "stale"
-    products.WEBTEXT.path()
-    assert (products.WEBTEXT.manifest() or {})["counts"]["out"] == 2

@@ -61,10 +61,6 @@ def test_each_filter_removes_its_kind_and_obeys_its_limit(name: str) -> None:
     assert later is None or later[0] != name
 
 
-def test_there_is_an_example_for_every_filter() -> None:
-    assert list(REMOVED) == [test.name for test in FILTERS]
-
-
 @pytest.mark.parametrize(
     "wrong", [("utf8", "cp932"), ("utf8", "cp1252"), ("utf8", "latin1"), ("euc_jp", "latin1"), ("cp932", "utf8")]
 )
@@ -94,8 +90,3 @@ def test_one_wrongly_decoded_line_in_a_page_is_enough(wrong: tuple[str, str]) ->
 )
 def test_prose_lines(line: str, prose: bool) -> None:
     assert is_prose(line) is prose
-
-
-def test_measures_of_nothing_are_numbers() -> None:
-    assert set(measures("").values()) == {0}
-    assert first_failure("", replace(FilterConfig(), min_chars=0, min_japanese=0, min_hiragana=0, min_prose=0)) is None

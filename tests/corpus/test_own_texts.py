@@ -48,13 +48,6 @@ def test_files_of_both_kinds_become_documents(own: Path) -> None:
     ]  # fmt: skip
 
 
-def test_another_text_makes_the_product_stale(own: Path) -> None:
-    texts()
-    assert products.WEBTEXT.state().kind == "fresh"
-    (own / "texts/b.jsonl").write_text(json.dumps({"text": TEXTS[1] + "明日も晴れるだろう。"}) + "\n", encoding="utf8")
-    assert products.WEBTEXT.state().kind == "stale"
-
-
 def test_faults_name_the_file(own: Path) -> None:
     (own / "texts/a.jsonl").write_text('{"txt": 1}\n')
     with pytest.raises(CourseError, match=r'texts/a\.jsonl, line 1: expected an object with a string "text"'):
@@ -80,12 +73,3 @@ def test_files_and_kind_belong_together() -> None:
     for values in ({"webtext": "files"}, {"files": ["a.txt"]}):
         with pytest.raises(UsageError, match=r"^files: needs `webtext: files`, and `webtext: files` needs files$"):
             config.build(Sources, values)
-
-
-def test_a_profile_may_take_one_part_of_the_dump(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "part.yaml"
-    file.write_text("extends: single-gpu\ncorpus: {sources: {part: 1}}\n")
-    monkeypatch.setenv("COURSE_PROFILE", str(file))
-    assert products.JAWIKI.resolve().settings["part"] == 1
-    monkeypatch.setenv("COURSE_PROFILE", "single-gpu")
-    assert "part" not in products.JAWIKI.resolve().settings

@@ -92,22 +92,3 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
         (tmp_path / str(workers)).mkdir()
         results.append(near(tmp_path / str(workers), rows, kept, 5, workers))
     assert results[0] == results[1] == by_definition(rows[:300], kept[:300], 5) + results[0][300:]
-
-
-def test_a_crowded_band_costs_a_bounded_number_of_comparisons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All documents share the first band and nothing else: each is compared with the first ANCHORS only."""
-    monkeypatch.setattr(repeats, "ANCHORS", 5)
-    compared = 0
-    real = repeats._equal_values
-
-    def counting(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        nonlocal compared
-        compared += len(one)
-        assert {row.tobytes() for row in other} <= {row.astype(np.uint8).tobytes() for row in rows[:5]}
-        return real(one, other)
-
-    monkeypatch.setattr(repeats, "_equal_values", counting)
-    rows = np.arange(200 * PERM).reshape(200, PERM) % 251
-    rows[:, :ROWS] = 7
-    assert near(tmp_path, rows, [True] * 200, 3) == [-1] * 200
-    assert 900 < compared < 200 * 5

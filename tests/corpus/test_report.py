@@ -1,9 +1,6 @@
 """Counts that add up, however a run was cut into parts."""
 
-from pathlib import Path
-
-import orjson
-from course_lib.corpus.report import Report, write_report
+from course_lib.corpus.report import Report
 
 
 def filled(first: int, last: int) -> Report:
@@ -33,14 +30,6 @@ def test_parts_in_order_give_the_whole() -> None:
     assert whole.documents_in == whole.documents_out + whole.removed["too_short"].count
 
 
-def test_examples_are_short_and_lines_without_text_are_only_counted() -> None:
-    report = Report()
-    report.remove("long", "7", "あ" * 500, "why")
-    report.remove_line("invalid_utf8", "7")
-    assert report.removed["long"].examples == [{"id": "7", "text": "あ" * 80, "note": "why"}]
-    assert (report.lines["invalid_utf8"].count, report.lines["invalid_utf8"].examples) == (1, [])
-
-
 def test_table_shows_every_limit_and_aligns() -> None:
     report = Report("webtext", "a.txt", limits={"too_short": "< 80", "links": "> 0.15"})
     report.merge(filled(0, 6))
@@ -65,11 +54,3 @@ def test_summary_is_one_line_and_says_when_nothing_is_left() -> None:
     nothing.enter("短い")
     nothing.remove("too_short", "1", "短い")
     assert "no document left" in nothing.summary() and "too_short 1" in nothing.summary()
-
-
-def test_written_report_is_the_report(tmp_path: Path) -> None:
-    report = filled(0, 9)
-    path = write_report(report, tmp_path / "out.jsonl")
-    assert path == tmp_path / "out.jsonl.report.json"
-    assert orjson.loads(path.read_bytes()) == report.to_dict()
-    assert report.to_dict()["removed"]["too_short"]["count"] == 3

@@ -148,13 +148,6 @@ def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path) -> No
     assert 100 < report.documents_out < len(sample) and balanced(report)
 
 
-def test_the_bundled_sample_loses_its_rubbish(tmp_path: Path) -> None:
-    report = clean_webtext(workspace.data("webtext-sample.txt.xz"), tmp_path / "out.jsonl")
-    assert balanced(report)
-    assert 0.5 * report.documents_in < report.documents_out < report.documents_in
-    assert {"too_short", "garbled", "boilerplate", "duplicate", "near_duplicate"} <= set(report.removed)
-
-
 def test_truncated_input_keeps_the_documents_before_it(tmp_path: Path) -> None:
     chance = random.Random(4)
     documents = [near_copy(RIVER + BREAD + TRAIN, chance, 0.6, 0.7) for _ in range(1500)]
@@ -197,11 +190,6 @@ def test_what_holds_no_text_is_refused_and_leaves_nothing(
     with pytest.raises(CourseError, match=rf"{name}: .*{message}"):
         clean_webtext(tmp_path / name, tmp_path / "out.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="is a directory"):
-        clean_webtext(tmp_path, tmp_path / "out.jsonl")
 
 
 def test_several_files_are_one_corpus(tmp_path: Path) -> None:

@@ -95,12 +95,6 @@ def test_characters_in_are_those_out_removed_and_of_markup(tmp_path: Path) -> No
     assert report.characters_in == report.characters_out + removed + sum(report.counts.values())
 
 
-def test_without_disambiguation_templates_no_page_is_one(tmp_path: Path) -> None:
-    (tmp_path / "a.xml").write_text(export([("記事", f"{{{{}}}}{PROSE}")]), encoding="utf8")
-    report = extract(tmp_path / "a.xml", tmp_path / "out.jsonl", WikipediaConfig(disambiguation=()), 1)
-    assert report.documents_out == 1
-
-
 @pytest.mark.parametrize("shared", ["streams", "pages"])
 def test_truncated_and_broken_archives_keep_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str

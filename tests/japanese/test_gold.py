@@ -8,7 +8,7 @@ import pytest
 from course_lib.cli import main
 from course_lib.errors import CourseError
 from course_lib.japanese import mecab, normalize
-from course_lib.japanese.gold import Score, read_gold, score, segmenters, spans, table
+from course_lib.japanese.gold import read_gold, score, segmenters, spans
 from course_lib.paths import REPOSITORY
 
 GOLD = REPOSITORY / "data" / "segmentation-gold.txt"
@@ -45,21 +45,6 @@ def test_the_interval_is_that_of_resampled_sentences() -> None:
     assert found.low == pytest.approx(shares - 0.1, abs=0.03) and found.high == pytest.approx(shares + 0.1, abs=0.03)
     same = score(gold, lambda lines: [["あ", "い"]] * 100)
     assert (same.f1, same.low, same.high, same.exact) == (1, 1, 1, 1)
-
-
-def test_speed_counts_characters_per_second() -> None:
-    def slow(lines: object) -> list[list[str]]:
-        from time import sleep
-
-        sleep(0.4)
-        return [["雨" * 1000]]
-
-    assert 1000 < score([["雨" * 1000]], slow).speed < 2500
-
-
-def test_a_gold_file_is_read_and_its_empty_lines_skipped(tmp_path: Path) -> None:
-    assert read_gold(write(tmp_path, "雨 が 降る 。\r\n\n雪\n")) == [["雨", "が", "降る", "。"], ["雪"]]
-    assert read_gold(write(tmp_path, "ＡＢＣ を\n"), normalized=False) == [["ＡＢＣ", "を"]]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +117,3 @@ def test_a_mistake_ends_in_one_line(
     assert run("segment-eval", str(write(tmp_path, content)), *options) == code
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
-
-
-def test_the_table_shows_the_interval() -> None:
-    shown = table({"mecab": Score(2, 0.5, 0.4, 0.444, 0.3, 0.6, 0.5, 12345.6)})
-    assert shown.splitlines()[1] == (
-        "mecab            0.500   0.400   0.444  0.300 to 0.600   50.0%   12,346 characters/s"
-    )

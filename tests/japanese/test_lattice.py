@@ -3,7 +3,6 @@
 from itertools import product
 
 import jumandic
-import numpy as np
 import pytest
 from course_lib.errors import UsageError
 from course_lib.japanese import lattice, mecab
@@ -44,19 +43,6 @@ def test_no_other_segmentation_is_cheaper(text: str) -> None:
 def test_a_word_that_is_no_candidate_is_refused() -> None:
     with pytest.raises(UsageError, match="words: '外国人参' is not among MeCab's candidates for '外国人参政権'"):
         lattice.path(["外国人参", "政権"])
-
-
-def test_the_right_words_of_the_voting_right_lose() -> None:
-    costs = {line: lattice.path(line.split(" "))[-1].total for line in ("外国 人参 政権", "外国 人 参政 権")}
-    assert costs == {"外国 人参 政権": 8421, "外国 人 参政 権": 10855}
-
-
-def test_a_connection_is_an_entry_of_the_dictionarys_matrix() -> None:
-    # matrix.bin: two sizes, then a 16-bit cost for each pair of context ids, the right word's varying slower.
-    matrix = np.fromfile(f"{jumandic.DICDIR}/matrix.bin", dtype="<i2")
-    noun = 1133
-    connections = {step.connection for step in lattice.path(["外国", "人参", "政権"])[1:3]}
-    assert connections == {matrix[2 + noun + int(matrix[0]) * noun]}
 
 
 @pytest.mark.parametrize("word", ["", " ", "a b", "雨\n", "雨\t"])

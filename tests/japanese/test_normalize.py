@@ -1,4 +1,3 @@
-import unicodedata
 from time import process_time
 
 import pytest
@@ -43,11 +42,6 @@ from hypothesis import strategies as st
 )
 def test_examples(typed: str, normal: str) -> None:
     assert normalize(typed) == normal
-
-
-def test_differs_from_nfkc_where_the_lesson_says_so() -> None:
-    assert unicodedata.normalize("NFKC", "①㈱Ⅳ") == "1(株)IV"
-    assert unicodedata.normalize("NFKC", "スーーーパー") == "スーーーパー"
 
 
 @given(st.text())

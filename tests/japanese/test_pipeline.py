@@ -45,12 +45,6 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     assert [desegment(line) for line in lines] == expected
 
 
-def test_plain_text_with_empty_lines_is_documents_too(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("雨。\n風。\n\n\n空。\n", encoding="utf8")
-    report = segment_file(tmp_path / "in.txt", tmp_path / "out.txt")
-    assert report.documents == 2 and (tmp_path / "out.txt").read_text(encoding="utf8") == "雨 。\n風 。\n\n空 。\n\n"
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

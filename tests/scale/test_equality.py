@@ -5,7 +5,6 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-import orjson
 import pytest
 from course_lib.corpus import dump
 from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
@@ -13,14 +12,12 @@ from course_lib.corpus.dump import read_pieces
 from course_lib.corpus.report import write_report
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
-from course_lib.errors import CourseError
 from course_lib.scale import inputs
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import prepare, run
 from course_lib.scale.stages import Clean, Documents, Split
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Merge
-from course_lib.settings import config
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -192,17 +189,3 @@ def test_shards_do_not_depend_on_the_tasks(tmp_path: Path) -> None:
         store = Store(chosen.output)
         notes.append([(name, store.read(name)) for name in store.sizes("documents") if "/done/" not in name])
     assert notes[0] == notes[1] and len(notes[0]) > 20
-
-
-def test_damaged_web_text_is_reported_with_its_byte(tmp_path: Path) -> None:
-    path = write_xz(tmp_path / "web.txt.xz", [random.Random(0).randbytes(10**4).hex().encode()])
-    path.write_bytes(path.read_bytes()[:-2000])
-    shards = inputs.text_shards(path, 1000, WebtextConfig())
-    with pytest.raises(CourseError, match=r"web\.txt\.xz: truncated xz data near byte"):
-        list(shards)
-
-
-def test_read_back_of_the_settings(tmp_path: Path) -> None:
-    chosen = settings(tmp_path / "run")
-    store = prepare(chosen)
-    assert config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": chosen.output, "workers": 1}) == chosen  # fmt: skip

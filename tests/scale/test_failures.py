@@ -174,11 +174,6 @@ def test_wrong_settings(tmp_path: Path, changes: dict[str, Any], message: str) -
     assert str(error.value).startswith(message)
 
 
-def test_status_of_no_run(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match=r"no run of `course scale run` in it"):
-        status(str(tmp_path))
-
-
 def test_stages_wait_for_those_before(tmp_path: Path) -> None:
     chosen = settings(tmp_path / "incomplete", tasks=2)
     in_order(chosen, (Split,))

@@ -52,13 +52,6 @@ def test_an_array_for_each_stage_that_waits_for_the_one_before(tmp_path: Path, c
     assert "#SBATCH --array=0-1%6" in arrays[0][1] and "--dependency" not in arrays[0][1][0]
 
 
-def test_more_tasks_than_an_array_may_have(tmp_path: Path, calls: Path) -> None:
-    run(settings(tmp_path / "run", tasks=25, slurm={"max_array_size": 10}), "slurm")
-    jobs = [job.splitlines() for job in calls.read_text().split("CALL ")[1:] if "course-documents" in job]
-    offsets = [job[0].split()[0] for job in jobs if "RUN_OFFSET" in job[0]]
-    assert offsets == [f"--export=ALL,RUN_OFFSET={number}" for number in range(3)]
-
-
 def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path, calls: Path) -> None:
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(CourseError, match="^slurm: the jobs could not be submitted: .*sbatch") as error:

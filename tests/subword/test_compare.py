@@ -1,12 +1,9 @@
-import itertools
-
 import pytest
 from course_lib.errors import CourseError
 from course_lib.subword.compare import _crossing, compare, entries, overlap, speeds, table
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec, Preparation, lossless_decoder
 from course_lib.subword.sweep import at_most, characters_per_token, train_on
-from course_lib.subword.text import pieces
 from course_lib.subword.unseen import unseen_texts
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -39,11 +36,6 @@ def test_crossing_counts_tokens_with_a_boundary_inside() -> None:
     assert _crossing("雨が降る。", False, [(0, 5)]) == 1
     assert _crossing("雨 が 降る", True, [(0, 1), (1, 3), (3, 6)]) == 0
     assert _crossing("雨 が 降る", True, [(0, 3)]) == 1
-
-
-def test_overlap() -> None:
-    # The special tokens do not count.
-    assert overlap(character_codec("ab"), character_codec("bc")) == 1 / 3
 
 
 def longer_codec(*merged: str) -> Codec:
@@ -82,18 +74,3 @@ def test_only_larger_vocabularies_are_trained_again_and_in_the_same_way() -> Non
         assert found[name].preparation == codec.preparation
     # BPE learns its merges one after the other, so the smaller vocabulary is a part of the larger one.
     assert found["raw"].tokenizer.get_vocab().keys() <= codecs["raw"].tokenizer.get_vocab().keys()
-
-
-def test_pieces_are_what_a_trainer_counts() -> None:
-    assert list(pieces(["雨 が 降る 。", "", "ab-c です"])) == ["雨", "が", "降る", "。", "ab", "-", "c", "です"]
-
-
-def test_larger_vocabularies_give_longer_tokens() -> None:
-    from course_lib.corpus import products
-    from course_lib.documents import read_texts
-
-    texts = list(itertools.islice(read_texts(products.WIKIPEDIA.path() / "documents.jsonl"), 150))
-    measured = characters_per_token(texts, sizes=(3000, 5000))
-    assert set(measured) == {"BPE, segmented", "BPE, raw", "Unigram, raw"}
-    assert all(points[3000] < points[5000] for points in measured.values())
-    assert measured["BPE, raw"][5000] > measured["BPE, segmented"][5000]

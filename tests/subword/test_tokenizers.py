@@ -132,16 +132,6 @@ def test_a_mark_is_one_token(codecs: dict[str, Codec], name: str) -> None:
     assert len(codec.encode("雨。\n\n風")) == len(codec.encode("雨。\n風")) + 1
 
 
-def test_the_recipe_loses_spaces_and_rare_characters(codecs: dict[str, Codec]) -> None:
-    codec = codecs["bpe-recipe"]
-    assert codec.decode(codec.encode("大学でVisual Studioを使う")).count(" ") > 3
-    assert "<unk>" in codec.tokens("𠮷野家")
-
-
-def test_without_byte_fallback_rare_characters_are_unknown(codecs: dict[str, Codec]) -> None:
-    assert 0 in codecs["bpe-no-bytes"].encode("𠮷") and 0 not in codecs["bpe"].encode("𠮷")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_specials_are_the_first_ids_and_sizes_are_as_asked(codecs: dict[str, Codec], name: str) -> None:
     tokenizer = codecs[name].tokenizer
