@@ -30,7 +30,7 @@ KANA = re.compile("[ぁ-んァ-ヶ]")
 
 
 @dataclass(frozen=True)
-class Batch:
+class LineBatch:
     """Consecutive complete lines from a file; `first` is the number of the first line, counted from 1."""
 
     path: Path
@@ -48,7 +48,7 @@ def path_list(paths: Path | Sequence[Path]) -> list[Path]:
     return [paths] if isinstance(paths, Path) else list(paths)
 
 
-def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
+def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
     """Yield the lines of a file in batches of about `size` bytes.
 
     Plain text is split only between documents, unless a document is longer than LONGEST batches. Raises CourseError if
@@ -69,7 +69,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
                 lines.append(line)
                 held += len(line)
                 if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
-                    yield Batch(path, first, lines, held)
+                    yield LineBatch(path, first, lines, held)
                     lines, first, held = [], count + 1, 0
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
         # An error number means that the disk or the system failed, not that the file content is bad.
@@ -77,7 +77,7 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[Batch]:
             raise
         raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
     if lines:
-        yield Batch(path, first, lines, held)
+        yield LineBatch(path, first, lines, held)
 
 
 def read_texts(path: Path) -> Iterator[str]:
@@ -106,10 +106,10 @@ def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
             while held < size * (number + 1) // PLACES and (line := file.readline()):
                 lines.append(line)
                 held += len(line)
-    return list(texts(Batch(path, 1, lines, held)))
+    return list(texts(LineBatch(path, 1, lines, held)))
 
 
-def texts(batch: Batch) -> Iterator[str]:
+def texts(batch: LineBatch) -> Iterator[str]:
     """Yield the texts in a batch: one per JSON line, or one per block of lines in a plain .txt file.
 
     Raises CourseError with the file and line number if a line is not UTF-8, or is not a JSON object with a string
@@ -132,7 +132,7 @@ def texts(batch: Batch) -> Iterator[str]:
         yield document["text"]
 
 
-def _blocks(batch: Batch) -> Iterator[str]:
+def _blocks(batch: LineBatch) -> Iterator[str]:
     block: list[str] = []
     for number, line in batch.numbered():
         try:

@@ -17,7 +17,7 @@ from course_lib.scale.config import Engine, ScaleConfig
 from course_lib.subword.config import BpeConfig, UnigramConfig
 
 if TYPE_CHECKING:
-    from course_lib.corpus.report import Report
+    from course_lib.corpus.report import CorpusReport
 
 Documents = Annotated[Sequence[Path], ".jsonl, or .txt with an empty line between documents; - reads standard input"]
 Corpus = Annotated[Sequence[Path], "segmented .txt lines, or .jsonl documents; - reads standard input"]
@@ -63,7 +63,7 @@ def webtext(
     return _reported(clean_webtext(sources, target, settings, workers), target)
 
 
-def _reported(report: "Report", target: Path) -> Shown:
+def _reported(report: "CorpusReport", target: Path) -> Shown:
     """Write the report next to the product, unless that is standard output."""
     from course_lib.corpus.report import write_report
 

@@ -1,6 +1,5 @@
 """MinHash banding by itself: which pairs of texts become candidates, in theory and counted.
 
-repeats.py applies the method to a whole corpus. These functions serve to choose its settings.
 Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, chapter 3, http://www.mmds.org.
 """
 

@@ -1,7 +1,6 @@
 """Words that a user does not want in the corpus: reading the list, and counting its words in a text.
 
-No list comes with the course, because what is unwanted depends on the use. A word of katakana or of Latin letters is
-found only as a whole word, so that a short one does not match inside a longer one: セール is not found in セールス.
+A word of katakana or of Latin letters is found only as a whole word: セール is not found in セールス.
 """
 
 import re

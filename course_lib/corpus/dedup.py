@@ -1,8 +1,7 @@
 """What deduplication compares: hashes of texts, MinHash signatures of documents, and hashes of the signatures' bands.
 
-rensa computes the signatures: MinHash over n-grams of `ngram` characters. The text is first folded (grams.py):
-character widths are made equal and whitespace is removed. repeats.py searches for equal values. Meanings are not
-compared, and repeated parts inside longer documents are not found.
+rensa computes the signatures, over character n-grams of the folded text (grams.py). repeats.py searches for equal
+values.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
 """Splitting a MediaWiki dump into independent pieces, which several processes can decompress and parse.
 
 A multistream .bz2 file consists of many bz2 streams, whose boundaries can be found without decompressing. Other files
-(.xml, .xml.gz, .xml.xz, or a single long bz2 stream) are decompressed here and cut at arbitrary positions.
-`split_pages` and wikipedia.py rejoin a page that was cut. This module finds `<page>` tags but does not read the content
-of a page.
+are decompressed here and cut at arbitrary positions; `split_pages` and wikipedia.py rejoin a page that was cut.
 """
 
 import bz2

@@ -1,8 +1,6 @@
 """Quality filters for Japanese web text. Each filter compares one property of a document with one limit.
 
-`measures(text)` returns all values, so that a notebook can plot them to choose a limit. `first_failure` names the
-filter that removes a document. The limits were chosen on hand-labeled pages and on novels. The filters do not judge
-grammar or topic: a well-written advertisement passes.
+The limits were chosen on hand-labeled pages and on novels. The filters do not judge grammar or topic.
 """
 
 import re

@@ -1,8 +1,6 @@
 """Hashes of the character n-grams in a text, for the repetition filter and the near-duplicate search.
 
-Japanese has no spaces to split on, so character n-grams replace words. Each n-gram becomes one 64-bit hash. numpy
-computes the hashes for the whole text at once (over 200 MB/s). Two different n-grams have the same hash with a
-probability of about 2^-64.
+Japanese has no spaces to split on. numpy computes the 64-bit hashes of a whole text at once (over 200 MB/s).
 """
 
 import re

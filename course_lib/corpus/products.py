@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.corpus.config import DownloadConfig, Sources, WebtextConfig, WikipediaConfig
-from course_lib.corpus.report import Report, write_report
+from course_lib.corpus.report import CorpusReport, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, link_or_copy
@@ -109,7 +109,7 @@ def _own(folder: Path, sources: list[Path], settings: WebtextConfig) -> dict[str
     return _reported(replace(report, source=", ".join(source.name for source in sources)), folder)
 
 
-def _reported(report: Report, folder: Path) -> dict[str, Any]:
+def _reported(report: CorpusReport, folder: Path) -> dict[str, Any]:
     write_report(report, folder / DOCUMENTS)
     return {"documents in": report.documents_in, "out": report.documents_out, "characters": report.characters_out}
 

@@ -1,7 +1,7 @@
 """Reports on corpus runs: documents and characters read, written and removed (for each reason), with a few examples.
 
-They are used for web text and Wikipedia. A report contains only counts and examples, without times or machine names,
-so that the same input gives the same report. Characters are Unicode code points, not counting line breaks.
+A report has no times or machine names, so that the same input gives the same report. Characters are Unicode code
+points, not counting line breaks.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -41,7 +41,7 @@ class Removed:
 
 
 @dataclass
-class Report:
+class CorpusReport:
     """Counts for a run or for part of one; `merge` combines the parts in order.
 
     `limits` maps each possible reason to its threshold. `removed` counts whole documents, `lines` single lines, and
@@ -83,7 +83,7 @@ class Report:
         if number:
             self.counts[name] = self.counts.get(name, 0) + number
 
-    def merge(self, other: "Report") -> None:
+    def merge(self, other: "CorpusReport") -> None:
         """Add to this report the counts from a later part of the same run."""
         self.documents_in += other.documents_in
         self.characters_in += other.characters_in
@@ -159,18 +159,18 @@ class Report:
         return label, limit, f"{documents:,}", shares[0], f"{letters:,}", shares[1]
 
 
-def load_report(target: Path) -> Report:
+def load_report(target: Path) -> CorpusReport:
     """Read the report that `write_report` wrote next to the `target` file."""
     return from_dict(orjson.loads(_place(target).read_bytes()))
 
 
-def from_dict(plain: dict[str, Any]) -> Report:
-    """Return the report that `Report.to_dict` turned into JSON values."""
+def from_dict(plain: dict[str, Any]) -> CorpusReport:
+    """Return the report that `CorpusReport.to_dict` turned into JSON values."""
     taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
-    return Report(**plain | taken)
+    return CorpusReport(**plain | taken)
 
 
-def write_report(report: Report, target: Path) -> Path:
+def write_report(report: CorpusReport, target: Path) -> Path:
     """Write the report as JSON to `<target>.report.json` and return that path."""
     path = _place(target)
     with atomic_write(path) as file:

@@ -1,13 +1,11 @@
 """Cleaning pipeline for web text in CC-100 format, which writes the documents as JSON Lines.
 
-CC-100 has one line per paragraph and an empty line between documents. Worker processes first read whole documents
-(webfile.py), filter them and compute what is compared. Repeats are then searched for in the whole corpus (repeats.py),
-in this order: documents, near-duplicates, long lines. Worker processes finally remove them. A duplicate document
-therefore counts as one document rather than as many lines. The output is the same for any number of workers.
+Worker processes read whole documents (webfile.py), filter them and compute what is compared. Repeats are then searched
+for in the whole corpus (repeats.py): documents, near-duplicates, long lines. Worker processes finally remove them.
 
-The documents that passed the filters are kept in a folder next to the output until the end, with 8 · num_bands +
-num_perm + 24 bytes per document and 8 bytes per long line. Memory holds about 40 bytes per document, 2 bytes per long
-line, and 400 MB per worker. The module does not look for personal data or offensive words.
+A folder next to the output holds the documents that passed the filters, with 8 · num_bands + num_perm + 24 bytes per
+document and 8 bytes per long line. Memory holds about 40 bytes per document, 2 bytes per long line, and 400 MB per
+worker.
 """
 
 import re
@@ -29,7 +27,7 @@ from course_lib.corpus.dedup import band_hashes, signatures, text_hash
 from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
 from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
 from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
@@ -53,7 +51,7 @@ CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202
 class Filtered:
     """A worker's result for a batch: the documents that passed the filters, and what is compared."""
 
-    report: Report
+    report: CorpusReport
     documents: list[bytes]  # JSON lines [number, text]
     numbers: npt.NDArray[np.int64]  # running numbers in the input, [documents]
     hashes: Hashes  # [documents]
@@ -67,7 +65,7 @@ class Filtered:
 
 def clean_webtext(
     sources: Path | Sequence[Path], target: Path, settings: WebtextConfig | None = None, workers: int = 1
-) -> Report:
+) -> CorpusReport:
     """Filter and deduplicate files as one corpus, write {"id", "text"} lines to `target` and return the report.
 
     The sources are .txt, .txt.xz, .txt.gz or .txt.bz2 files. The id is the running number of the document in the input,
@@ -78,7 +76,7 @@ def clean_webtext(
     """
     settings, sources = settings or WebtextConfig(), path_list(sources)
     names = ", ".join(source.name for source in sources)
-    report = Report("webtext", names, limits=limits(settings), examples=settings.examples)
+    report = CorpusReport("webtext", names, limits=limits(settings), examples=settings.examples)
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
@@ -116,7 +114,7 @@ def _read_all(sources: Sequence[Path], settings: WebtextConfig) -> Iterator[WebB
 
 def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtered]:
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
-    report = Report(examples=settings.examples)
+    report = CorpusReport(examples=settings.examples)
     numbers, texts = [], []
     unreadable: list[bytes] = []
     for number, raw in enumerate(batch.documents, batch.first):
@@ -189,7 +187,7 @@ class _Columns:
 
 
 def _write_without_repeats(
-    columns: _Columns, out: IO[bytes], report: Report, settings: WebtextConfig, workers: int
+    columns: _Columns, out: IO[bytes], report: CorpusReport, settings: WebtextConfig, workers: int
 ) -> None:
     """Search for repeats, write the documents without them, and count what is removed in the report."""
     dedup = settings.dedup
@@ -232,9 +230,9 @@ class Left:
     line_repeats: Flags  # for each long line of these documents
 
 
-def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[Report, bytes]:
+def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[CorpusReport, bytes]:
     """Remove repeats from a batch in a worker; return the counts and the JSON lines that are left."""
-    report, left = Report(examples=settings.examples), []
+    report, left = CorpusReport(examples=settings.examples), []
     repeated = iter(batch.line_repeats.tolist())
     for stored, reason in zip(batch.documents, batch.reasons.tolist(), strict=True):
         number, text = orjson.loads(stored)
@@ -252,7 +250,9 @@ def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[Report, bytes]
     return report, b"".join(left)
 
 
-def _without_lines(text: str, repeated: list[bool], number: int, report: Report, settings: WebtextConfig) -> str | None:
+def _without_lines(
+    text: str, repeated: list[bool], number: int, report: CorpusReport, settings: WebtextConfig
+) -> str | None:
     """Return a text without its repeated long lines; None if too little is left."""
     if not any(repeated):
         return text

@@ -1,8 +1,7 @@
 """Extraction of Wikipedia articles from a dump as JSON Lines: {"id", "title", "text"}.
 
-Workers decompress, parse and extract pieces of the dump independently. This process joins pages that were cut between
-two pieces, in order, so the output is the same for any number of workers. Only articles are kept: no redirects, other
-namespaces or disambiguation pages, and no pages longer than MediaWiki allows.
+Workers decompress, parse and extract pieces of the dump. This process joins pages that were cut between two pieces.
+Only articles are kept: no redirects, other namespaces or disambiguation pages.
 """
 
 import re
@@ -18,7 +17,7 @@ from lxml import etree
 
 from course_lib.corpus.config import WikipediaConfig
 from course_lib.corpus.dump import PAGE, PAGE_END, Damaged, Piece, decompress, read_pieces, split_pages
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikitext import to_text
 from course_lib.documents import path_list
 from course_lib.errors import CourseError
@@ -48,14 +47,14 @@ class _Extracted:
     articles: bytes  # JSON Lines
     tail: bytes  # after the last </page>
     begins: bool  # whether a <page> begins in this piece
-    report: Report
+    report: CorpusReport
     read: int = 0  # bytes of the file that the piece covers
     problem: str = ""  # error message for damaged data; "" if there is none
 
 
 def extract(
     sources: Path | Sequence[Path], target: Path, settings: WikipediaConfig | None = None, workers: int = 1
-) -> Report:
+) -> CorpusReport:
     """Extract the articles in dumps (.xml, .xml.gz, .xml.bz2 or .xml.xz) to `target` and return the report.
 
     Memory use is constant. Raises CourseError with the position of the damage if a dump is truncated or broken;
@@ -63,7 +62,7 @@ def extract(
     """
     settings, sources = settings or WikipediaConfig(), path_list(sources)
     names = ", ".join(source.name for source in sources)
-    report = Report("wikipedia", names, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
+    report = CorpusReport("wikipedia", names, limits=LIMITS | {"too_short": f"< {settings.min_chars}"})
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
@@ -117,7 +116,7 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
     except Damaged as error:
         block, problem = error.rescued, str(error)
     head, pages, tail = split_pages(block)
-    result = _Extracted(head, b"", tail, PAGE in block, Report(), piece.read, problem)
+    result = _Extracted(head, b"", tail, PAGE in block, CorpusReport(), piece.read, problem)
     if pages:
         lines: list[bytes] = []
         try:
@@ -130,7 +129,7 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
     return result
 
 
-def _parse(source: Path, pages: bytes, report: Report) -> Iterator[Any]:
+def _parse(source: Path, pages: bytes, report: CorpusReport) -> Iterator[Any]:
     """Yield the parsed XML elements of whole pages. Raises CourseError if the XML is broken."""
     pages = _only_utf8(pages, report)
     try:
@@ -151,7 +150,7 @@ def _parser() -> Any:
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
 
 
-def _only_utf8(pages: bytes, report: Report) -> bytes:
+def _only_utf8(pages: bytes, report: CorpusReport) -> bytes:
     try:
         pages.decode()
         return pages
@@ -167,7 +166,7 @@ def _only_utf8(pages: bytes, report: Report) -> bytes:
     return b"\n".join(lines)
 
 
-def _article(page: Any, settings: WikipediaConfig, report: Report) -> bytes:
+def _article(page: Any, settings: WikipediaConfig, report: CorpusReport) -> bytes:
     """Return one page as a JSON line; b"" if it is not kept as an article. The report counts it in either case."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.documents import BATCH, Batch, read_batches, texts
+from course_lib.documents import BATCH, LineBatch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, require_file
 
@@ -36,7 +36,7 @@ class Piece:
     document: int  # index of the document
     number: int  # index within the document, from 0
     label: int | None
-    batch: Batch
+    batch: LineBatch
 
     def lines(self) -> list[str]:
         """Return the decoded lines. All types of line endings are recognized.
@@ -142,7 +142,7 @@ def read_pieces(sources: Sequence[Source], seed: int) -> Iterator[list[Piece]]:
                 documents = [(first, line) for first, line in batch.numbered() if not line.isspace()]
                 for place in rng.permutation(len(documents)).tolist():
                     first, line = documents[place]
-                    own = Batch(source.path, first, [line], len(line))
+                    own = LineBatch(source.path, first, [line], len(line))
                     group.append(Piece(next(numbers), 0, source.label, own))
             size += batch.size
             if size >= BATCH:

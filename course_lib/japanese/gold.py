@@ -1,7 +1,7 @@
 """Comparison of segmenters with text segmented by hand: precision, recall and F1 over words, and speed.
 
-A gold file is UTF-8 text with one sentence per line and a single space between words. A word counts as found if it
-begins and ends at the same characters in both segmentations.
+A gold file has one sentence per line and a single space between words. A word counts as found if it begins and ends at
+the same characters in both segmentations.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,7 @@
 """MeCab's costs: what a segmentation costs, word by word.
 
-MeCab covers a sentence with words from its dictionary and takes the cheapest path: the sum of the words' costs and of
-the costs of each connection, which depend on the parts of speech. diagrams.py draws the candidates. Source: Kudo,
-Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
+MeCab takes the path through the words of its dictionary with the smallest sum of the words' costs and of the costs of
+each connection. Source: Kudo, Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Segmentation of text into words with MeCab and the Juman dictionary, without losing text.
 
 MeCab drops spaces, stops at a NUL character and may crash on very long strings. Some dictionary entries end inside a
-character. This module therefore cuts the text at characters that MeCab cannot process and into pieces of bounded
-length, and compares the words with the text. If they differ or cannot be decoded, it uses the byte offsets from the
-same analysis, without boundaries inside a character.
+character. This module therefore cuts the text into pieces that MeCab can process, compares the words with the text, and
+if they differ uses the byte offsets from the same analysis.
 """
 
 import re

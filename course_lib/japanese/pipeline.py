@@ -1,8 +1,6 @@
-"""Segmentation of a file of documents: one sentence per line, with an empty line between documents.
+"""Segmentation of files of documents: one sentence per line, with an empty line between documents.
 
-Worker processes segment batches of about 1 MB, and the results are written in order. The output therefore does not
-depend on the number of workers, and memory use does not depend on the file size. normalize.py, sentences.py and
-segment.py process a single text.
+normalize.py, sentences.py and segment.py process a single text.
 """
 
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 
-from course_lib.documents import Batch, path_list, read_batches, texts
+from course_lib.documents import LineBatch, path_list, read_batches, texts
 from course_lib.errors import CourseError
 from course_lib.files import OPENERS, atomic_write, require_file, require_other
 from course_lib.japanese.config import SegmentConfig
@@ -89,7 +87,7 @@ def segment_file(
     return total
 
 
-def _segment_batch(settings: SegmentConfig, batch: Batch) -> tuple[bytes, SegmentReport]:
+def _segment_batch(settings: SegmentConfig, batch: LineBatch) -> tuple[bytes, SegmentReport]:
     documents = [_lines(text, settings) for text in texts(batch)]
     flat = [line for lines in documents for line in lines]
     segmented, unanalysed = _segment(flat, settings)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, pre_tokenizers
 
-from course_lib.documents import Batch, read_batches, texts
+from course_lib.documents import LineBatch, read_batches, texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json, require_other
 from course_lib.language.words import tr
@@ -202,7 +202,7 @@ class _Encoded:
     bytes_read: int
 
 
-def _encode_batch(path: Path, raw: bool, append_eod: bool, batch: Batch) -> _Encoded:
+def _encode_batch(path: Path, raw: bool, append_eod: bool, batch: LineBatch) -> _Encoded:
     """Encode a batch of documents in a worker process, using the tokenizer stored in `path`."""
     encoder = _encoder(path)
     documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]

@@ -1,7 +1,7 @@
 """Inputs of a distributed run: getting a file, and cutting it into shards that tasks can work on independently.
 
-A shard of a dump is a .xml.bz2 file of whole pages. A shard of web text (.docs) holds the documents as stored in the
-input, in batches: a line of JSON with their sizes, then their bytes.
+A shard of a dump is a .xml.bz2 file of whole pages. A shard of web text (.docs) holds documents as stored in the input,
+in batches: a line of JSON with their sizes, then their bytes.
 """
 
 import bz2

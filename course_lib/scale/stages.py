@@ -23,7 +23,7 @@ from datatrove.pipeline.base import PipelineStep
 
 from course_lib.corpus import webtext
 from course_lib.corpus.repeats import Flags, Positions, near_repeated, repeated
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
 from course_lib.files import naming
@@ -180,9 +180,9 @@ class Documents(Stage):
                 report = self._filtered(shard, path, output)
             return {"report": report.to_dict(), "bytes": path.stat().st_size}
 
-    def _filtered(self, shard: Shard, path: Path, output: Output) -> Report:
+    def _filtered(self, shard: Shard, path: Path, output: Output) -> CorpusReport:
         cleaning = self.settings.cleaning
-        report = Report(examples=cleaning.examples)
+        report = CorpusReport(examples=cleaning.examples)
         columns = ("numbers", "counts", "lines", "signatures", "bands")
         hashes = [np.empty(0, dtype=np.uint64)]
         with ExitStack() as opened:
@@ -363,7 +363,7 @@ class Clean(_WebShards):
         counts = self.column(unit, "counts")
         lines = np.zeros(counts.sum(), dtype=np.bool_)
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
-        report = Report(examples=cleaning.examples)
+        report = CorpusReport(examples=cleaning.examples)
         with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(output.path(f"{unit}.jsonl"), "wb") as out:
             with naming(path):
                 for batch in _batches(path, reasons, counts, lines):

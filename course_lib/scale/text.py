@@ -4,7 +4,7 @@ from typing import Any
 
 from course_lib.corpus import report as reports
 from course_lib.corpus import webtext, wikipedia
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.errors import CourseError
 from course_lib.japanese.pipeline import segment_file
 from course_lib.language.words import mark
@@ -106,16 +106,16 @@ class Merge(_Whole):
         size = sum(path.stat().st_size for path in files_of(output.path("tokens")))
         return {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
 
-    def report(self, kind: str) -> Report:
+    def report(self, kind: str) -> CorpusReport:
         """Return the corpus report of all shards of a kind, with the numbers of the run of one machine."""
         shards = self.shards(kind)
         source = ", ".join(dict.fromkeys(shard.source for shard in shards))
         if kind == "wikipedia":
             short = {"too_short": f"< {self.settings.extraction.min_chars}"}
-            total = Report("wikipedia", source, limits=wikipedia.LIMITS | short)
+            total = CorpusReport("wikipedia", source, limits=wikipedia.LIMITS | short)
         else:
             cleaning = self.settings.cleaning
-            total = Report("webtext", source, limits=webtext.limits(cleaning), examples=cleaning.examples)
+            total = CorpusReport("webtext", source, limits=webtext.limits(cleaning), examples=cleaning.examples)
         for stage in ("documents", "clean") if kind == "webtext" else ("documents",):
             for shard in shards:
                 total.merge(reports.from_dict(self.store.marker(stage, shard.unit)["report"]))

@@ -1,8 +1,4 @@
-"""BPE tokenizers trained with the `tokenizers` library: lossless, or lossy as in the GPT-2 XL recipe (configs/xl.yaml).
-
-The library does the training. This module prepares the text, rejects a corpus or settings that cannot produce a usable
-tokenizer, and writes the folder.
-"""
+"""BPE tokenizers trained with `tokenizers`: lossless, or lossy as in the GPT-2 XL recipe (configs/xl.yaml)."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tokenizer folders that `AutoTokenizer` loads, and `Codec`, which converts raw text to ids and back.
 
-In addition to the files that transformers reads, a folder contains `preparation.json`. It records how the training text
-was prepared, so that later text is prepared in the same way. This module does not import transformers, because all
-files are plain JSON.
+`preparation.json` records how the training text was prepared, so that later text is prepared in the same way.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Unigram (or BPE) tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
 
-sentencepiece does the training. This module streams the text to it and rebuilds the trained model with `tokenizers`
-from the model's pieces. Tests check that both give the same ids.
+The trained model is rebuilt with `tokenizers` from its pieces. Tests check that both give the same ids.
 """
 
 import io

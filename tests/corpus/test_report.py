@@ -1,11 +1,11 @@
 """Counts that add up, however a run was cut into parts."""
 
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 
 
-def filled(first: int, last: int) -> Report:
+def filled(first: int, last: int) -> CorpusReport:
     """Documents first…last-1 of the same run: every third is short, every document loses a line."""
-    report = Report(examples=2)
+    report = CorpusReport(examples=2)
     for number in range(first, last):
         text = f"文書{number}\n本文"
         report.enter(text + "重複")
@@ -20,7 +20,7 @@ def filled(first: int, last: int) -> Report:
 
 def test_parts_in_order_give_the_whole() -> None:
     whole = filled(10, 30)
-    merged = Report(examples=2)
+    merged = CorpusReport(examples=2)
     for part in (filled(10, 11), filled(11, 24), filled(24, 30)):
         merged.merge(part)
     assert merged == whole
@@ -31,7 +31,7 @@ def test_parts_in_order_give_the_whole() -> None:
 
 
 def test_table_shows_every_limit_and_aligns() -> None:
-    report = Report("webtext", "a.txt", limits={"too_short": "< 80", "links": "> 0.15"})
+    report = CorpusReport("webtext", "a.txt", limits={"too_short": "< 80", "links": "> 0.15"})
     report.merge(filled(0, 6))
     rows = {
         line.split()[1] if line.startswith("-") else line.split()[0]: line.split()
@@ -45,12 +45,12 @@ def test_table_shows_every_limit_and_aligns() -> None:
 
 
 def test_summary_is_one_line_and_says_when_nothing_is_left() -> None:
-    report = Report("webtext", "a.txt")
+    report = CorpusReport("webtext", "a.txt")
     assert "no document in the input" in report.summary()
     report.merge(filled(0, 6))
     assert report.summary().startswith("webtext a.txt: kept 4 of 6 documents (66.7 %)")
     assert "too_short 2" in report.summary() and "\n" not in report.summary()
-    nothing = Report()
+    nothing = CorpusReport()
     nothing.enter("短い")
     nothing.remove("too_short", "1", "短い")
     assert "no document left" in nothing.summary() and "too_short 1" in nothing.summary()

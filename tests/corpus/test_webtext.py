@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from course_lib.corpus.config import DedupConfig, FilterConfig, WebtextConfig
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.errors import CourseError
 from course_lib.workspace import products as workspace
@@ -33,7 +33,7 @@ TRAIN = (
 EXACT = DedupConfig(near_duplicates=False)
 
 
-def clean(folder: Path, *documents: str, settings: WebtextConfig | None = None) -> tuple[dict[str, str], Report]:
+def clean(folder: Path, *documents: str, settings: WebtextConfig | None = None) -> tuple[dict[str, str], CorpusReport]:
     (folder / "in.txt").write_text("\n\n".join(documents) + "\n", encoding="utf8")
     report = clean_webtext(folder / "in.txt", folder / "out.jsonl", settings)
     rows = [orjson.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
@@ -41,11 +41,11 @@ def clean(folder: Path, *documents: str, settings: WebtextConfig | None = None) 
     return {row["id"]: row["text"] for row in rows}, report
 
 
-def taken(report: Report) -> dict[str, int]:
+def taken(report: CorpusReport) -> dict[str, int]:
     return {reason: removed.count for reason, removed in report.removed.items()}
 
 
-def balanced(report: Report) -> bool:
+def balanced(report: CorpusReport) -> bool:
     groups = [removed.characters for group in (report.removed, report.lines) for removed in group.values()]
     documents = report.documents_out + sum(taken(report).values())
     return report.documents_in == documents and report.characters_in == report.characters_out + sum(groups)

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from course_lib.corpus.config import WikipediaConfig
-from course_lib.corpus.report import Report
+from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError
 from course_lib.workspace import products as workspace
@@ -21,7 +21,7 @@ PAGES = [(f"記事{i}", f"'''記事{i}'''は{i}番目の記事である。{PROSE
 XML = export(PAGES)
 
 
-def run(folder: Path, name: str, content: bytes, workers: int = 1) -> tuple[bytes, Report]:
+def run(folder: Path, name: str, content: bytes, workers: int = 1) -> tuple[bytes, CorpusReport]:
     (folder / name).write_bytes(content)
     report = extract(folder / name, folder / "out.jsonl", WikipediaConfig(), workers)
     return (folder / "out.jsonl").read_bytes(), report
