@@ -31,7 +31,7 @@ from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
 from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, require_file, require_other, work_folder
+from course_lib.files import atomic_write, naming, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map, until_error
@@ -200,22 +200,14 @@ def _write_without_repeats(
     counts, kept_lines = columns.read(columns.counts), columns.kept.with_name("kept-lines")
     np.repeat(~(exact | near), counts).tofile(kept_lines)
     line_repeats = repeats(columns.lines, kept_lines, workers, mark("repeated lines"))
-    numbers, ends = columns.read(columns.numbers), np.cumsum(counts)
+    numbers = columns.read(columns.numbers)
     reasons = np.full(len(numbers), KEPT)
     reasons[near] = numbers[earliest[near]]
     reasons[exact] = DUPLICATE
 
-    def batches() -> Iterator[Left]:
-        start = 0
-        with open(columns.documents, "rb") as file:
-            while lines := list(islice(file, BATCH)):
-                end = start + len(lines)
-                first = ends[start] - counts[start]
-                yield Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
-                start = end
-
+    batches = read_left(columns.documents, reasons, counts, line_repeats)
     with progress(len(numbers), "doc", "removing repeats") as bar:
-        for part, written in ordered_map(partial(remove_repeats, settings), batches(), workers):
+        for part, written in ordered_map(partial(remove_repeats, settings), batches, workers):
             report.merge(part)
             out.write(written)
             bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
@@ -228,6 +220,19 @@ class Left:
     documents: list[bytes]
     reasons: npt.NDArray[np.int64]  # KEPT, DUPLICATE, or the number of the document that it resembles
     line_repeats: Flags  # for each long line of these documents
+
+
+def read_left(
+    path: Path, reasons: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], line_repeats: Flags
+) -> Iterator[Left]:
+    """Yield the documents in a file, one a line, with what was found about them; `counts` are their long lines."""
+    ends, start = np.cumsum(counts), 0
+    with naming(path), open(path, "rb") as file:
+        while lines := list(islice(file, BATCH)):
+            end = start + len(lines)
+            first = ends[start] - counts[start]
+            yield Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
+            start = end
 
 
 def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[CorpusReport, bytes]:

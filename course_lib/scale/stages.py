@@ -8,11 +8,9 @@ has the stages up to clean documents, in the order in which clean_webtext works;
 import os
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from course_lib.corpus.repeats import Flags, Positions, near_repeated, repeated
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
-from course_lib.files import naming
 from course_lib.language.words import mark
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
@@ -75,7 +72,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
 
     def units(self) -> list[str]:
         """Return the names of the units. Raises CourseError if an earlier stage is not done."""
-        raise NotImplementedError
+        return [shard.unit for shard in self.shards()]
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         """Write the files of a unit, and return what is noted in its marker."""
@@ -167,9 +164,6 @@ class Documents(Stage):
 
     name = "documents"
     before = Split
-
-    def units(self) -> list[str]:
-        return [shard.unit for shard in self.shards()]
 
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         shard = self.shard(unit)
@@ -365,21 +359,8 @@ class Clean(_WebShards):
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
         report = CorpusReport(examples=cleaning.examples)
         with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(output.path(f"{unit}.jsonl"), "wb") as out:
-            with naming(path):
-                for batch in _batches(path, reasons, counts, lines):
-                    part, written = webtext.remove_repeats(cleaning, batch)
-                    report.merge(part)
-                    out.write(written)
+            for batch in webtext.read_left(path, reasons, counts, lines):
+                part, written = webtext.remove_repeats(cleaning, batch)
+                report.merge(part)
+                out.write(written)
             return {"report": report.to_dict(), "bytes": path.stat().st_size}
-
-
-def _batches(path: Path, reasons: npt.NDArray[np.int64], counts: Positions, lines: Flags) -> Iterator[webtext.Left]:
-    """Yield the documents of a shard that passed the filters, with what was found about them."""
-    ends = np.cumsum(counts)
-    start = 0
-    with open(path, "rb") as file:
-        while documents := list(islice(file, webtext.BATCH)):
-            end = start + len(documents)
-            first = ends[start] - counts[start]
-            yield webtext.Left(documents, reasons[start:end], lines[first : ends[end - 1]])
-            start = end

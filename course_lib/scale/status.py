@@ -1,7 +1,6 @@
 """What a distributed run has done: stages, tasks, units, rates, failures and the time left, read from its folder."""
 
 import socket
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,6 @@ from course_lib.scale.stages import Stage
 from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES
 from course_lib.settings import config
-
-# A task without a finished unit for this many times the longest unit, or seconds, may have died with its node.
-SILENT, SILENT_SECONDS = 3, 900
 
 
 @dataclass
@@ -76,18 +72,14 @@ def _status(stage: type[Stage], settings: ScaleConfig, store: Store) -> StageSta
 def failures(store: Store, stage: str) -> dict[int, str]:
     """Return for each task that failed or was killed the reason in English, as one line."""
     completed = {int(Path(name).stem) for name in store.sizes(f"logs/{stage}/completions")}
-    longest = max((store.marker(stage, unit)["seconds"] for unit in store.done(stage)), default=0.0)
     found = {}
     for rank, record in _records(store, stage).items():
-        silent = time.time() - record.get("updated", record["started"])
         if rank in completed or not _is_running(record):
             continue
         if "error" in record:
             found[rank] = record["error"]
         elif record["host"] == socket.gethostname() and not psutil.pid_exists(record["pid"]):
             found[rank] = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
-        elif silent > max(SILENT * longest, SILENT_SECONDS):
-            found[rank] = f"no unit finished for {silent / 60:.0f} min; {record['host']} may have gone away"
     return found
 
 

@@ -21,9 +21,6 @@ class Segment(Stage):
     name = "segment"
     before = Clean
 
-    def units(self) -> list[str]:
-        return [shard.unit for shard in self.shards()]
-
     def work(self, unit: str, output: Output) -> dict[str, Any]:
         stage = "documents" if self.shard(unit).kind == "wikipedia" else "clean"
         with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
