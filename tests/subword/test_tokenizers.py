@@ -115,7 +115,7 @@ def test_any_text_comes_back(codecs: dict[str, Codec], name: str, text: str) -> 
 
 @given(text=ANY_TEXT)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
-@pytest.mark.parametrize("name", LOSSLESS)
+@pytest.mark.parametrize("name", MARKED)
 def test_the_first_tokens_are_the_beginning_of_the_text(codecs: dict[str, Codec], name: str, text: str) -> None:
     """However a text is cut, nothing of a mark is shown; only half a character is, as U+FFFD."""
     ids, whole = codecs[name].encode(text), normalize(text)
@@ -146,23 +146,18 @@ def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: 
     lines = (place / "lines.txt").read_text(encoding="utf8").split("\n")[:600]
     for text in [*map(desegment, lines), *TEXTS]:
         prepared = codecs[name].prepare(text)
-        if not any(
-            token in prepared for token in SPECIALS
-        ):  # an added token of transformers, plain text to sentencepiece
+        # An added token of transformers is plain text to sentencepiece.
+        if not any(token in prepared for token in SPECIALS):
             assert codecs[name].encode(text) == processor.encode(prepared), text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["bpe", "bpe-recipe", "unigram-raw", "spm-bpe"])
 def test_auto_tokenizer_loads_the_folder(place: Path, codecs: dict[str, Codec], name: str) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(place / name)
-    assert (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (
-        0,
-        1,
-        2,
-        2,
-    )
+    specials = (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    assert specials == (0, 1, 2, 2)
     text = "大学で学ぶ、Visual Studio Code ."
     ids = tokenizer(codecs[name].prepare(text))["input_ids"]
     assert ids == codecs[name].encode(text)
@@ -320,12 +315,6 @@ def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path, ending: str) -> None:
         for name in ("sampled", "expected")
     ]
     assert vocabularies[0] == vocabularies[1]
-    train_bpe([source], tmp_path / "whole", BpeConfig(vocab_size=310, input_sentence_size=400), show_progress=False)
-    whole = json.loads((tmp_path / "whole/tokenizer.json").read_text(encoding="utf8"))["model"]
-    assert whole != vocabularies[0]
-    assert sorted(path.name for path in (tmp_path / "sampled").iterdir()) == sorted(
-        path.name for path in (tmp_path / "whole").iterdir()
-    )
 
 
 @pytest.mark.parametrize("end", ["␛", "␛e", "␛ea", "␛␛"])
