@@ -26,11 +26,11 @@ from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import IGNORE, STD, initial
 from course_lib.gptsan.folder import read_config
 from course_lib.gptsan.freeze import SPOUT, frozen_names
+from course_lib.gptsan.loss import cross_entropy
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
-from course_lib.gptsan.trainer import cross_entropy
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map

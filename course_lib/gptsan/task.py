@@ -17,11 +17,11 @@ from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
+from course_lib.training.task import Samples as RunSamples
 from course_lib.training.task import Task
 
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM
-    from course_lib.training.trainer import RunTrainer
 
 
 class Gptsan(Task):
@@ -171,7 +171,8 @@ class Gptsan(Task):
         shape.router_jitter_noise = loss.router_jitter
         return shape
 
-    def build(self) -> "GPTSanForCausalLM":
+    @override
+    def model(self) -> "GPTSanForCausalLM":
         """Load the checkpoint in the training dtype, or build a new model in fp32.
 
         The parameters that are not trained are frozen.
@@ -201,13 +202,44 @@ class Gptsan(Task):
         return model
 
     @override
-    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
-        from course_lib.gptsan.trainer import GptsanTrainer
-        from course_lib.training.trainer import init_distributed
+    def reader_workers(self) -> int:
+        return self.settings.data.reader_workers
 
-        settings = self.settings
-        arguments = init_distributed(settings, batch, steps, settings.data.reader_workers)
-        return GptsanTrainer(settings, batch, arguments, self.build(), self.split())
+    @property
+    @override
+    def saves_frozen(self) -> bool:
+        return not self.settings.model.checkpoint
+
+    @override
+    def samples(self, number: int) -> RunSamples:
+        from course_lib.gptsan.samples import Samples, collate
+
+        (train, held_out), settings = self.split(), self.settings
+        mode, width, seed = settings.spout.mode, self.shape().d_spout, settings.engine.seed
+        return RunSamples(
+            train=Samples(train, number, seed, mode, width),
+            validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
+            test=None,
+            tokens_per_sample=train.report["num_context"],
+            samples_per_epoch=len(train),
+            flops_per_token=settings.sizes().flops_per_token,
+            collate=collate,
+        )
+
+    @override
+    def loss(self, model: Any, batch: Any) -> Any:
+        """Return the mean cross-entropy [nats] over the positions with a target.
+
+        In training, z_loss · mean (log Z)² and the router losses are added. `batch` comes from `samples.collate`.
+        """
+        from course_lib.gptsan.loss import cross_entropy
+        from course_lib.gptsan.prefix import prefix_types
+
+        spout = batch.get("spout")
+        types = prefix_types(batch["num_input"], batch["x"].shape[1], spout is not None)
+        output = model(input_ids=batch["x"], token_type_ids=types, spout=spout, use_cache=False)
+        loss, log_z = cross_entropy(output.logits, batch["y"])
+        return loss + self.settings.loss.z_loss * log_z + output.router_loss if model.training else loss
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:

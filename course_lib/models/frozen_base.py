@@ -26,7 +26,7 @@ def read_config(folder: Path) -> Any:
         raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(BY_MODEL_TYPE)}")
     sizes = layers, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     if not all(isinstance(size, int) and size > 0 for size in sizes) or hidden % heads:
-        raise CourseError(f"{folder}: {layers!r} layers, {heads!r} heads and hidden size {hidden!r} do not fit together")
+        raise CourseError(f"{folder}: {layers!r} layers, {heads!r} heads and hidden size {hidden!r} do not fit")
     rope = getattr(config, "rope_parameters", None) or {}
     for key in ("rope_theta", "partial_rotary_factor"):
         if not isinstance(number := rope.get(key, 1.0), int | float):

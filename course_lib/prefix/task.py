@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -18,18 +19,21 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
+from course_lib.training.task import Samples as RunSamples
 from course_lib.training.task import Task
 
 if TYPE_CHECKING:
+    from course_lib.prefix.model import PrefixModel
     from course_lib.prefix.samples import TokenRow
     from course_lib.pretrain.text_codec import TextCodec
-    from course_lib.training.trainer import RunTrainer
 
 
 class PrefixTask(Task):
     """A task that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
 
     settings_class = PrefixConfig
+    # `export` reads DeepSpeed's files.
+    saves_weights = False
     settings: PrefixConfig
 
     @property
@@ -156,11 +160,51 @@ class PrefixTask(Task):
     def train_length(self, settings: PrefixConfig) -> tuple[object, ...]:
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
+    @property
     @override
-    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
-        from course_lib.prefix.model import build
-        from course_lib.prefix.trainer import PrefixTrainer
-        from course_lib.training.trainer import init_distributed
+    def saves_frozen(self) -> bool:
+        return False
 
-        arguments = init_distributed(self.settings, batch, steps, reader_workers=0)
-        return PrefixTrainer(self.settings, batch, arguments, build(self.settings), *self.rows())
+    @override
+    def model(self) -> "PrefixModel":
+        from course_lib.prefix.model import build
+
+        return build(self.settings)
+
+    @override
+    def samples(self, number: int) -> RunSamples:
+        from course_lib.prefix.samples import Samples, collate
+
+        (train, held_out), seed = self.rows(), self.settings.engine.seed
+        return RunSamples(
+            train=Samples(train, number, seed),
+            validation=Samples(held_out, len(held_out), seed, shuffle=False) if held_out else None,
+            test=None,
+            tokens_per_sample=round(mean(len(row.ids) - 1 for row in train)),
+            samples_per_epoch=len(train),
+            flops_per_token=self.settings.sizes().flops_per_token,
+            collate=collate,
+        )
+
+    @override
+    def loss(self, model: Any, batch: Any) -> Any:
+        """Return the mean cross-entropy [nats] for a micro-batch from samples.collate."""
+        from course_lib.prefix.samples import loss
+
+        return loss(model(batch["input_ids"]), batch["labels"])
+
+    @override
+    def before_training(self, model: "PrefixModel", device: Any, resumed: bool) -> None:
+        """Give a new prefix its warm start, and the encoder the training dtype."""
+        from course_lib.checkpoints.torch_dtypes import TORCH
+        from course_lib.prefix.model import warm_start
+
+        if not resumed:
+            if self.settings.zero.stage < 3:
+                model.to(device)
+            elif model.encoder is not None:
+                model.encoder.to(device)
+            warm_start(model, self.settings.model)
+        if model.encoder is not None:
+            # DeepSpeed keeps its own fp32 copy of the weights.
+            model.encoder.to(TORCH[self.settings.precision.dtype])

@@ -1,11 +1,13 @@
-"""Training task for GPT-2 and GPT-NeoX models: checks, number of steps, data fingerprint and trainer."""
+"""Training task for GPT-2 and GPT-NeoX models: checks, number of steps, data, model and loss."""
 
 import shutil
 from collections.abc import Iterable
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from course_lib.errors import UsageError
@@ -15,10 +17,9 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import Task
+from course_lib.training.task import Samples, Task
 
-if TYPE_CHECKING:
-    from course_lib.training.trainer import RunTrainer
+MASKED = -100  # label for positions that are excluded from the loss
 
 
 class Gpt2(Task):
@@ -99,14 +100,54 @@ class Gpt2(Task):
         return settings.engine.max_steps, settings.engine.num_train_epochs, settings.data.train_tokens
 
     @override
-    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
-        from course_lib.models.causal import build_model
-        from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
-        from course_lib.training.trainer import init_distributed
+    def reader_workers(self) -> int:
+        return self.settings.data.reader_workers
 
-        settings = self.settings
+    @cached_property
+    def special_ids(self) -> tuple[int, int]:
+        """The ids of the tokenizer's <s> and </s>."""
+        assert self.settings.data.tokenizer
+        return data.special_ids(self.settings.data.tokenizer)
+
+    @override
+    def model(self) -> Any:
+        from course_lib.models.causal import build_model
+
+        return build_model(self.settings.model, *self.special_ids)
+
+    @override
+    def samples(self, number: int) -> Samples:
+
+        settings, length = self.settings, self.settings.data.seq_length
         splits = data.open_splits(settings.data, settings.model.vocab_size)
-        assert settings.data.tokenizer
-        first, end = data.special_ids(settings.data.tokenizer)
-        arguments = init_distributed(settings, batch, steps, settings.data.reader_workers)
-        return Gpt2Trainer(settings, batch, arguments, build_model(settings.model, first, end), splits, end)
+        return Samples(
+            train=data.train_set(settings, splits, number),
+            validation=data.held_out_set(settings, splits.validation),
+            test=data.held_out_set(settings, splits.test),
+            tokens_per_sample=length,
+            samples_per_epoch=splits.train_tokens / length,
+            flops_per_token=settings.model.flops_per_token(length),
+            collate=collate,
+        )
+
+    @override
+    def loss(self, model: Any, batch: Any) -> Any:
+        """Return the mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
+
+        `batch` is {"tokens": token ids [B, S + 1]}, for B samples and seq_length S.
+        """
+        from torch.nn.functional import cross_entropy
+
+        tokens = batch["tokens"]
+        labels = tokens[:, 1:]
+        if self.settings.data.mask_loss_at_eod:
+            labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.float()
+        return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED)
+
+
+def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """Stack samples of S + 1 token ids into {"tokens": [B, S + 1]}."""
+    import torch
+
+    return {"tokens": torch.from_numpy(np.stack(samples))}

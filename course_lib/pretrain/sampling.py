@@ -2,7 +2,7 @@
 
 The documents are shuffled and read as one token stream, which is cut into samples of seq_length + 1 tokens. The last
 token of a sample is the first of the next, so that every token except the first is predicted once. Finally, the samples
-are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2_trainer.py creates
+are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2.py creates
 batches, labels and the loss mask.
 """
 

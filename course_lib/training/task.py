@@ -1,21 +1,32 @@
-"""The interface between a run and what it trains: a model, its data and its settings.
+"""What a run trains: a model, its data, its loss and its settings. There is one class for each kind of run.
 
 Everything else is the same for all models: the run folder, launcher, ranks, log and checkpoints (see launch.py).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
 
-if TYPE_CHECKING:
-    from course_lib.training.trainer import RunTrainer
-
 # the settings file in the run folder
 CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples for a run, and the constants that convert them into epochs, tokens and FLOPs."""
+
+    train: Any  # a dataset, in training order
+    validation: Any | None
+    test: Any | None
+    tokens_per_sample: int
+    samples_per_epoch: float
+    flops_per_token: float
+    collate: Callable[[list[Any]], dict[str, Any]]
 
 
 class Task(ABC):
@@ -81,8 +92,32 @@ class Task(ABC):
         """Return the settings that determine the training length."""
 
     @abstractmethod
-    def trainer(self, batch: ResolvedBatch, steps: int) -> "RunTrainer":
-        """Return the trainer for one rank, with the model, the data and the loss, for a run of `steps` steps."""
+    def model(self) -> Any:
+        """Return the model to train, in a rank. Under ZeRO stage 3, its weights are sharded while it is built."""
+
+    @abstractmethod
+    def samples(self, number: int) -> Samples:
+        """Return the training set with the first `number` samples of the run, and the held-out sets."""
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Any) -> Any:
+        """Return the mean loss of a micro-batch [nats], a tensor with one element."""
+
+    def reader_workers(self) -> int:
+        """Return the number of processes that read samples for one rank."""
+        return 0
+
+    def before_training(self, model: Any, device: Any, resumed: bool) -> None:
+        """Prepare the model, before DeepSpeed takes its weights. Does nothing by default."""
+        return
+
+    @property
+    def saves_frozen(self) -> bool:
+        """Whether checkpoints hold the frozen weights; if not, the folder of the base model does."""
+        return True
+
+    # whether checkpoints hold the weights in the format of transformers, beside DeepSpeed's files
+    saves_weights: ClassVar[bool] = True
 
     def memory_help(self, ranks: int) -> str:
         """Return the memory that the planner expects and the settings that need less, as text for an error message."""

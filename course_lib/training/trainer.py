@@ -1,13 +1,13 @@
 """A Hugging Face Trainer subclass with the course's sample order, learning-rate schedule, log and checkpoints.
 
-Its subclasses, such as the one in pretrain/gpt2_trainer.py, define the model, the samples and the loss.
-deepspeed_config.py defines what DeepSpeed shards, and worker.py starts a rank.
+A task, such as the one in pretrain/gpt2.py, defines the model, the samples and the loss. deepspeed_config.py defines
+what DeepSpeed shards, and worker.py starts a rank.
 """
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -31,40 +31,25 @@ from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import ResolvedBatch, RunConfig
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The samples for a run, and the constants that convert them into epochs, tokens and FLOPs."""
-
-    train: Any  # a dataset, in training order
-    validation: Any | None
-    test: Any | None
-    tokens_per_sample: int
-    samples_per_epoch: float
-    flops_per_token: float
-    collate: Callable[[list[Any]], dict[str, torch.Tensor]]
+from course_lib.training.task import Task
 
 
 class RunTrainer(Trainer):  # type: ignore[misc]
-    """A trainer for the samples of a run. Subclasses define the loss."""
+    """The trainer of a task in one rank."""
 
     optimizer: Any
     lr_scheduler: Any
     # compute_loss returns the mean over a micro-batch.
     loss_is_scaled_for_ga = False
 
-    def __init__(
-        self,
-        settings: RunConfig,
-        batch: ResolvedBatch,
-        arguments: TrainingArguments,
-        model: nn.Module,
-        sets: Sets,
-    ) -> None:
-        """Prepare training. `arguments` come from `training_arguments`."""
-        self.settings, self.batch = settings, batch
-        self.last_step, self.folder = arguments.max_steps, settings.engine.output_dir
+    def __init__(self, task: Task, batch: ResolvedBatch, steps: int) -> None:
+        """Connect the ranks, and build the model and the samples."""
+        settings: RunConfig = task.settings
+        self.task, self.settings, self.batch = task, settings, batch
+        self.last_step, self.folder = steps, settings.engine.output_dir
+        arguments = training_arguments(settings, batch, steps, task.reader_workers())
+        init_distributed(arguments)
+        model, sets = task.model(), task.samples(steps * batch.total)
         engine = settings.engine
         # samples that all ranks together process at a time
         together = batch.total // batch.accumulation
@@ -103,6 +88,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         Args:
             latest: the checkpoint to continue from; None starts from the beginning.
         """
+        self.task.before_training(self.model, self.args.device, resumed=latest is not None)
         try:
             self.train(resume_from_checkpoint=str(latest) if latest else None)
         # transformers reads the states of the random generators without running code from them.
@@ -116,11 +102,29 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
-    def on_weights_ready(self) -> None:
-        """Do nothing. Subclasses may override this hook.
+    def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
+        """Return the task's loss."""
+        loss: torch.Tensor = self.task.loss(model, inputs)
+        return loss
 
-        It runs before the first step, once the weights are on their device.
-        """
+    def on_weights_ready(self) -> None:
+        """Take digests of the frozen parameters, once the weights have their final device and dtype."""
+        self.frozen = digests(self.model)
+        if not self.task.saves_frozen:
+            engine = self.model_wrapped
+            engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the weights as the base class does, if the task wants that."""
+        if self.task.saves_weights:
+            super().save_model(output_dir, _internal_call)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+        weights = state_dict or self.model.state_dict()
+        if not self.task.saves_frozen:
+            trained = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+            weights = {name: value for name, value in weights.items() if name in trained}
+        super()._save(output_dir, weights)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """Return AdamW for the trained parameters, in two groups: with and without weight decay.
@@ -277,7 +281,6 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         self.trainer, self.told = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.frozen = digests(self.trainer.model)
         self.trainer.on_weights_ready()
         self.trainer.meter.restart(state.global_step)
         if state.is_world_process_zero:
@@ -294,21 +297,15 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             emit("step", step=state.global_step)
 
 
-def init_distributed(settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int) -> TrainingArguments:
-    """Connect the ranks, set the seed and return the Trainer arguments.
-
-    Call this function before building the model, because ZeRO stage 3 shards the model while it is built.
-    """
+def init_distributed(arguments: TrainingArguments) -> None:
+    """Connect the ranks and set the seed. Do this before building the model, which ZeRO stage 3 shards meanwhile."""
     import deepspeed
 
-    arguments = training_arguments(settings, batch, steps, reader_workers)
     # Reading this property sets the device for this rank.
     _ = arguments.device
-    # Stage 3 needs the process group when the model is built.
     deepspeed.init_distributed()
     stale_locks.unlink_shared_buffer()
-    torch.manual_seed(settings.engine.seed)
-    return arguments
+    torch.manual_seed(arguments.seed)
 
 
 def training_arguments(

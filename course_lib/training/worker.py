@@ -68,6 +68,7 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     from transformers.utils import logging
 
     from course_lib.training import checkpoint, cpu_extension, run_dir
+    from course_lib.training.trainer import RunTrainer
 
     logging.set_verbosity_error()
     module, _, name = task.partition(":")
@@ -80,7 +81,7 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
     compiling = mark("compiling DeepSpeed's extension, once, about a minute")
     _stage(compiling if compiles else mark("building model and optimizer"))
-    trainer = loaded.trainer(resolved.batch, resolved.steps)
+    trainer = RunTrainer(loaded, resolved.batch, resolved.steps)
     gc.freeze()
     gc.enable()
     trainer.run_to_end(checkpoint.at(run, start_step) if start_step else None)

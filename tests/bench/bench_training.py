@@ -4,7 +4,7 @@
 
 Shape: gpt2-tiny's (4 × 128, 128 tokens, micro batch 8, fp32), one thread a rank. Every side is a process of its own that stands ready after
 a warm-up, takes STEPS steps when it is its turn, and waits; quoted is the median over the rounds of the ratio to ours.
-`ours` is Gpt2Trainer as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
+`ours` is the task Gpt2 as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
 own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping;
 `ours, twice` is two runs of one rank side by side, which exchange nothing: what the two cores can do at most. `bare sums` trains nothing:
 two ranks sum as many gradients over gloo as two ranks of ours in a step, and gather as many weights: what gloo takes at least.
@@ -70,17 +70,10 @@ def clocks() -> tuple[float, float]:
 
 def ours(settings: PretrainConfig, turns: Turns) -> None:
     """As worker.py; the pause between two turns stands the meter still."""
-    import torch
-    from course_lib.models.causal import build_model
-    from course_lib.pretrain.data import open_splits
-    from course_lib.pretrain.gpt2_trainer import Gpt2Trainer
-    from course_lib.training.trainer import training_arguments
+    from course_lib.pretrain.gpt2 import Gpt2
+    from course_lib.training.trainer import RunTrainer
 
-    batch = settings.batch.resolve(int(os.environ["WORLD_SIZE"]))
-    splits = open_splits(settings.data, settings.model.vocab_size)
-    arguments = training_arguments(settings, batch, END)
-    torch.manual_seed(0)
-    trainer = Gpt2Trainer(settings, batch, arguments, build_model(settings.model), splits, 2)
+    trainer = RunTrainer(Gpt2(settings), settings.batch.resolve(int(os.environ["WORLD_SIZE"])), END)
     trainer.add_callback(_callback(turns, trainer.meter))
     trainer.run_to_end(None)
 

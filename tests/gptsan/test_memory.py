@@ -15,12 +15,12 @@ from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.freeze import frozen_names
+from course_lib.gptsan.loss import cross_entropy
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.shape import GPTSANShape
 from course_lib.gptsan.task import recompute
 from course_lib.gptsan.tf_names import parameters
-from course_lib.gptsan.trainer import cross_entropy
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build, load, to_dict

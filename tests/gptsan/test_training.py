@@ -15,10 +15,10 @@ from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.freeze import frozen_names
+from course_lib.gptsan.loss import cross_entropy
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import Samples, spout_vector
 from course_lib.gptsan.task import Gptsan
-from course_lib.gptsan.trainer import cross_entropy
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
 from course_lib.training import checkpoint, launch
@@ -146,7 +146,7 @@ def from_scratch(place: Path, run: Path, *overrides: str) -> GptsanConfig:
 @pytest.mark.parametrize("begin", [settings, from_scratch])
 def test_in_16_bits_the_logits_take_16_bits(place, tmp_path, begin):
     """DeepSpeed casts parameters and leaves buffers as they are: a bias in fp32 would make logits of fp32."""
-    model = Gptsan(begin(place, tmp_path / "run", "precision.dtype=bf16")).build()
+    model = Gptsan(begin(place, tmp_path / "run", "precision.dtype=bf16")).model()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
     assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16
@@ -210,7 +210,7 @@ def test_names_are_matched_exactly(place):
 
 
 def test_a_digest_notices_a_bit(place):
-    model = Gptsan(settings(place, place / "run")).build()
+    model = Gptsan(settings(place, place / "run")).model()
     before = digests(model)
     assert before and before == digests(model)
     weight = model.model.embed_tokens.weight

@@ -11,24 +11,23 @@ from typing import Any
 from course_lib.gptsan import task as gptsan
 from course_lib.prefix import task as prefix
 from course_lib.pretrain import gpt2
-from transformers import TrainerCallback
 
 from tests.waiting import until
 
 FILE, STEP = "COURSE_TEST_FILE", "COURSE_TEST_STEP"
 
 
-class Hold(TrainerCallback):  # type: ignore[misc]
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == int(os.environ[STEP]):
-            until(Path(os.environ[FILE]).exists)
-
-
 class _Held:
-    def trainer(self, *arguments: Any) -> Any:
-        trainer = super().trainer(*arguments)  # type: ignore[misc]
-        trainer.add_callback(Hold())
-        return trainer
+    def before_training(self, *arguments: Any, **named: Any) -> None:
+        from course_lib.training.trainer import _Steps
+
+        def on_step_end(steps: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
+            own(steps, args, state, control, **more)
+            if state.global_step == int(os.environ[STEP]):
+                until(Path(os.environ[FILE]).exists)
+
+        own, _Steps.on_step_end = _Steps.on_step_end, on_step_end
+        super().before_training(*arguments, **named)  # type: ignore[misc]
 
 
 class HeldGpt2(_Held, gpt2.Gpt2):

@@ -13,6 +13,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 from accelerate.state import AcceleratorState, GradientState
 from course_lib.training import checkpoint, run_dir
 from course_lib.training.task import Task
+from course_lib.training.trainer import RunTrainer
 
 
 def main(resume: bool, names: list[str], folders: list[Path]) -> None:
@@ -23,7 +24,7 @@ def main(resume: bool, names: list[str], folders: list[Path]) -> None:
         AcceleratorState._reset_state(reset_partial_state=True)
         GradientState._reset_state()
         latest = checkpoint.whole_checkpoints(folder)[0] if resume else None
-        loaded.trainer(resolved.batch, resolved.steps).run_to_end(latest)
+        RunTrainer(loaded, resolved.batch, resolved.steps).run_to_end(latest)
 
 
 if __name__ == "__main__":
