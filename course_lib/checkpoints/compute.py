@@ -19,10 +19,7 @@ def device(choice: str = "auto") -> str:
 
 
 def trainings_at_once(parameters: int, choice: str = "auto") -> int:
-    """Return how many trainings of a model with so many parameters to run at a time, each in a process of its own.
-
-    One on a GPU, and one for a model of more than SMALL parameters, which uses all cores. Smaller ones get a core each.
-    """
+    """Return how many trainings of a model to run at a time: one a core up to SMALL parameters, else one."""
     return default_workers() if device(choice) == "cpu" and parameters <= SMALL else 1
 
 

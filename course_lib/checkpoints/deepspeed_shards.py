@@ -36,11 +36,7 @@ class Weights:
 
 
 def step_folder(checkpoint: Path) -> Path | None:
-    """Return the folder that holds DeepSpeed's files in a checkpoint, or None if there is none.
-
-    Raises CourseError if the `latest` file names a missing folder, and UsageError if there are several steps but no
-    `latest` file.
-    """
+    """Return the folder that holds DeepSpeed's files in a checkpoint, or None if there is none."""
     if any(checkpoint.glob("*_model_states.pt")):
         return checkpoint
     latest = checkpoint / "latest"
@@ -56,10 +52,7 @@ def step_folder(checkpoint: Path) -> Path | None:
 
 
 def read_weights(checkpoint: Path) -> Weights:
-    """Return the weights in a checkpoint folder: the optimizer's fp32 master weights if saved, else the stored weights.
-
-    Raises CourseError if a file is missing or damaged, or if loading it would run code.
-    """
+    """Return the optimizer's fp32 master weights in a checkpoint folder if saved, else the stored weights."""
     folder = step_folder(checkpoint)
     if folder is None:
         return _from_folder(checkpoint)
@@ -85,10 +78,7 @@ def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
-    """Return the weights used in the forward pass, including frozen ones, from a checkpoint of ZeRO stage 0, 1 or 2.
-
-    The result is empty if the folder has no DeepSpeed files.
-    """
+    """Return the weights of the forward pass, with frozen ones, from a checkpoint of ZeRO stage 0, 1 or 2."""
     folder = step_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt")) if folder else []
     return dict(safe_load(states[0]).get("module") or {}) if states else {}
@@ -118,10 +108,7 @@ def _from_shards(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _tensors_only(files: list[Path]) -> Iterator[None]:
-    """Make torch.load rebuild only tensors and plain values inside the context, even with weights_only=False.
-
-    Raises CourseError if a file is not a PyTorch checkpoint or if loading it could run code.
-    """
+    """Make torch.load rebuild only tensors and plain values in the context, even with weights_only=False."""
     from deepspeed.runtime.zero.config import ZeroStageEnum
 
     allowed = [each for file in files for each in harmless(file) if each != (Inert, STAGE)]

@@ -24,15 +24,9 @@ WEIGHTS = tuple(
 
 
 def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
-    """Copy or download a model to `folder` and return the entry for the product's manifest.
+    """Copy or download a model to the new folder `folder`, and return the entry for the product's manifest.
 
-    Args:
-        checkpoint: local model folder, or name of a repository on the Hub. A relative path is relative to the folder of
-            the profile's file.
-        folder: target folder; must not exist yet.
-
-    Raises:
-        CourseError: if the Hub has no such model, cannot be reached, or the download stops.
+    `checkpoint` is a folder, relative to the profile's file, or the name of a repository on the Hub.
     """
     if profiles.beside(checkpoint).is_dir():
         shutil.copytree(profiles.beside(checkpoint), folder)
@@ -68,11 +62,7 @@ def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
 
 
 def needed(names: Iterable[str]) -> list[str]:
-    """Return the files of a repository that are needed to load the model.
-
-    Many repositories hold the same weights in two formats, and in subfolders more formats still. This is the
-    configuration, the tokenizer and one copy of the weights.
-    """
+    """Return the files of a repository that loading needs: configuration, tokenizer and one copy of the weights."""
     top = [name for name in names if "/" not in name]
     chosen = next((weights for weights in WEIGHTS if any(map(weights.fullmatch, top))), None)
 
@@ -84,13 +74,7 @@ def needed(names: Iterable[str]) -> list[str]:
 
 
 def origin(model: Path, checkpoint: str | None, run: str) -> str:
-    """Return one line that says where a base comes from: its repository or folder, or the run that trained it.
-
-    Args:
-        model: folder of the base.
-        checkpoint: the ready base that the profile names; None if the profile trains its base.
-        run: settings file of the run that trains the base otherwise.
-    """
+    """Return one line that says where a base comes from: the profile's `checkpoint`, or the settings file `run`."""
     from course_lib.checkpoints import weight_files
     from course_lib.checkpoints.torch_dtypes import torch_name
 

@@ -30,10 +30,7 @@ def check_settings(folder: Path) -> None:
 
 
 def read_config(folder: Path) -> Any:
-    """Return the transformers configuration of a model folder.
-
-    Raises CourseError if config.json is missing or transformers cannot read it.
-    """
+    """Return the transformers configuration of a model folder."""
     path = folder / CONFIG
     if not path.is_file():
         # A product of a chapter has its model beside its run.
@@ -53,16 +50,7 @@ def read_config(folder: Path) -> Any:
 
 
 def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None = None) -> Any:
-    """Load the causal language model in a folder, in eval mode.
-
-    Args:
-        folder: Hugging Face model folder.
-        dtype: dtype of the loaded weights; "auto" keeps the stored dtype.
-        attention: attention implementation in transformers; None uses its default.
-
-    Raises:
-        CourseError: if the folder cannot be read, or if weights are missing or have the wrong shape.
-    """
+    """Load the causal language model in a folder, in eval mode; dtype "auto" keeps the stored dtype."""
     options = {"dtype": dtype, "attn_implementation": attention, "trust_remote_code": False}
     return load_weights(AutoModelForCausalLM, folder, read_config(folder), **options)
 
@@ -70,7 +58,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
 
-    Raises CourseError if the folder cannot be read, or if weights are missing, unknown, not finite or misshapen.
+    Raises CourseError if weights are missing, unknown, not finite or misshapen.
     """
     with reading_weights(folder):
         model, loading_info = model_class.from_pretrained(
@@ -91,10 +79,7 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
 
 @contextmanager
 def reading_weights(folder: Path) -> Iterator[None]:
-    """Silence transformers inside the context and turn any exception into a CourseError that names the file.
-
-    Raises CourseError if the folder has no weights or transformers cannot load them.
-    """
+    """Silence transformers in the context, and turn any exception into a CourseError that names the file."""
     files = weight_files.files(folder)
     # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
     if (folder / SETTINGS[0]).is_file():
@@ -114,10 +99,7 @@ def reading_weights(folder: Path) -> Iterator[None]:
 
 
 def _require_whole(folder: Path, found: dict[str, Any]) -> None:
-    """Raise CourseError if weights were missing, unknown or of the wrong shape when transformers loaded them.
-
-    `found` is the loading info returned by `from_pretrained(output_loading_info=True)`.
-    """
+    """Raise CourseError if the `output_loading_info` of transformers names missing, unknown or misshapen weights."""
     if missing := sorted(found["missing_keys"]):
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
     if unknown := sorted(name for name in found["unexpected_keys"] if not weight_files.is_leftover(name)):
@@ -129,16 +111,7 @@ def _require_whole(folder: Path, found: dict[str, Any]) -> None:
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
-    """Load the tokenizer in a model or tokenizer folder.
-
-    Args:
-        folder: model or tokenizer folder.
-        tokenizer_class: class to load; None: SentencePieceTokenizer where it is needed, otherwise AutoTokenizer.
-
-    Raises:
-        CourseError: if the folder has no tokenizer (transformers would silently create an empty one) or if the
-            tokenizer cannot be read.
-    """
+    """Load the tokenizer in a model or tokenizer folder; transformers would silently create an empty one."""
     require_tokenizer(folder)
     check_settings(folder)
     if tokenizer_class is None:
@@ -154,15 +127,7 @@ def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
 
 
 def end_id(folder: Path, *candidates: Any) -> int | None:
-    """Return the id of the end-of-text token: the first candidate that is not None, or None if there is none.
-
-    Args:
-        folder: folder named in the error message.
-        candidates: eos_token_id values in order of preference: an id, a list of ids (the first one is used), or None.
-
-    Raises:
-        CourseError: if a candidate is an empty list.
-    """
+    """Return the first eos_token_id that is set, and the first one of a list; None if there is none."""
     for ids in candidates:
         if isinstance(ids, list) and not ids:
             raise CourseError(f"{folder}: eos_token_id is an empty list; allowed: a number, or several")

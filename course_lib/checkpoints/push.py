@@ -26,17 +26,9 @@ REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:
-    """Upload a model folder to the Hub and return the repository URL.
+    """Upload a model folder to the Hub as NAME or OWNER/NAME, and return the repository URL.
 
-    Args:
-        folder: Hugging Face model folder.
-        repo: NAME or OWNER/NAME; the repository is created if it does not exist.
-        private: whether to make a new repository private; an existing one must already be private.
-
-    Raises:
-        CourseError: if the folder holds no model or the Hub rejects the upload.
-        UsageError: if there is no token, the name is invalid, or the repository is public even though `private` is
-            set; nothing is uploaded.
+    With `private`, a new repository is made private, and an existing one must be.
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise CourseError(

@@ -37,12 +37,7 @@ class Inert:
 
 
 def safe_load(path: Path) -> dict[str, Any]:
-    """Return the dict in a .pt file, with tensors on the CPU.
-
-    Tensors are memory-mapped if the file is in the zip format (PyTorch 1.6 and later), so do not rewrite the file while
-    they are in use. Raises CourseError if the file is damaged, no dict, or names a class or function that is not
-    allowed.
-    """
+    """Return the dict in a .pt file, with tensors on the CPU, memory-mapped if the file is in the zip format."""
     is_zip = zipfile.is_zipfile(require_file(path))
     try:
         with torch.serialization.safe_globals(harmless(path) if is_zip else []), warnings.catch_warnings():
@@ -58,10 +53,7 @@ def safe_load(path: Path) -> dict[str, Any]:
 
 
 def harmless(path: Path) -> list[Any]:
-    """Return what torch may build for the objects beside the tensors of a zip file: arguments, and `Inert` otherwise.
-
-    Raises CourseError if the file asks for something else.
-    """
+    """Return what torch may build beside the tensors of a zip file: arguments, and `Inert` for the rest."""
     try:
         names = set(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception as error:

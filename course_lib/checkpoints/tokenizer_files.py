@@ -44,13 +44,7 @@ def copy_present(source: Path, target: Path, names: Iterable[str]) -> None:
 
 
 def copy_tokenizer(source: Path, target: Path, positions: int) -> None:
-    """Copy the tokenizer files and set model_max_length in tokenizer_config.json.
-
-    Args:
-        source: folder to copy from.
-        target: existing folder to copy to.
-        positions: the model's maximum sequence length [tokens].
-    """
+    """Copy the tokenizer files, and set model_max_length to `positions` [tokens]."""
     copy_present(source, target, NAMES)
     path = target / CONFIG
     content = read_json(source / CONFIG) if path.is_file() else {}

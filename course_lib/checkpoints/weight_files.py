@@ -135,16 +135,7 @@ def by_name(folder: Path) -> dict[str, Weight]:
 
 
 def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> int:
-    """Write tensors in the given order as safetensors files, with an index if there are several files.
-
-    Args:
-        tensors: (name, tensor) pairs, consumed one at a time.
-        folder: existing folder.
-        shard: maximum bytes of weights per file, such as SHARD; a single larger tensor gets a file of its own.
-
-    Returns:
-        The total number of elements in all tensors.
-    """
+    """Write tensors as safetensors files of at most `shard` bytes, with an index; return their elements."""
     parts: list[list[str]] = []
     waiting: dict[str, Tensor] = {}
     held = size = elements = 0

@@ -27,24 +27,15 @@ CausalModel: TypeAlias = GPT2LMHeadModel | GPTNeoXForCausalLM
 
 
 def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> Shape:
-    """Return the transformers configuration for a model's settings.
-
-    There is no padding token, because training samples are not padded.
-
-    Args:
-        model: model settings.
-        begin: id of <s> in the tokenizer.
-        end: id of </s> in the tokenizer.
-    """
+    """Return the transformers configuration for a model's settings; `begin` and `end` are the ids of <s> and </s>."""
     family = BY_ARCHITECTURE[model.architecture]
     return AutoConfig.for_model(family.model_type, **family.hf_values(model), bos_token_id=begin, eos_token_id=end)
 
 
 def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel:
-    """Build a model with random initial weights and set up recomputation.
+    """Build a model with random initial weights, Normal(0, initializer_range²), and set up recomputation.
 
-    Weights are drawn from a normal distribution with mean 0 and standard deviation initializer_range. The projections
-    into the residual stream are then divided by √(2·num_layers). For the arguments, see model_config.
+    The projections into the residual stream are then divided by √(2·num_layers).
     """
     config = model_config(model, begin, end)
     built = AutoModelForCausalLM.from_config(config, attn_implementation=model.attention, dtype=torch.float32)
@@ -75,13 +66,7 @@ def _divide_projections(model: GPTNeoXForCausalLM, by: float) -> None:
 
 
 def apply_recompute(model: CausalModel, recompute: str) -> None:
-    """Make the backward pass recompute part of each block instead of storing its activations.
-
-    Args:
-        model: model to change in place.
-        recompute: none; core_attn: QKᵀ, softmax, dropout and the product with V; full_attn: attention, including its
-            projections; full: the whole block.
-    """
+    """Make the backward pass recompute part of each block instead of storing its activations (model.recompute)."""
     if recompute in ("full", "full_attn"):
         for block in blocks(model):
             part = block if recompute == "full" else getattr(block, "attn", None) or block.attention

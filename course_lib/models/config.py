@@ -92,18 +92,11 @@ class ModelConfig:
 
     @property
     def looked_up(self) -> int:
-        """Number of elements in an embedding that is only looked up.
-
-        This is the GPT-NeoX embedding. GPT-2 has none, because it also multiplies by its embedding in the output head.
-        """
+        """Number of elements in an embedding that is only looked up, which is that of GPT-NeoX."""
         return self.vocab_size * self.hidden_size if self.architecture == "gpt-neox" else 0
 
     def tensors(self) -> Iterator[tuple[int, bool]]:
-        """Yield the number of elements in each parameter, and whether weight decay applies to it.
-
-        The parameters are in the order of the Hugging Face model. GPT-2 ties its output head to the embedding and has
-        position embeddings. GPT-NeoX has an untied output head and no position embeddings.
-        """
+        """Yield the elements of each parameter in Hugging Face's order, and whether weight decay applies to it."""
         h, f, neox = self.hidden_size, self.ffn, self.architecture == "gpt-neox"
         norm, embedding = [(h, False), (h, False)], (self.vocab_size * h, True)
         attention = [(3 * h * h, True), (3 * h, False), (h * h, True), (h, False)]  # QKV, projection
@@ -116,44 +109,30 @@ class ModelConfig:
     def parameters(self) -> int:
         """Return the exact number of trainable parameters.
 
-        With a feed-forward width of 4·h, GPT-2 has 12·L·h² + 13·L·h + (V + S)·h + 2·h parameters, where L is the number
-        of layers, h the hidden size, V the vocabulary size and S the number of positions. GPT-NeoX has 2·V in place of
-        V + S.
+        GPT-2 with a feed-forward width of 4·h: 12·L·h² + 13·L·h + (V + S)·h + 2·h, for L layers, hidden size h,
+        vocabulary size V and S positions. GPT-NeoX has 2·V in place of V + S.
         """
         return sum(elements for elements, _ in self.tensors())
 
     def flops_per_token(self, seq_length: int) -> float:
-        """Return the floating-point operations for training on one token.
+        """Return the operations for training on one token: 6·parameters + 12·layers·hidden size·seq_length.
 
-        The formula is 6·parameters + 12·layers·hidden size·seq_length. It counts the forward and backward passes, a
-        multiply-add as two operations, and attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B). The
-        parameters exclude the GPT-NeoX embedding, which is only looked up. Recomputation is not counted, because
-        utilization measures useful work.
+        A multiply-add counts as two, attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B). An
+        embedding that is only looked up does not count, nor does recomputation: utilization measures useful work.
         """
         return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
 
     def sizes(self, micro_batch: int, seq_length: int, dtype: NumberFormat) -> Sizes:
-        """Return the sizes for a run that trains all parameters.
-
-        Args:
-            micro_batch: samples per forward pass.
-            seq_length: tokens per sample.
-            dtype: dtype of weights, activations and gradients.
-        """
+        """Return the sizes for a run that trains all parameters, in `dtype`, on `micro_batch` samples at a time."""
         kept = self._activations(micro_batch, seq_length, BYTES[dtype])
         return Sizes(tuple(self.tensors()), (), *kept, self.flops_per_token(seq_length), seq_length)
 
     def _activations(self, micro_batch: int, length: int, width: int) -> tuple[int, int, int]:
-        """Return the number of bytes for stored activations, logits with the loss, and one block's backward pass.
+        """Return the bytes for stored activations, logits with the loss, and one block's backward pass.
 
         In 16 bits, a block stores 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the
         attention scores (Korthikanti et al., arXiv:2205.05198). Only eager attention stores the scores; sdpa and
-        flash_attention_2 store one value per query and head.
-
-        Args:
-            micro_batch: samples per forward pass.
-            length: tokens per sample.
-            width: bytes per element.
+        flash_attention_2 store one value per query and head. `width` is the bytes per element.
         """
         tokens = micro_batch * length
         stream, wide = tokens * self.hidden_size, tokens * self.ffn

@@ -32,9 +32,6 @@ class Family:
         return self.renamed({key: getattr(model, key) for key in self.keys}) | self.constants(model)
 
     def from_hf(self, content: Mapping[str, Any], path: Path) -> ModelConfig:
-        """Return the settings in a config.json that affect the model's memory use.
-
-        Raises UsageError naming `path` if a value is not allowed.
-        """
+        """Return the settings in a config.json that affect the model's memory use."""
         known = {ours: content[names[0]] for ours, names in self.keys.items() if content.get(names[0]) is not None}
         return build(ModelConfig, known | {"architecture": self.architecture}, where=str(path))

@@ -16,11 +16,7 @@ from course_lib.models.families import BY_MODEL_TYPE
 
 
 def read_config(folder: Path) -> Any:
-    """Return the configuration of a GPT-2 or GPT-NeoX folder.
-
-    Raises CourseError if the model is neither GPT-2 nor GPT-NeoX, the hidden size is not divisible by the number of
-    heads, or a rotary parameter is not a number.
-    """
+    """Return the configuration of a GPT-2 or GPT-NeoX folder."""
     config = model_folder.read_config(folder)
     if config.model_type not in BY_MODEL_TYPE:
         raise CourseError(f"{folder}: a {config.model_type} model; allowed: {', '.join(BY_MODEL_TYPE)}")
@@ -35,26 +31,15 @@ def read_config(folder: Path) -> Any:
 
 
 def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None = None) -> Any:
-    """Load the model, frozen and in eval mode.
-
-    Args:
-        folder: Hugging Face model folder.
-        dtype: dtype of the loaded weights; "auto" keeps the stored dtype.
-        attention: attention implementation in transformers; None uses its default.
-
-    Raises:
-        CourseError: if the model is neither GPT-2 nor GPT-NeoX, the folder cannot be read, or weights are missing.
-    """
+    """Load a GPT-2 or GPT-NeoX model, frozen and in eval mode; dtype "auto" keeps the stored dtype."""
     read_config(folder)
     return model_folder.load_model(folder, dtype, attention).requires_grad_(False)
 
 
 def digest(folder: Path) -> str:
-    """Return the SHA-256 digest of all weights as hex.
+    """Return the SHA-256 digest of all weights as hex: name, dtype, shape and bytes of each, sorted by name.
 
-    It covers the name, dtype, shape and bytes of each weight, sorted by name, and does not depend on how the weights
-    are split into files. Only a few megabytes are in memory at a time. Raises CourseError if the folder has no weights
-    or a file is damaged.
+    It does not depend on how the weights are split into files.
     """
     total = hashlib.sha256()
     weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]

@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from course_lib.language.words import tr
-from course_lib.training.stale_locks import build_environment, build_root, no_stale_locks
+from course_lib.training.stale_locks import build_environment, build_root, remove_stale_locks
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")
@@ -32,8 +32,8 @@ def compile_ahead() -> None:
     try:
         from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
 
-        with no_stale_locks():
-            ShareMemCommBuilder().load(verbose=False)
+        remove_stale_locks()
+        ShareMemCommBuilder().load(verbose=False)
     # A failed compilation must not stop the installation; a run will try again and report the error.
     except Exception as error:
         print(tr("not compiled; the first run tries again: {error}", error=error))

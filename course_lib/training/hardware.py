@@ -14,11 +14,7 @@ PEAK_TFLOPS = {
 
 
 def peak_flops(given: float | None) -> float | None:
-    """Return the peak speed of this rank's device [FLOP/s], or None if it is unknown.
-
-    Args:
-        given: the engine.peak_tflops setting [TFLOP/s]; None looks up the GPU name in PEAK_TFLOPS.
-    """
+    """Return the device's peak [FLOP/s]: `given` [TFLOP/s] or that of PEAK_TFLOPS, None if it is unknown."""
     import torch
 
     if given is not None:

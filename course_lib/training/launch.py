@@ -53,18 +53,10 @@ class Start:
 
 
 def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
-    """Train a task with DeepSpeed and return after the last step.
+    """Train a task with DeepSpeed, or continue its run from the last checkpoint, and return after the last step.
 
-    If each node runs this function (launch.no_ssh, or under `srun`), only the first node writes settings and log.
-
-    Args:
-        task: the model and its data.
-        resume: continue from the last complete checkpoint in engine.output_dir.
-        say: receives each line of the log.
-
-    Raises:
-        UsageError: if settings contradict each other.
-        CourseError: if the run stops before its last step for any other reason.
+    If each node runs this function (launch.no_ssh, or under `srun`), only the first node writes settings and log. `say`
+    receives each line of the log. Raises CourseError if the run stops before its last step.
     """
     nodes = find(task.settings)
     if resume:
@@ -87,8 +79,8 @@ def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
                 start = Start(start_step, run_dir.digest(folder), _port(settings, nodes))
                 if others:
                     others.tell(**asdict(start))
-                with stale_locks.no_stale_locks():
-                    monitor.follow(command(task, nodes, start), environment)
+                stale_locks.remove_stale_locks()
+                monitor.follow(command(task, nodes, start), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
 
 
@@ -106,7 +98,8 @@ def _follow(task: Task, nodes: Nodes) -> Run:
     message = first.hear()
     if "end" in message:
         return Run(folder, 0, [], followed=True)
-    with stale_locks.no_stale_locks(), launcher_process.interruptible():
+    stale_locks.remove_stale_locks()
+    with launcher_process.interruptible():
         # A rank reports a run folder that this node does not see.
         start_in = folder if folder.is_dir() else Path("/")
         environment = environment_of_ranks(task.settings, nodes)
@@ -189,10 +182,7 @@ def _port(settings: RunConfig, nodes: Nodes) -> int:
 
 
 def one_node(ranks: int) -> list[str]:
-    """Return the start of the command line for ranks on this node only.
-
-    The DeepSpeed runner would build the same command, but takes two seconds to do so.
-    """
+    """Return the start of the launcher's command line for ranks on this node; DeepSpeed's runner is slower."""
     return _launcher({HERE: _devices(ranks)})
 
 

@@ -155,10 +155,7 @@ class Link:
 
 @contextmanager
 def lead(nodes: Nodes, seconds: float, say: Callable[[str], None]) -> Iterator[Link | None]:
-    """Open the store on the first node, and tell the other nodes at the end of the block how the run ended.
-
-    Yields None if this process starts all ranks.
-    """
+    """Open the store, and tell the others how the run ended; yields None if this process starts all ranks."""
     if nodes.rank is None or not nodes.several:
         yield None
         return

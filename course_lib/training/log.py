@@ -79,8 +79,7 @@ class Meter:
 def line(entry: dict[str, Any]) -> str:
     """Format a log entry as one line of text.
 
-    The field names match the FleetX log, so that runs can be compared. Two fields are not in FleetX: the largest loss
-    and the largest gradient norm of a single step in the interval.
+    The field names match the FleetX log, so that runs can be compared; "max loss" and "max grad norm" are not in it.
     """
     if entry["kind"] != "train":
         step = f"[{entry['kind']}] global step {entry['step']}"

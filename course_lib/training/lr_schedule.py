@@ -7,16 +7,10 @@ from course_lib.training.settings import RateConfig
 
 
 def learning_rate(rate: RateConfig, step: int, last_step: int) -> float:
-    """Return the learning rate for one optimizer step.
+    """Return the learning rate for an optimizer step, counted from 1.
 
-    The rate rises linearly to `max`, falls along half a cosine or a straight line to `min` at decay_steps, and then
-    stays at `min`. The cosine matches CosineAnnealingWithWarmupDecay in FleetX (`examples/gpt/single`), where the first
-    step is step 1.
-
-    Args:
-        rate: the schedule settings.
-        step: the optimizer step, counted from 1.
-        last_step: the last step of the run, used if decay_steps is unset.
+    The rate rises linearly to `max`, falls along half a cosine or a straight line to `min` at decay_steps (unset:
+    `last_step`), and then stays at `min`, as CosineAnnealingWithWarmupDecay in FleetX (`examples/gpt/single`).
     """
     decay = rate.decay_steps or last_step
     warmup = warmup_steps(rate, last_step)

@@ -51,12 +51,7 @@ class Plan:
 
 
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
-    """Plan the peak memory of one data-parallel rank.
-
-    Args:
-        settings: the settings for the run.
-        ranks: number of GPUs; None means launch.ranks, or 1 if that is unset.
-    """
+    """Plan the peak memory of one of `ranks` data-parallel ranks; None means launch.ranks, or 1 if that is unset."""
     ranks = ranks or settings.launch.ranks or 1
     model = settings.sizes()
     states, host = _states(settings, model, ranks)
@@ -116,19 +111,13 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:
-    """Return the flat parameter groups for stages 1 and 2: first with weight decay, then without.
-
-    Each group consists of its parameter sizes and the shard size of one rank [elements].
-    """
+    """Return the two flat parameter groups of stages 1 and 2: the parameter sizes and a rank's share [elements]."""
     groups = [[size for size, decayed in model.trained if decayed == wanted] for wanted in (True, False)]
     return [(sizes, -(-sum(sizes) // (2 * ranks)) * 2) for sizes in groups]
 
 
 def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
-    """Return the total size of the parameters that lie at least partly in a rank's shard [elements].
-
-    The result is the maximum over all ranks.
-    """
+    """Return the largest total size of the parameters that lie at least partly in a rank's shard [elements]."""
     counts = [0] * ranks
     for sizes, share in groups:
         begin = 0

@@ -1,34 +1,29 @@
 """The memory planner: compares ZeRO stages and recomputation choices, and suggests changes that reduce memory use.
 
-It also shows, for common GPU memory sizes, whether a run fits. All memory figures come from memory.py, including those
-for the suggested changes. The planner works for every kind of run. GB means 1e9 bytes, also for GPU memory sizes,
-although most GPUs have slightly more memory than their nominal size.
+All memory figures come from memory.py. GB means 1e9 bytes, also for GPU memory sizes, although most GPUs have slightly
+more memory than their nominal size.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, get_args
 
 from course_lib.errors import UsageError
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
 from course_lib.training.memory import GB, Plan, plan
+from course_lib.training.settings import BatchConfig
 
 __all__ = ["Fit", "Plan", "grid", "plan", "report", "smaller", "table", "what_fits"]
 
 # GPU memory sizes [GB]: V100 and T4; A10G and RTX 4090; A100; A100 and H100; H200
 CARDS = (16, 24, 40, 80, 141)
-Choices = Iterator[tuple[str, Plan]]
+# kinds of changes that reduce memory use, in the order in which they are tried
+KINDS = ("recompute", "micro-batch", "stage", "ranks", "optimizer offload", "parameter offload")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a run fits on a GPU with a given memory size, and what to change if it does not.
-
-    `changes` contains pairs (settings to change, resulting peak memory [bytes]). Each change is made in addition to the
-    previous ones.
-    """
+    """Whether a run fits on a GPU with a given memory size, and what to change if it does not (see `smaller`)."""
 
     card: int  # GB
     fits: bool
@@ -49,10 +44,7 @@ def recompute_choices(settings: Any) -> tuple[str, ...]:
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """Plan the run for every ZeRO stage and recompute choice.
-
-    Offload settings are kept for the stages that support them.
-    """
+    """Plan the run for every ZeRO stage and recompute choice."""
     recompute = recompute_choices(settings)
     choices = [{"zero.stage": stage, "model.recompute": choice} for stage in range(4) for choice in recompute]
     return [plan(_with(settings, choice), ranks) for choice in choices]
@@ -68,23 +60,18 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
     """Return changes that reduce memory use, as pairs (settings to change, resulting peak memory [bytes]).
 
     Each change is made in addition to the previous ones. The number of samples per step stays the same unless GPUs are
-    added. The kinds of changes are tried in this order: recompute, micro-batch size, ZeRO stage, more GPUs, optimizer
-    offload, parameter offload. If changes of one kind make the run fit, the mildest of them is taken and the list ends.
+    added. If changes of one kind make the run fit into `room` bytes, the mildest of them is taken and the list ends.
     Otherwise, the one that saves the most is taken.
-
-    Args:
-        settings: the settings for the run.
-        ranks: number of GPUs; None means launch.ranks, or 1 if that is unset.
-        room: memory of the GPU [bytes]; 0 lists all changes that help.
     """
     current = plan(settings, ranks)
     changes: list[tuple[str, int]] = []
-    gpus = partial(_ranks, most=8 * current.ranks)
+    most = 8 * current.ranks
     # Try all kinds again, because one change may enable another.
     while True:
         before = len(changes)
-        for choices in (_recompute, _micro, _stage, gpus, _offload_optimizer, _offload_param):
-            tried = [(name, each) for name, each in choices(current) if each.total < 0.99 * current.total]
+        for kind in KINDS:
+            tried = [_choice(current, *change) for change in _changes(kind, current, most)]
+            tried = [(name, each) for name, each in tried if each.total < 0.99 * current.total]
             fitting = [(name, each) for name, each in tried if each.total <= room]
             if tried:
                 name, current = fitting[0] if fitting else min(tried, key=lambda pair: pair[1].total)
@@ -157,10 +144,7 @@ def _row(each: Plan) -> dict[str, Any]:
 
 
 def _with(settings: Any, changes: dict[str, Any]) -> Any:
-    """Return the settings with some dotted keys changed.
-
-    Offload that a new ZeRO stage does not support is turned off.
-    """
+    """Return the settings with some dotted keys changed; offload that a ZeRO stage does not support is turned off."""
     for key, value in changes.items():
         section, name = key.split(".")
         values = {name: value}
@@ -171,47 +155,38 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
     return settings
 
 
-def _choice(current: Plan, changes: dict[str, Any], ranks: int | None = None) -> tuple[str, Plan]:
+def _choice(current: Plan, changes: dict[str, Any], ranks: int) -> tuple[str, Plan]:
     """Return a change as text in the format that `--set` accepts, and the resulting plan."""
     change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks else change
-    return name, plan(_with(current.settings, changes), ranks or current.ranks)
+    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks != current.ranks else change
+    return name, plan(_with(current.settings, changes), ranks)
 
 
-def _recompute(current: Plan) -> Choices:
-    for choice in recompute_choices(current.settings)[1:]:
-        yield _choice(current, {"model.recompute": choice})
+def _changes(kind: str, current: Plan, most: int) -> list[tuple[dict[str, Any], int]]:
+    """Return the changes of one kind, the mildest first, with their number of ranks, of which there are at `most`."""
+    settings, ranks = current.settings, current.ranks
+    batch, zero = settings.batch, settings.zero
+    if kind == "recompute":
+        return [({"model.recompute": choice}, ranks) for choice in recompute_choices(settings)[1:]]
+    if kind == "micro-batch":
+        local = {} if batch.local_size or batch.global_size else {"batch.local_size": batch.micro_size}
+        sizes = [size for size in range(batch.micro_size - 1, 0, -1) if batch.micro_size % size == 0]
+        return [({"batch.micro_size": size} | local, ranks) for size in sizes]
+    if kind == "stage":
+        return [({"zero.stage": stage}, ranks) for stage in range(zero.stage + 1, 4)]
+    if kind == "ranks":
+        more = [ranks * times for times in (2, 4, 8) if ranks * times <= most]
+        return [({"zero.stage": max(zero.stage, 2)}, number) for number in more if _divides(batch, number)]
+    if kind == "optimizer offload" and not zero.offload_optimizer:
+        return [(({} if zero.stage else {"zero.stage": 2}) | {"zero.offload_optimizer": True}, ranks)]
+    if kind == "parameter offload" and zero.stage == 3 and not zero.offload_param:
+        return [({"zero.offload_param": True}, ranks)]
+    return []
 
 
-def _micro(current: Plan) -> Choices:
-    batch = current.settings.batch
-    local = {} if batch.local_size or batch.global_size else {"batch.local_size": batch.micro_size}
-    for size in range(batch.micro_size - 1, 0, -1):
-        if batch.micro_size % size == 0:
-            yield _choice(current, {"batch.micro_size": size} | local)
-
-
-def _stage(current: Plan) -> Choices:
-    for stage in range(current.settings.zero.stage + 1, 4):
-        yield _choice(current, {"zero.stage": stage})
-
-
-def _ranks(current: Plan, most: int) -> Choices:
-    for ranks in (current.ranks * times for times in (2, 4, 8) if current.ranks * times <= most):
-        try:
-            current.settings.batch.resolve(ranks)
-        # The batch cannot be divided among this many ranks.
-        except UsageError:
-            continue
-        yield _choice(current, {"zero.stage": max(current.settings.zero.stage, 2)}, ranks)
-
-
-def _offload_optimizer(current: Plan) -> Choices:
-    if not current.settings.zero.offload_optimizer:
-        stage = {} if current.settings.zero.stage else {"zero.stage": 2}
-        yield _choice(current, stage | {"zero.offload_optimizer": True})
-
-
-def _offload_param(current: Plan) -> Choices:
-    if current.settings.zero.stage == 3 and not current.settings.zero.offload_param:
-        yield _choice(current, {"zero.offload_param": True})
+def _divides(batch: BatchConfig, ranks: int) -> bool:
+    try:
+        batch.resolve(ranks)
+    except UsageError:
+        return False
+    return True

@@ -27,16 +27,9 @@ Shard = dict[str, Any]
 
 
 def load(engine: Any, checkpoint: Path) -> None:
-    """Load a checkpoint that another number of ranks saved: weights, Adam moments, step counts and loss scale.
+    """Load a checkpoint of the same ZeRO stage that another number of ranks saved, before the engine's first step.
 
     Without ZeRO (stage 0), every rank has all states, and DeepSpeed loads them on any number of ranks.
-
-    Args:
-        engine: the DeepSpeed engine of this rank, before its first step.
-        checkpoint: a checkpoint of the same ZeRO stage; the shards of all its ranks must be readable.
-
-    Raises:
-        CourseError: if a shard is missing, or if the checkpoint holds another model.
     """
     folder, stage = step_folder(checkpoint), engine.zero_optimization_stage()
     if folder is None:

@@ -41,10 +41,7 @@ def resolved(folder: Path) -> Resolved:
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Lock the run folder for the duration of the block.
-
-    Raises UsageError if `folder` is a file, and CourseError if another process is training in it.
-    """
+    """Lock the run folder for the duration of the block. Raises CourseError if another process is training in it."""
     if folder.is_file():
         raise UsageError(f"engine.output_dir: {folder} is a file; allowed: a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,9 +70,7 @@ def with_batch_of_run(task: Task, ranks: int, say: Callable[[str], None]) -> Tas
 def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], None]) -> int:
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
 
-    A run without a complete checkpoint may start again with other settings. Raises UsageError if the folder contains
-    other files, or if it contains a run with checkpoints and `resume` is False. Also raises UsageError if the settings
-    or data have changed in a way that makes a resumed run a different run.
+    A run without a complete checkpoint may start again with other settings.
     """
     settings = task.settings
     folder: Path = settings.engine.output_dir
@@ -137,10 +132,7 @@ def digest(folder: Path) -> str:
 
 @contextmanager
 def export_folder(run: Path, target: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `target` when the block ends without an error.
-
-    Raises UsageError if writing `target` would destroy the run. The `model` folder of the run may be replaced.
-    """
+    """Yield an empty folder that replaces `target` at the end; it may not be the run, but its `model` folder."""
     own = target.absolute() == run.absolute() / MODEL
     if not own:
         require_other(run, target)
@@ -154,11 +146,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
-    """Raise UsageError if a resumed run differs from the run in its folder.
+    """Raise UsageError if the settings, the global batch or the data make a resumed run another run.
 
-    The model, optimizer, global batch and data must be the same; the number of ranks, the local batch and the
-    micro-batch may change. `earlier` contains the settings in the folder. `batch` and `facts` are the batch sizes and
-    the fingerprint of the new run.
+    `earlier` are the settings in the folder; `batch` and `facts` are those of the new run.
     """
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))

@@ -29,13 +29,8 @@ def fill(
 ) -> dict[str, Any]:
     """Train a task or resume its run, and fill a product folder. Return the counts for the product.
 
-    Args:
-        folder: the product folder.
-        task: the task to train.
-        runs: the name of the parent of the run folders, for `runs_folder`. A change to the settings or to the content
-            of an input starts another run.
-        export: writes the trained model from the run folder into `folder` and returns counts to add.
-        keep: names of the run files to copy into the product.
+    Other settings or inputs give another run beside the earlier ones, in `runs_folder(runs)`. `export` writes the
+    trained model into `folder` and returns counts to add; `keep` names run files to copy.
     """
     engine = replace(task.settings.engine, output_dir=runs_folder(runs) / _digest(task))
     run = train(type(task)(replace(task.settings, engine=engine)), resume=True, say=lambda _: None)
@@ -47,10 +42,8 @@ def fill(
 
 
 def runs_folder(name: str) -> Path:
-    """Return a folder for the runs of the current profile.
-
-    It is in the folder that the profile's training.runs names, such as a mounted Google Drive, if the parent of that
-    folder exists; otherwise it is in the workspace.
+    """Return a folder for the runs of the current profile: in training.runs.folder if its parent exists, such as a
+    mounted Google Drive, otherwise in the workspace.
     """
     kept = config.section("training.runs", RunsConfig).folder
     if kept and kept.parent.is_dir():

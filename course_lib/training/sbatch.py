@@ -36,16 +36,7 @@ def script(
 
     Before the time limit, Slurm sends SIGUSR1 to the run, which saves a checkpoint and ends; the script then puts the
     job back into the queue, and `--resume` continues the run. Slurm itself requeues a job that has lost a node.
-
-    Args:
-        launch: the launch settings; `launch.ranks` is the number of ranks per node.
-        words: the words of the command after `course`.
-        file: the settings file.
-        overrides: the values of --set.
-        output: the value of -o.
-
-    Raises:
-        UsageError: if launch.ranks is not set, or if the launch settings are for another way to start the nodes.
+    `words`, `file`, `overrides` and `output` are those of the command.
     """
     slurm = launch.slurm
     if launch.ranks is None:

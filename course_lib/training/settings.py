@@ -37,10 +37,7 @@ class BatchConfig:
     micro_size: int = setting(8, "samples per forward pass and rank", ge=1)
 
     def resolve(self, ranks: int) -> ResolvedBatch:
-        """Return the batch sizes for `ranks` data-parallel ranks.
-
-        Raises UsageError naming the wrong size if the sizes do not divide evenly.
-        """
+        """Return the batch sizes for `ranks` data-parallel ranks. Raises UsageError if they do not divide evenly."""
         local = self.local_size or (self.global_size // ranks if self.global_size else self.micro_size)
         total = self.global_size or local * ranks
         if total != local * ranks:
@@ -76,10 +73,7 @@ class RateConfig:
         return self
 
     def warmup(self, last_step: int) -> float:
-        """Return the length of the warm-up in a run of `last_step` steps [steps].
-
-        Raises ValueError if it is longer than the decay.
-        """
+        """Return the length of the warm-up [steps]. Raises ValueError if it is longer than the decay."""
         decay = self.decay_steps or last_step
         warmup = self.warmup_rate * decay if self.warmup_steps is None else self.warmup_steps
         if warmup > decay:

@@ -6,10 +6,8 @@ A leftover lock file would block every later run, and each shared-memory buffer 
 import os
 import platform
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -52,26 +50,6 @@ def remove_stale_locks() -> None:
         time.sleep(PAUSE)
         for lock, _ in unheld & _unheld_locks():
             lock.unlink(missing_ok=True)
-
-
-@contextmanager
-def no_stale_locks(every: float = 2.0) -> Iterator[None]:
-    """Remove stale locks during the block, again and again: another run may be killed while this one waits for it."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while True:
-            remove_stale_locks()
-            if over.wait(every):
-                return
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _unheld_locks() -> set[tuple[Path, int]]:

@@ -61,11 +61,7 @@ class Task(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check the settings before the run starts.
-
-        Raises UsageError or CourseError if this machine does not have the software or hardware that they need, or if
-        the settings and the data contradict each other.
-        """
+        """Raise CourseError if settings, data and what is installed here do not fit together."""
 
     def summary(self) -> str:
         """Return one line about the data, known after `check` has passed, or "" if there is nothing to report."""

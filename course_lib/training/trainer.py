@@ -81,12 +81,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.stopped = False
 
     def run_to_end(self, latest: Path | None) -> None:
-        """Train to the last step, save a checkpoint, and evaluate the test set if there is one.
+        """Train to the last step from the checkpoint `latest`, or from the beginning, and evaluate the test set.
 
         If this process is asked to stop (see stop_request.py), save a checkpoint after the current step and return.
-
-        Args:
-            latest: the checkpoint to continue from; None starts from the beginning.
         """
         self.task.before_training(self.model, self.args.device, resumed=latest is not None)
         try:
@@ -160,10 +157,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return prepared
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Restore the random generators of this rank.
-
-        The states in a checkpoint of another number of ranks do not fit, so the generators get a new seed.
-        """
+        """Restore the random generators of this rank, or seed them anew if another number of ranks saved them."""
         if self._resharded(checkpoint):
             set_seed(self.settings.engine.seed + self.state.global_step)
         else:
@@ -182,10 +176,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Write one entry to the run log per interval.
-
-        Other values that the Trainer reports go only to the trackers (TensorBoard, wandb).
-        """
+        """Write one entry to the run log per interval. Other values of the Trainer go only to the trackers."""
         if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
@@ -216,14 +207,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return norm
 
     def evaluate_on(self, part: Any, kind: str) -> float:
-        """Return the mean loss on a held-out set [nats], and write it to the log.
-
-        The clock that measures training speed is stopped during evaluation.
-
-        Args:
-            part: the held-out dataset.
-            kind: the kind of log entry, 'eval' or 'test'.
-        """
+        """Return the mean loss on a held-out set [nats], and log it as `kind`; the log's clock is stopped."""
         with self.meter.stopped():
             started = perf_counter()
             metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
@@ -241,10 +225,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             emit("log", entry=entry)
 
     def _require_finite(self, loss: float) -> None:
-        """Raise CourseError if `loss` is not finite.
-
-        The loss is the mean over all ranks, so all ranks raise the error together.
-        """
+        """Raise CourseError if the loss, a mean over all ranks, is not finite."""
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
             problem = f"the loss is {loss} at step {self.state.global_step}"
@@ -359,24 +340,14 @@ def training_arguments(
 
 
 def scaling(engine: Any, settings: RunConfig) -> dict[str, float]:
-    """Return the loss scale and the number of steps skipped so far because a gradient overflowed; empty unless fp16.
-
-    `engine` is the DeepSpeed engine.
-    """
+    """Return the loss scale of a DeepSpeed engine and the steps it skipped so far; empty unless fp16."""
     if settings.precision.dtype != "fp16":
         return {}
     return {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:
-    """Return the first samples in a set, or None if the set is None or `number` is 0.
-
-    Args:
-        samples: the set.
-        number: the maximum number of samples to take.
-        together: take a multiple of this many samples, unless the set has fewer. Otherwise, the last batch would be
-            padded with samples that would count twice.
-    """
+    """Return `number` samples of a set, in whole batches of `together`: padding would count samples twice."""
     if samples is None or not number:
         return None
     count = min(number, len(samples))

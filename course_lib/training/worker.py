@@ -1,8 +1,8 @@
 """The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN DIGEST STEP`.
 
 TASK names a subclass of `Task` (`module:class`), and RUN is the run folder, which contains the settings. DIGEST is that
-of its files (run_dir.py), and STEP is the step to continue from. Unless a rank is killed, it reports how it ended as an
-event, so that monitor.py can describe what happened in one line.
+of its files (run_dir.py), and STEP is the step to continue from, 0 for a new run. Unless a rank is killed, it reports
+how it ended as an event, so that monitor.py can describe what happened in one line.
 """
 
 import contextlib
@@ -23,16 +23,13 @@ from course_lib.training.events import emit
 from course_lib.training.stale_locks import build_environment
 from course_lib.training.task import Task
 
+# words in the error of a rank that has no memory, and of one whose peer has exited
+MEMORY = ("OutOfMemory", "out of memory", "can't allocate memory", "ALLOC_FAILED")
+LOST = ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")
+
 
 def main(task: str, run: Path, digest: str, start_step: int) -> None:
-    """Train or resume the run in a folder, and exit with code 0 or 1.
-
-    Args:
-        task: the task class, as `module:class`.
-        run: the run folder.
-        digest: the digest of the files in the run folder.
-        start_step: the step of the checkpoint to continue from, 0 for a new run.
-    """
+    """Train or resume the run in a folder, and exit with code 0 or 1."""
     os.environ |= build_environment()
     if os.environ.get("DS_ACCELERATOR") == "cpu":
         # The launcher sets this variable to the CPU rank numbers, as if they were GPUs.
@@ -95,24 +92,15 @@ def _stage(what: str) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """Classify an error: `node` (this node does not fit), `user` (has a clear message), `memory`, `lost` (another rank
-    exited) or `crash`.
-    """
+    """Classify an error: `node` (does not fit), `user` (clear message), `memory`, `lost` (another rank) or `crash`."""
     text = f"{type(error).__name__} {error}"
     if isinstance(error, node_check.NodeError):
         return "node"
     if isinstance(error, CourseError):
         return "user"
-    if isinstance(error, MemoryError) or any(
-        mark in text for mark in ("OutOfMemory", "out of memory", "can't allocate memory", "ALLOC_FAILED")
-    ):
+    if isinstance(error, MemoryError) or any(words in text for words in MEMORY):
         return "memory"
-    if any(
-        mark in text
-        for mark in ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")
-    ):
-        return "lost"
-    return "crash"
+    return "lost" if any(words in text for words in LOST) else "crash"
 
 
 def _message(error: BaseException) -> str:

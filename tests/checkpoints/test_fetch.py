@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from course_lib.checkpoints import fetch, weight_files
+from course_lib.checkpoints import fetch
 from course_lib.errors import CourseError
 from huggingface_hub import constants
 
@@ -74,11 +73,6 @@ def test_after_an_interruption_only_the_rest_is_downloaded(online: Hub, tmp_path
     assert online.sent == {name: len(online.files["rinna/small"][name]) for name in SETTINGS + SAFE_PARTS}
 
 
-def test_a_model_that_is_not_there(online: Hub, tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match=r"^rinna/large: neither a folder nor a model that the Hub provides: [^\n]*$"):
-        fetch.fetch("rinna/large", tmp_path / "model")
-
-
 def test_a_folder_beside_the_profile_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine/base").mkdir(parents=True)
     (tmp_path / "mine/base/config.json").write_text("{}")
@@ -86,14 +80,3 @@ def test_a_folder_beside_the_profile_is_copied(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "mine/own.yaml"))
     assert fetch.fetch("base", tmp_path / "model") == {"checkpoint": "base"}
     assert (tmp_path / "model/config.json").read_text() == "{}"
-
-
-def test_the_origin_of_a_base(tmp_path: Path) -> None:
-    ready = tmp_path / "rinna" / "small"
-    ready.mkdir(parents=True)
-    tensors = {"x": torch.ones(3, 5, dtype=torch.float16), "h.0.attn.bias": torch.ones(2, 2)}
-    weight_files.write(tensors.items(), ready, 10**9)
-    counted = "15 numbers in float16"
-    assert fetch.origin(ready, "rinna/small", "a.yaml") == f"base: loaded from rinna/small, not trained here; {counted}"
-    assert fetch.origin(ready, str(ready), "a.yaml") == f"base: loaded from small, not trained here; {counted}"
-    assert fetch.origin(ready, None, "a.yaml") == f"base: trained here with a.yaml; {counted}"

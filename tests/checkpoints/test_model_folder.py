@@ -90,24 +90,6 @@ def test_leftovers_of_older_versions_are_no_weights(folder: Path, tmp_path: Path
     assert use(verb, older(folder), tmp_path) == 0
 
 
-def test_exports_are_the_same_bytes_with_leftovers_and_without(folder: Path, tmp_path: Path) -> None:
-    found = []
-    for name in ("plain", "older"):
-        (tmp_path / name).mkdir()
-        assert use("ft export", folder, tmp_path / name) == 0
-        found.append({path.name: path.read_bytes() for path in (tmp_path / name / "ft/1-gpu").iterdir()})
-        older(folder)
-    assert found[0] == found[1]
-
-
-def test_the_digest_sees_leftovers_alike_in_both_formats(folder: Path) -> None:
-    plain = digest(folder)
-    found = digest(older(folder))
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    assert plain != found == digest(folder)
-
-
 def test_leftovers_do_not_tell_the_number_format(folder: Path) -> None:
     weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})

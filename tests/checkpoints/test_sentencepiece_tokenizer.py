@@ -8,7 +8,6 @@ import pytest
 import sentencepiece
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.pretrain import text_codec
-from transformers import T5Tokenizer
 
 from tests.rehearsal.published import sentencepiece_model
 
@@ -53,15 +52,6 @@ def test_ids_and_texts_are_those_of_sentencepiece(folder: Path) -> None:
     )
     assert len(tokenizer) == 3000
     assert tokenizer.decode([2, *reference.encode("祖母は"), 3]) == "<s>祖母は</s>"
-
-
-def test_transformers_own_class_is_no_alternative(folder: Path) -> None:
-    """It gives unknown characters the id of begin of text: if this fails, SentencePieceTokenizer may go."""
-    reference = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    pieces = [(reference.id_to_piece(i), reference.get_score(i)) for i in range(len(reference))]
-    theirs = T5Tokenizer(vocab=pieces, extra_ids=0, unk_token="[UNK]", pad_token="[PAD]")
-    assert 2 in theirs("𠮷", add_special_tokens=False)["input_ids"]
-    assert theirs("祖母は", add_special_tokens=False)["input_ids"] != reference.encode("祖母は")
 
 
 def test_the_codec_writes_line_breaks_as_the_model_card_says(folder: Path, tmp_path: Path) -> None:

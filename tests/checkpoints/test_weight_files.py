@@ -38,19 +38,6 @@ def test_written_is_what_is_read(tmp_path: Path, shard: int) -> None:
         assert index["metadata"] == {"total_size": sum(t.nbytes for t in tensors.values())}
 
 
-def test_differing_tensors_of_two_folders(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-    weight_files.write(TENSORS.items(), first, 1)
-    weight_files.write(TENSORS.items(), second, 10**9)
-    assert weight_files.differing(first, second) == set()
-    changed = TENSORS | {"a.bias": torch.arange(7).half() + 1, "more": torch.ones(1)}
-    changed.pop("c")
-    weight_files.write(changed.items(), second, 10**9)
-    assert weight_files.differing(first, second) == {"a.bias", "c"}
-
-
 def test_whole_file_then_index_then_pickle(tmp_path: Path) -> None:
     with pytest.raises(
         CourseError, match=r"holds no weights; expected one of model\.safetensors, .+\.bin\.index\.json"
@@ -74,10 +61,3 @@ def test_a_tensor_without_elements(tmp_path: Path, kind: str) -> None:
         weight_files.write(tensors.items(), tmp_path, 10**9)
         assert load_file(tmp_path / "model.safetensors")["none"].shape == (0, 3)
     assert read(tmp_path)["none"].shape == (0, 3) and len(digest(tmp_path)) == 64
-
-
-def test_a_number_format_without_a_torch_dtype(tmp_path: Path) -> None:
-    header = json.dumps({"x": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}).encode()
-    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-    with pytest.raises(CourseError, match="not a safetensors file, or cut short|x is stored as C64; allowed: F64, F32"):
-        read(tmp_path)

@@ -37,12 +37,12 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
         "TORCHDYNAMO_DISABLE": "1",
         "TORCH_EXTENSIONS_DIR": str(stale_locks.build_root()),
     }
+    stale_locks.remove_stale_locks()
     process = subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip
     try:
-        with stale_locks.no_stale_locks():
-            said, _ = process.communicate(timeout=seconds)
+        said, _ = process.communicate(timeout=seconds)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

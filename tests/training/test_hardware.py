@@ -1,14 +1,13 @@
 """What a rank knows about its card: the vendor's peak by its name, and formats that it has no units for."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.training import log, trainer
+from course_lib.training import trainer
 from course_lib.training.hardware import peak_flops
 
 
@@ -51,13 +50,3 @@ def test_bf16_is_refused_on_a_card_that_would_emulate_it(tmp_path: Path, monkeyp
     run = settings(tmp_path, "bf16")
     with pytest.raises(UsageError, match=r"precision\.dtype: bf16 is not allowed: Tesla T4 .* allowed: fp16, fp32$"):
         trainer.training_arguments(run, run.batch.resolve(1), 1)
-
-
-def test_a_log_entry_of_an_fp16_run_has_the_loss_scale_and_the_skipped_steps(tmp_path: Path):
-    engine = SimpleNamespace(optimizer=SimpleNamespace(loss_scale=torch.tensor(4096.0)), skipped_steps=3)
-    found = trainer.scaling(engine, settings(tmp_path, "fp16"))
-    assert found == {"loss_scale": 4096.0, "skipped_steps": 3}
-    assert trainer.scaling(engine, settings(tmp_path, "bf16")) == {}
-    keys = "epoch loss reader_cost batch_cost steps_per_second tokens_per_second tokens_per_second_per_rank"
-    entry = {"kind": "train", "step": 1} | dict.fromkeys(f"{keys} learning_rate memory loss_max".split(), 0.0)
-    assert log.line(entry | found) == log.line(entry) + ", loss scale: 4096, steps skipped: 3"

@@ -163,6 +163,7 @@ def test_a_checkpoint_that_would_run_code_is_refused_without_advice_to_run_it(
     assert "weights_only" not in str(caught.value)
 
 
+@pytest.mark.rehearse
 def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
     command = start("prefix train", "launch.ranks=1", "batch.local_size=null", "zero.stage=2")
     assert command.process.stdout
@@ -179,6 +180,7 @@ def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable
     assert (said.count("\n"), command.process.returncode, command.left()) == (1, 141, [])
 
 
+@pytest.mark.rehearse
 def test_a_closed_terminal_ends_the_run_with_a_checkpoint(start: Callable[..., Command]) -> None:
     command = start("gptsan train", "launch.ranks=2", closes=True)
     assert command.terminal
@@ -197,6 +199,7 @@ def test_a_closed_terminal_ends_the_run_with_a_checkpoint(start: Callable[..., C
     assert command.left() == []
 
 
+@pytest.mark.rehearse
 def test_a_killed_command_leaves_no_ranks(start: Callable[..., Command]) -> None:
     command = start("pretrain", "launch.ranks=2", "engine.save_steps=2")
     command.wait_for_step(5)

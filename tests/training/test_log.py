@@ -30,16 +30,6 @@ def test_costs_are_right_for_any_interval(interval):
             clock.now += 7
 
 
-def test_a_resumed_run_counts_from_its_own_start():
-    clock = Clock()
-    meter = log.Meter(log.Scale(100, 1, 1.0, None), clock)
-    clock.now = 50.0
-    meter.restart(20)
-    clock.now = 60.0
-    found = meter.read(30)
-    assert found["batch_cost"] == 1.0 and "flops_utilization" not in found
-
-
 ENTRY = {"kind": "train", "epoch": 0.5, "loss": 6.5, "reader_cost": 0.001, "batch_cost": 1.6, "steps_per_second": 0.625,
          "tokens_per_second": 5120.0, "tokens_per_second_per_rank": 2560.0, "learning_rate": 5.5e-9, "grad_norm": 1.0, "memory": 2e9,
          "loss_max": 7.25, "grad_norm_max": 49.0}  # fmt: skip

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from course_lib.settings import config
 from course_lib.training import checkpoint, events, launch, nodes
 from course_lib.training.monitor import Monitor
 from course_lib.training.nodes import HERE, Nodes
-
-from tests.training.ranks import command_of_runner
 
 
 def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
@@ -57,17 +54,6 @@ def test_the_first_cause_is_named(tmp_path):
     )  # an exit code of 0 is no proof
 
 
-def test_the_bar_says_what_happens(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    stages = [{"kind": "stage", "what": "building model and optimizer"}, {"kind": "training", "step": 0, "steps": 10}]
-    assert end_of(tmp_path, *stages, {"kind": "step", "step": 10}, *FINISHED, code=0) == "well"
-    shown = capsys.readouterr().err
-    begins = [
-        shown.index(text) for text in ("starting GPT-2, 12 layers", "building model and optimizer", "training GPT-2")
-    ]
-    assert begins == sorted(begins)
-
-
 def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     hosts = tmp_path / "hosts"
@@ -97,13 +83,6 @@ def test_the_gpus_that_are_visible_are_taken(monkeypatch):
     assert devices() == {"localhost": [0, 1]}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert devices() == {"localhost": [0, 1]}
-
-
-def test_one_node_starts_as_the_runner_would_start_it(monkeypatch):
-    options = ["--hostfile", os.devnull, "--num_gpus", "2", "--no_local_rank", "--master_port", "1"]
-    theirs = command_of_runner(monkeypatch, *options)
-    *program, option, world = launch.one_node(2)
-    assert theirs[: len(program)] == program and f"{option}={world}" in theirs
 
 
 def make(run: Path, step: int, whole: bool = True) -> Path:

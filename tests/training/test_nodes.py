@@ -1,12 +1,10 @@
 """Which nodes a run has, how they find each other, and how they are compared; without ranks."""
 
-import json
 import os
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,22 +41,6 @@ def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monk
     for option in ("--world_info", "--node_rank", "--master_addr", "--master_port"):
         assert mine[mine.index(option) + 1].rstrip("=") == theirs[theirs.index(option) + 1], option
     assert mine[:4] == theirs[:4] and "--no_local_rank" in theirs
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (("launch.no_ssh=true",), "launch.no_ssh: True is not allowed: needs launch.master_addr, the address of"),
-        ((*NO_SSH, "launch.hostfile=null"), "launch.no_ssh: True is not allowed: needs launch.hostfile"),
-        (("launch.node_rank=0",), "launch.node_rank: 0 is not allowed: needs launch.no_ssh=true"),
-        (NO_SSH, "launch.node_rank: not set; pass --node-rank with one of 0 … 1"),
-        ((*NO_SSH, "launch.node_rank=2"), "launch.node_rank: 2 is not allowed: allowed are 0 … 1, the number of this"),
-    ],
-)
-def test_settings_that_name_no_node_are_refused(hosts: Path, overrides: tuple[str, ...], words: str) -> None:
-    with pytest.raises(UsageError, match=words) as refused:
-        nodes.find(settings(hosts, *overrides))
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -195,24 +177,3 @@ def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypa
     (run / run_dir.RESOLVED).write_text('{"token": "of another launch"}', encoding="utf8")
     with pytest.raises(node_check.NodeError, match="not those of the first node"):
         node_check.wait_for_folder(run, digest, 3)
-
-
-def test_data_that_differ_on_a_node_are_named(tmp_path: Path) -> None:
-    task: Any = SimpleNamespace(fingerprint=lambda: {"inputs": {"tokens": {"sha256": "b"}}})
-    (tmp_path / run_dir.DATA).write_text(json.dumps({"inputs": {"tokens": {"sha256": "a"}}}), encoding="utf8")
-    with pytest.raises(node_check.NodeError, match=r"^inputs \(tokens\): not the same content as on the first node"):
-        node_check.same_inputs(task, tmp_path)
-    (tmp_path / run_dir.DATA).write_text(json.dumps({"inputs": {"tokens": {"sha256": "b"}}}), encoding="utf8")
-    node_check.same_inputs(task, tmp_path)
-
-
-def test_a_node_with_fewer_gpus_than_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
-    monkeypatch.setenv("LOCAL_SIZE", "4")
-    node_check.enough_gpus()
-    monkeypatch.setenv("LOCAL_SIZE", "8")
-    with pytest.raises(node_check.NodeError, match="^4 GPUs for 8 ranks; correct its slots"):
-        node_check.enough_gpus()
-    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    node_check.enough_gpus()

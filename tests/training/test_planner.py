@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +37,12 @@ def run(name="XL", **sections):
     return build(PretrainConfig, sections | {"model": model | sections.pop("model", {})})
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_parameters(name):
-    assert run(name).model.parameters() == SHAPES[name][-1]
-
-
 @pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
 def test_tensors_are_those_of_the_model_in_its_order(architecture):
     model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
     with torch.device("meta"):
         named = build_model(model).named_parameters()
         assert list(model.tensors()) == [(p.numel(), decays(name)) for name, p in named]
-
-
-def test_half_a_model_keeps_a_wide_feed_forward_layer():
-    assert run("345M", model={"hidden_size": 512, "ffn_hidden_size": 4096}).model.parameters() == 152_318_976
-    assert run("345M", model={"hidden_size": 512}).model.parameters() == 101_938_176
 
 
 @pytest.mark.parametrize(("name", "flops"), [("345M", 2.43e9), ("XL", 1.03e10)])
@@ -129,17 +117,16 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute, dtype):
+def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute):
     model = MODELS[kind] | {
         "vocab_size": 1500, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128, "attention": attention,
         "recompute": recompute, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     }  # fmt: skip
     settings = build(
         PretrainConfig,
-        {"model": model, "data": {"seq_length": 128}, "batch": {"micro_size": 4}, "precision": {"dtype": dtype}},
+        {"model": model, "data": {"seq_length": 128}, "batch": {"micro_size": 4}, "precision": {"dtype": "bf16"}},
     )
-    built = build_model(settings.model).to({"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]).train()
+    built = build_model(settings.model).to(torch.bfloat16).train()
     for parameter in built.parameters():
         parameter.grad = torch.zeros_like(parameter)
     tokens = torch.randint(0, 1500, (4, 129))
@@ -154,15 +141,6 @@ def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, reco
     assert kept == pytest.approx(parts["activations"] + parts["logits"] / 3, rel=0.085)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
     assert peak == pytest.approx(parts["activations"] + parts["logits"], rel=0.04)
-
-
-def test_fused_attention_keeps_no_scores():
-    eager, fused = (
-        planner.plan(run(model={"attention": kind}, batch={"micro_size": 3}), 8).parts for kind in ("eager", "sdpa")
-    )
-    scores = 48 * 5 * 20 * 1024**2 * 3  # 5·a·s²·b bytes a layer (Korthikanti et al., table 2)
-    assert eager["activations"] - fused["activations"] == scores - 48 * 4 * 20 * 1024 * 3
-    assert eager["activations"] / GB == pytest.approx(23.1, abs=0.1)  # as the reference works it out for 20 heads
 
 
 def test_recompute_and_stage_only_save():
@@ -211,15 +189,6 @@ def test_advice_comes_true(name):
             assert ("even with" in str(fit)) == (fit.changes[-1][1] > fit.card * GB)
 
 
-def test_a_big_model_on_a_small_card_ends_on_the_host():
-    changes = planner.smaller(load(PretrainConfig, "gpt2-6.7b.yaml"), 1)
-    assert [change.split("=")[0] for change, _ in changes] == [
-        "zero.stage", "zero.offload_optimizer", "batch.micro_size", "zero.stage", "zero.offload_param",
-    ]  # fmt: skip
-    totals = [total for _, total in changes]
-    assert totals == sorted(totals, reverse=True)
-
-
 def test_table_and_report_agree():
     settings = load(PretrainConfig, "gpt2-xl.yaml")
     lines, report = planner.table(settings, 8).splitlines(), planner.report(settings, 8)
@@ -228,8 +197,3 @@ def test_table_and_report_agree():
     assert lines[0].startswith("1,557,200,000 parameters, 8 GPUs, bf16")
     assert len(report["grid"]) == 16 and [card["gb"] for card in report["cards"]] == list(planner.CARDS)
     assert json.loads(json.dumps(report)) == report
-
-
-def test_needs_no_torch():
-    code = "import sys, course_lib.training.planner; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

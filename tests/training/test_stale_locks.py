@@ -7,8 +7,6 @@ import pytest
 from course_lib.training import cpu_extension, stale_locks
 from torch.utils.file_baton import FileBaton
 
-from tests.waiting import until
-
 
 @pytest.fixture
 def lock(tmp_path, monkeypatch):
@@ -60,21 +58,6 @@ def test_a_lock_that_is_being_released_stays(lock, monkeypatch):
     stale_locks.remove_stale_locks()
     release.join()
     assert looked.is_set() and not lock.exists()
-
-
-def test_a_lock_that_is_abandoned_meanwhile_is_removed_too(lock):
-    with stale_locks.no_stale_locks(every=0.01):
-        lock.touch()  # nobody has it open
-        until(lambda: not lock.exists())
-
-
-def test_an_environment_has_its_own_extensions(monkeypatch, tmp_path):
-    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ours = stale_locks.build_root()
-    assert ours.parent == tmp_path / "torch_extensions" and ours == stale_locks.build_root()
-    monkeypatch.setattr("sys.prefix", "/another")
-    assert stale_locks.build_root() != ours
 
 
 def test_installation_compiles_only_what_is_missing(lock, monkeypatch, capsys):
