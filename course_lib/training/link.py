@@ -33,7 +33,7 @@ class Link:
     """This node's side of the store. Raises CourseError if the store cannot be opened or reached in `seconds`."""
 
     def __init__(self, nodes: Nodes, seconds: float) -> None:
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         self.nodes = nodes
         host, port = nodes.address

@@ -18,16 +18,18 @@ FILE, STEP = "COURSE_TEST_FILE", "COURSE_TEST_STEP"
 
 
 class _Held:
-    def before_training(self, *arguments: Any, **named: Any) -> None:
-        from course_lib.training.trainer import _Steps
+    def model(self) -> Any:
+        from course_lib.training import trainer
 
-        def on_step_end(steps: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
-            own(steps, args, state, control, **more)
-            if state.global_step == int(os.environ[STEP]):
-                until(Path(os.environ[FILE]).exists)
+        class Held(trainer._Steps):
+            def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+                super().on_step_end(args, state, control, **more)
+                if state.global_step == int(os.environ[STEP]):
+                    until(Path(os.environ[FILE]).exists)
 
-        own, _Steps.on_step_end = _Steps.on_step_end, on_step_end
-        super().before_training(*arguments, **named)  # type: ignore[misc]
+        # The trainer makes its callbacks after the model.
+        trainer._Steps = Held  # type: ignore[misc]
+        return super().model()  # type: ignore[misc]
 
 
 class HeldGpt2(_Held, gpt2.Gpt2):
