@@ -17,8 +17,7 @@ from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import Samples as RunSamples
-from course_lib.training.task import Task
+from course_lib.training.task import RunSamples, Task
 
 if TYPE_CHECKING:
     from course_lib.gptsan.model import GPTSanForCausalLM

@@ -22,11 +22,11 @@ from transformers.models.gpt_neox import modeling_gpt_neox
 from course_lib.models.config import ModelConfig
 from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 
-Shape: TypeAlias = GPT2Config | GPTNeoXConfig
+CausalConfig: TypeAlias = GPT2Config | GPTNeoXConfig
 CausalModel: TypeAlias = GPT2LMHeadModel | GPTNeoXForCausalLM
 
 
-def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> Shape:
+def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalConfig:
     """Return the transformers configuration for a model's settings; `begin` and `end` are the ids of <s> and </s>."""
     family = BY_ARCHITECTURE[model.architecture]
     return AutoConfig.for_model(family.model_type, **family.hf_values(model), bos_token_id=begin, eos_token_id=end)

@@ -19,8 +19,7 @@ from course_lib.prefix.config import PrefixConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import Samples as RunSamples
-from course_lib.training.task import Task
+from course_lib.training.task import RunSamples, Task
 
 if TYPE_CHECKING:
     from course_lib.prefix.model import PrefixModel

@@ -22,7 +22,7 @@ from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.language.words import tr
-from course_lib.models.causal import CausalModel, Shape, model_config
+from course_lib.models.causal import CausalModel, CausalConfig, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
@@ -170,7 +170,7 @@ def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, requested
     raise UsageError(f"--tokenizer: none in {candidates[0]}; allowed: a folder with tokenizer.json")
 
 
-def _use_tokenizer(shape: Shape, folder: Path) -> int:
+def _use_tokenizer(shape: CausalConfig, folder: Path) -> int:
     """Set the model's special ids to those of the tokenizer in a folder, and return its number of entries."""
     tokenizer = load_tokenizer(folder)
     end = tokenizer.eos_token_id
@@ -185,7 +185,7 @@ def _use_tokenizer(shape: Shape, folder: Path) -> int:
     return len(tokenizer)
 
 
-def _shape(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> Shape:
+def _shape(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> CausalConfig:
     """Return the configuration that `requested` names, or else that of the checkpoint or of the run's settings."""
     path = requested or found.checkpoint / "config.json"
     if path.suffix in (".yaml", ".yml"):
@@ -200,7 +200,7 @@ def _shape(found: _Source, settings: PretrainConfig | None, requested: Path | No
     return model_config(settings.model)
 
 
-def _read_config(path: Path) -> Shape:
+def _read_config(path: Path) -> CausalConfig:
     """Return the configuration in a config.json."""
     content = _json(path)
     kind = content.get("model_type")
@@ -213,7 +213,7 @@ def _read_config(path: Path) -> Shape:
         raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
 
 
-def _use_older_names(shape: Shape) -> None:
+def _use_older_names(shape: CausalConfig) -> None:
     """Set the names that older transformers versions read; without rotary_pct, they assume 0.25."""
     if isinstance(shape, GPTNeoXConfig):
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
@@ -222,7 +222,7 @@ def _use_older_names(shape: Shape) -> None:
         shape.activation_function = "gelu_new"
 
 
-def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
+def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
     """Build the model on the CPU."""
     try:
         with torch.device("meta"):
@@ -257,7 +257,7 @@ def _build(shape: Shape, weights: Weights, dtype: torch.dtype, checkpoint: Path)
     return model.to(dtype)
 
 
-def _generation_defaults(shape: Shape, tokens: int) -> GenerationConfig:
+def _generation_defaults(shape: CausalConfig, tokens: int) -> GenerationConfig:
     """Return the defaults of `course generate`; an empty prompt starts with eos, as documents do in training."""
     defaults = GenerateConfig()
     return GenerationConfig(

@@ -17,7 +17,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import Samples, Task
+from course_lib.training.task import RunSamples, Task
 
 MASKED = -100  # label for positions that are excluded from the loss
 
@@ -116,11 +116,11 @@ class Gpt2(Task):
         return build_model(self.settings.model, *self.special_ids)
 
     @override
-    def samples(self, number: int) -> Samples:
+    def samples(self, number: int) -> RunSamples:
 
         settings, length = self.settings, self.settings.data.seq_length
         splits = data.open_splits(settings.data, settings.model.vocab_size)
-        return Samples(
+        return RunSamples(
             train=data.train_set(settings, splits, number),
             validation=data.held_out_set(settings, splits.validation),
             test=data.held_out_set(settings, splits.test),

@@ -17,7 +17,7 @@ CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True)
-class Samples:
+class RunSamples:
     """The samples for a run, and the constants that convert them into epochs, tokens and FLOPs."""
 
     train: Any  # a dataset, in training order
@@ -92,7 +92,7 @@ class Task(ABC):
         """Return the model to train, in a rank. Under ZeRO stage 3, its weights are sharded while it is built."""
 
     @abstractmethod
-    def samples(self, number: int) -> Samples:
+    def samples(self, number: int) -> RunSamples:
         """Return the training set with the first `number` samples of the run, and the held-out sets."""
 
     @abstractmethod
