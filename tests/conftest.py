@@ -27,7 +27,6 @@ REHEARSE = (
     "tests/notebooks/test_jupyterlab.py",
     "tests/notebooks/test_nbval.py::test_japanese",
     "tests/notebooks/test_progress_bar.py",
-    "tests/pretrain/test_cut_session.py",
     "tests/scale/test_failures.py",
     "tests/scale/test_ray.py",
     "tests/scale/test_s3.py",

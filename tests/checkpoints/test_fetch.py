@@ -71,12 +71,3 @@ def test_after_an_interruption_only_the_rest_is_downloaded(online: Hub, tmp_path
     fetch.fetch("rinna/small", tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == sorted(SETTINGS + SAFE_PARTS)
     assert online.sent == {name: len(online.files["rinna/small"][name]) for name in SETTINGS + SAFE_PARTS}
-
-
-def test_a_folder_beside_the_profile_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine/base").mkdir(parents=True)
-    (tmp_path / "mine/base/config.json").write_text("{}")
-    (tmp_path / "mine/own.yaml").write_text("extends: tiny\n")
-    monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "mine/own.yaml"))
-    assert fetch.fetch("base", tmp_path / "model") == {"checkpoint": "base"}
-    assert (tmp_path / "model/config.json").read_text() == "{}"

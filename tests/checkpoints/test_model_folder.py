@@ -12,7 +12,6 @@ import pytest
 import torch
 from course_lib import cli
 from course_lib.checkpoints import model_folder
-from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.errors import CourseError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.config import PrefixConfig
@@ -88,12 +87,6 @@ def older(folder: Path) -> Path:
 @pytest.mark.parametrize("verb", ALL)
 def test_leftovers_of_older_versions_are_no_weights(folder: Path, tmp_path: Path, verb: str) -> None:
     assert use(verb, older(folder), tmp_path) == 0
-
-
-def test_leftovers_do_not_tell_the_number_format(folder: Path) -> None:
-    weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    assert read_weights(older(folder)).trained_as == "bf16"
 
 
 @pytest.mark.parametrize("verb", ["generate", "prefix train"])

@@ -1,13 +1,12 @@
 """The base: which folders are taken, and a digest of the weights that does not see how they are stored in files."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from course_lib.errors import CourseError
-from course_lib.models.frozen_base import digest, load, read_config
+from course_lib.models.frozen_base import digest, load
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5ForConditionalGeneration
 
@@ -60,23 +59,8 @@ def test_what_is_no_base_is_refused_in_one_line(folder: Path, tmp_path: Path) ->
     T5ForConditionalGeneration(T5Config(**size)).save_pretrained(tmp_path / "t5")
     with pytest.raises(CourseError, match="a t5 model; allowed: gpt2, gpt_neox"):
         load(tmp_path / "t5")
-    with pytest.raises(CourseError, match="no config.json"):
-        read_config(tmp_path)
     file = folder / "model.safetensors"
-    weights = load_file(file)
-    lacking = sorted(weights)[2]
-    save_file({name: tensor for name, tensor in weights.items() if name != lacking}, file, {"format": "pt"})
-    with pytest.raises(CourseError, match="the weights lack"):
-        load(folder)
-    whole = file.read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"nothing"):
-        file.write_bytes(damaged)
-        for reader in (load, digest):
-            with pytest.raises(CourseError, match="not readable as a model|not a safetensors file, or cut short"):
-                reader(folder)
-    file.unlink()
-    with pytest.raises(CourseError, match="holds no weights"):
-        digest(folder)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weights": 1}))
-    with pytest.raises(CourseError, match="not an index"):
-        digest(folder)
+    file.write_bytes(file.read_bytes()[:-100])
+    for reader in (load, digest):
+        with pytest.raises(CourseError, match="cut short"):
+            reader(folder)

@@ -62,16 +62,6 @@ def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str, words: st
         nodes.find(settings(hosts))
 
 
-def test_srun_starts_one_course_per_node(hosts: Path) -> None:
-    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "16"}
-    with pytest.raises(UsageError, match="launch.hostfile: not allowed under srun"):
-        nodes.find(settings(hosts), step)
-    with pytest.raises(UsageError, match="srun: 16 tasks on 2 nodes are not allowed: use --ntasks-per-node=1"):
-        nodes.find(settings(hosts, "launch.hostfile=null"), step)
-    one = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}
-    assert nodes.find(settings(hosts, "launch.hostfile=null", "launch.ranks=3"), one) == Nodes({nodes.HERE: 3})
-
-
 SLOTS = {"nodeA": 1, "nodeB": 1}
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
@@ -158,59 +157,3 @@ def test_flat_groups_are_cut_anew(sizes: list[int], before: int, after: int) -> 
         assert torch.equal(new["single_partition_of_fp32_groups"][0], wanted)
         assert torch.equal(state["exp_avg"], -wanted) and torch.equal(state["exp_avg_sq"], wanted * wanted)
         assert state["step"] == 7 and new["loss_scaler"] == "scaler"
-
-
-class Parameter:
-    """What the regrouping asks of a parameter of stage 3."""
-
-    def __init__(self, part: int) -> None:
-        self.part = part
-
-    def partition_numel(self) -> int:
-        return self.part
-
-
-@given(st.data(), st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 5), st.integers(1, 5))
-def test_parameters_are_cut_anew(data: st.DataObject, sizes: list[int], before: int, after: int) -> None:
-    """Stage 3: the padded parts of each parameter, where the sub-groups before and after begin at different parameters."""
-    whole = {f"p{number}": torch.rand(size) + 1 for number, size in enumerate(sizes)}
-
-    def mine(name: str, number: int, rank: int) -> torch.Tensor:
-        padding = -len(whole[name]) % number
-        return torch.nn.functional.pad(whole[name], (0, padding)).chunk(number)[rank]
-
-    def sub_groups() -> list[list[str]]:
-        border = data.draw(st.integers(1, len(whole)))
-        return [names for names in (list(whole)[:border], list(whole)[border:]) if names]
-
-    old, new = sub_groups(), sub_groups()
-    shards = [
-        {
-            "fp32_flat_groups": [torch.cat([mine(name, before, rank) for name in names]) for names in old],
-            "optimizer_state_dict": {
-                "state": {
-                    index: {"step": 7, "exp_avg": -torch.cat([mine(name, before, rank) for name in names])}
-                    for index, names in enumerate(old)
-                },
-                "param_groups": [{"lr": 0.1, "weight_decay": 0.3, "params": list(range(len(old)))}],
-            },
-        }
-        for rank in range(before)
-    ]
-    shapes = {"param_shapes": [{name: whole[name].shape for name in names} for names in old]}
-    for rank in range(after):
-        parameters = {name: Parameter(len(mine(name, after, 0))) for name in whole}
-        optimizer = SimpleNamespace(
-            fp16_groups=[[parameters[name] for name in names] for names in new],
-            sub_group_to_group_id=dict.fromkeys(range(len(new)), 0),
-        )
-        engine = SimpleNamespace(optimizer=optimizer, param_names={each: name for name, each in parameters.items()})
-        with mock.patch.object(reshard, "_read", lambda *_: [shapes]):
-            made = reshard._stage_3(engine, Path(), shards, rank)
-        for index, names in enumerate(new):
-            wanted = torch.cat([mine(name, after, rank) for name in names])
-            assert torch.equal(made["fp32_flat_groups"][index], wanted)
-            assert torch.equal(made["optimizer_state_dict"]["state"][index]["exp_avg"], -wanted)
-            assert made["optimizer_state_dict"]["state"][index]["step"] == 7
-        (group,) = made["optimizer_state_dict"]["param_groups"]
-        assert group == {"lr": 0.1, "weight_decay": 0.3, "params": list(range(len(new)))}

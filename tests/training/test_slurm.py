@@ -91,38 +91,12 @@ def test_the_script_resumes_the_command_and_requeues_only_a_stopped_run(
         assert (tmp_path / "scontrol.words").read_text().split() == ["requeue", "7"]
 
 
-@pytest.mark.parametrize(
-    ("sets", "words"),
-    [
-        (("launch.ranks=null",), "launch.ranks: not set; --print-sbatch needs the number of ranks (GPUs) per node"),
-        (("launch.hostfile=hosts",), "launch.hostfile: hosts is not allowed: Slurm names the nodes"),
-        (("launch.slurm.time=a day",), "launch.slurm.time"),
-    ],
-)
-def test_settings_that_make_no_script_are_refused(sets: tuple[str, ...], words: str, place: Path) -> None:
-    done = printed("pretrain", "-c", "gpt2-xl.yaml", *(word for each in sets for word in ("--set", each)), cwd=place)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and words in done.stderr
-
-
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[slurm_cluster.Cluster]:
     if reason := slurm_cluster.missing():
         pytest.skip(reason)
     with slurm_cluster.cluster(cpus=2) as running:
         yield running
-
-
-def test_slurm_accepts_the_script(place: Path, slurm: slurm_cluster.Cluster) -> None:
-    """The cluster has no GPUs and two nodes of two cores."""
-    sets = ("launch.device=cpu", "launch.ranks=1", "launch.slurm.nodes=2", "launch.slurm.cpus_per_rank=2")
-    words = [word for each in sets for word in ("--set", each)]
-    (place / "job.sh").write_text(
-        printed("pretrain", "-c", "gpt2-tiny.yaml", *words, cwd=place).stdout, encoding="utf8"
-    )
-    said = slurm.run("sbatch", "--test-only", str(place / "job.sh")).stderr
-    assert re.search(r"Job \d+ to start at .* using 4 processors on nodes node\[1-2\] in partition main", said)
-    refused = slurm.run("sbatch", "--test-only", "--nodes=3", str(place / "job.sh"), check=False)
-    assert refused.returncode and "allocation failure" in refused.stderr
 
 
 FIND = """
