@@ -3,8 +3,6 @@
 transformers can raise almost any exception if a folder is damaged; here, each becomes a CourseError.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,33 +58,13 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
 
     Raises CourseError if weights are missing, unknown, not finite or misshapen.
     """
-    with reading_weights(folder):
-        model, loading_info = model_class.from_pretrained(
-            folder,
-            config=config,
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            **options,
-        )
-    _require_whole(folder, loading_info)
-    for name, parameter in model.named_parameters():
-        # A sum is not finite if one of its terms is not, and needs no memory.
-        if not torch.isfinite(parameter.detach().sum(dtype=torch.float32)):
-            raise CourseError(f"{folder}: {name} has values that are not finite (NaN or infinity)")
-    return model.eval()
-
-
-@contextmanager
-def reading_weights(folder: Path) -> Iterator[None]:
-    """Silence transformers in the context, and turn any exception into a CourseError that names the file."""
     files = weight_files.files(folder)
     # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
-    if (folder / SETTINGS[0]).is_file():
-        read_json(folder / SETTINGS[0])
+    check_settings(folder)
+    options |= {"config": config, "local_files_only": True, "ignore_mismatched_sizes": True}
     try:
         with quiet():
-            yield
+            model, found = model_class.from_pretrained(folder, output_loading_info=True, **options)
     # A damaged folder can raise any exception.
     except Exception as error:
         # Read the files again one by one, so that the error names the damaged file.
@@ -96,10 +74,6 @@ def reading_weights(folder: Path) -> Iterator[None]:
             problem = f"{files[0]}: a pickle that transformers does not load"
             raise CourseError(weight_files.unread(problem)) from error
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
-
-
-def _require_whole(folder: Path, found: dict[str, Any]) -> None:
-    """Raise CourseError if the `output_loading_info` of transformers names missing, unknown or misshapen weights."""
     if missing := sorted(found["missing_keys"]):
         raise CourseError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more that the model needs")
     if unknown := sorted(name for name in found["unexpected_keys"] if not weight_files.is_leftover(name)):
@@ -108,6 +82,11 @@ def _require_whole(folder: Path, found: dict[str, Any]) -> None:
         )
     for name, stored, wanted in found["mismatched_keys"]:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")
+    for name, parameter in model.named_parameters():
+        # A sum is not finite if one of its terms is not, and needs no memory.
+        if not torch.isfinite(parameter.detach().sum(dtype=torch.float32)):
+            raise CourseError(f"{folder}: {name} has values that are not finite (NaN or infinity)")
+    return model.eval()
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
