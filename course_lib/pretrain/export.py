@@ -22,7 +22,7 @@ from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.language.words import tr
-from course_lib.models.causal import CausalModel, CausalConfig, model_config
+from course_lib.models.causal import CausalConfig, CausalModel, model_config
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import card
 from course_lib.pretrain.config import PretrainConfig
