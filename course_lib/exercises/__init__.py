@@ -1,9 +1,7 @@
 """The exercises in the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered (`...` or None),
-`check` prints the task and raises no error. This module contains the classes. The chapter modules contain the tasks,
-checks and solutions, `answers` the comparison of results, and `display` the form in Jupyter. The catalogues of words.py
-hold the texts of an exercise under keys such as "corpus 1 task", "corpus 1 hint 2" and "corpus 1 case 3 mistake 1".
+`check` prints the task. `answers` compares results, and `display` shows a verdict in Jupyter.
 """
 
 import inspect
@@ -73,13 +71,8 @@ class Chapter:
 
     def _get(self, number: int) -> Exercise:
         if not isinstance(number, int) or not 1 <= number <= len(self.exercises):
-            raise UsageError(
-                tr(
-                    "exercise {number!r} does not exist; allowed: 1 to {exercises}",
-                    number=number,
-                    exercises=len(self.exercises),
-                )
-            )
+            last = len(self.exercises)
+            raise UsageError(tr("exercise {number!r} does not exist; allowed: 1 to {last}", number=number, last=last))
         return self.exercises[number - 1]
 
     def check(self, number: int, answer: Any = None) -> None:
@@ -88,17 +81,15 @@ class Chapter:
         if answer is None or isinstance(answer, EllipsisType):
             print(tr("Exercise {number} waits for your answer: {task}", number=number, task=tr(exercise.task)))
             return
-        problem = exercise.problem(answer)
-        title = escape(tr("Exercise {number}", number=number))
+        problem, title = exercise.problem(answer), escape(tr("Exercise {number}", number=number))
         if problem is None:
             more = folded_solution(exercise.code(), tr(exercise.explanation))
-            right, verdict = tr("Exercise {number}: right.", number=number), badge(tr("✓ right"), GREEN)
-            show(right, f"<p>{verdict} {title}</p>{more}")
-            return
-        hints = folded_hints(self._hints(number))
-        verdict = badge(tr("✗ not yet"), RED)
-        html = f"<p>{verdict} {title}. {escape(problem)}</p>{hints}"
-        show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
+            html = f"<p>{badge(tr('✓ right'), GREEN)} {title}</p>{more}"
+            show(tr("Exercise {number}: right.", number=number), html)
+        else:
+            more = folded_hints(self._hints(number))
+            html = f"<p>{badge(tr('✗ not yet'), RED)} {title}. {escape(problem)}</p>{more}"
+            show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def hint(self, number: int) -> None:
         """Show the next hint, or the last one again if there are no more."""

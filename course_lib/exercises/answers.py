@@ -55,50 +55,34 @@ def shown(value: Any) -> str:
 
 
 def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
-    """Call a learner's function on test cases and describe the first failure; return None if all pass.
-
-    Results are compared as `plain` values by `same`. The description has the arguments, the expected result, the
-    learner's result or exception, and the case's advice.
-    """
+    """Call a learner's function on test cases and describe the first failure; return None if all pass."""
     if not callable(function):
-        return tr(
-            "expected a function, got {kind}: write its name without parentheses.",
-            kind=type(function).__name__,
-        )
-    for arguments, expected, advice, *mistakes in cases:
-        expected, advice = plain(expected), tr(advice)
-        call = tr(
-            "For {arguments} expected {expected}",
-            arguments=", ".join(shown(plain(each)) for each in arguments),
-            expected=shown(expected),
-        )
-        try:
-            # A learner's function may change a list in place.
-            result = function(*(deepcopy(each) if isinstance(each, list | dict) else each for each in arguments))
-        # The function may raise any exception.
-        except Exception as error:
-            return tr(
-                "{call}, but your function raised {kind} ({error}): {advice}.",
-                call=call,
-                kind=type(error).__name__,
-                error=error,
-                advice=advice,
-            )
-        if isinstance(result, Iterator):
-            return tr(
-                "{call}, got a {kind}: make a list of it with list(…).",
-                call=call,
-                kind=type(result).__name__,
-            )
-        if result is None:
-            return tr("{call}, got None: end the function with return and the result.", call=call)
-        result = plain(result)
-        if not same(result, expected):
-            known = (tr(text) for wrong, text in (mistakes[0] if mistakes else ()) if same(result, plain(wrong)))
-            return tr(
-                "{call}, got {result}: {advice}.",
-                call=call,
-                result=shown(result),
-                advice=next(known, advice),
-            )
-    return None
+        kind = type(function).__name__
+        return tr("expected a function, got {kind}: write its name without parentheses.", kind=kind)
+    return next((problem for case in cases if (problem := _run_case(function, *case))), None)
+
+
+def _run_case(
+    function: Any, arguments: tuple[Any, ...], expected: Any, advice: str, mistakes: Mistakes = ()
+) -> str | None:
+    """Describe what is wrong with the result for one case, or return None."""
+    expected = plain(expected)
+    listed = ", ".join(shown(plain(each)) for each in arguments)
+    call = tr("For {arguments} expected {expected}", arguments=listed, expected=shown(expected))
+    try:
+        # A learner's function may change a list in place.
+        result = function(*(deepcopy(each) if isinstance(each, list | dict) else each for each in arguments))
+    # The function may raise any exception.
+    except Exception as error:
+        raised = f"{type(error).__name__} ({error})"
+        return tr("{call}, but your function raised {raised}: {advice}.", call=call, raised=raised, advice=tr(advice))
+    if isinstance(result, Iterator):
+        kind = type(result).__name__
+        return tr("{call}, got a {kind}: make a list of it with list(…).", call=call, kind=kind)
+    if result is None:
+        return tr("{call}, got None: end the function with return and the result.", call=call)
+    result = plain(result)
+    if same(result, expected):
+        return None
+    advice = next((text for wrong, text in mistakes if same(result, plain(wrong))), advice)
+    return tr("{call}, got {result}: {advice}.", call=call, result=shown(result), advice=tr(advice))

@@ -74,8 +74,7 @@ CHAPTER = Chapter(
             (
                 ([0, 0, 0, 0, 0, 0, 1, 1], 2, 1.25),
                 [True, True, True, True, True, False, True, True],
-                "8·1.25/2 = 5 tokens for each expert, first come, first served: "
-                "the sixth token of expert 0 has no room",
+                "8·1.25/2 = 5 tokens for each expert, first come, first served: the sixth of expert 0 has no room",
                 (
                     ([True] * 8, "5 of 8 tokens fit into an expert, but 6 chose expert 0: one has no room"),
                     ([False] + [True] * 7, "the first come are served: count the tokens before, not after"),
@@ -83,16 +82,8 @@ CHAPTER = Chapter(
                     ([True] * 5 + [False] * 3, "each expert counts its own tokens: expert 1 has room"),
                 ),
             ),
-            (
-                ([0, 1, 0, 1, 0, 1, 0, 0, 0], 2, 1.25),
-                [True] * 8 + [False],
-                "the capacity is int(5.625) = 5, and each expert has its own count",
-            ),
-            (
-                ([2, 2, 2, 2, 2, 0], 4, 1.0),
-                [True, True, True, True, False, True],
-                "an even share is 1.5 here, rounded down to 1, but no capacity is below 4",
-            ),
+            (([0, 1, 0, 1, 0, 1, 0, 0, 0], 2, 1.25), [True] * 8 + [False], "the capacity is int(5.625) = 5"),
+            (([2] * 5 + [0], 4, 1.0), [True] * 4 + [False, True], "the share is 1.5 here, but no capacity is below 4"),
         ),
         (
             "The capacity is an even share of the tokens times the factor, rounded down, but at least 4.",
@@ -130,16 +121,12 @@ CHAPTER = Chapter(
             (
                 (3, 2, False),
                 [[1, 1, 0], [1, 1, 0], [1, 1, 1]],
-                "the first two slots are the prefix: every token sees them, even a token before them",
+                "the first two slots are the prefix: every token sees them",
             ),
+            ((2, 0, True), [[1, 1, 0], [1, 1, 1]], "the spout is a slot that every token sees: a column, but no row"),
             (
-                (2, 0, True),
+                (2, 2, True),
                 [[1, 1, 0], [1, 1, 1]],
-                "the spout is a slot before all tokens, which every token sees: a column, but no row",
-            ),
-            (
-                (3, 3, True),
-                [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
                 "the prefix is counted in slots, and the spout is the first of them",
             ),
         ),

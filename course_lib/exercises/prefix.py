@@ -131,19 +131,14 @@ CHAPTER = Chapter(
                     ([[5, 6, 7, 8, 9, 2], [-100, -100, -100, 8, 9, 2]], _UNSHIFTED),
                     ([[5, 6, 7, 8, 9], [-100, -100, -100, 8, 9]], _UNSHIFTED),
                     ([[5, 6, 7, 8, 9], [6, 7, 8, 9, 2]], "predictions within the prompt are not learned: -100"),
-                    ([[5, 6, 7, 8, 9], [-100, -100, -100, 9, 2]], "at 7 the model predicts 8, which is learned"),
-                    (
-                        [[5, 6, 7, 8, 9, 2], [-100, -100, 8, 9, 2]],
-                        "the model does not read the end: nothing follows it",
-                    ),
-                    ([[5, 6, 7, 8, 9], [-100, -100, 8, 9]], "each position has a label: at 9 it is the end"),
+                    ([[5, 6, 7, 8, 9, 2], [-100, -100, 8, 9, 2]], "the model does not read the end"),
                 ),
             ),
             (([5], [8], 2), [[5, 8], [8, 2]], "a prompt of one token: at this token the model predicts the target"),
             (
-                ([5, 6], [8, 9, 10, 11], 0),
-                [[5, 6, 8, 9, 10, 11], [-100, 8, 9, 10, 11, 0]],
-                "both lists have the same length, and the last label is the end",
+                ([5, 6], [8, 9], 0),
+                [[5, 6, 8, 9], [-100, 8, 9, 0]],
+                "the last label is the end; both lists are equally long",
             ),
         ),
         (
@@ -163,26 +158,19 @@ CHAPTER = Chapter(
             (
                 (2, 3, 2, 3),
                 [[1, 1, 1, 1, 1], [2, 3, 4]],
-                "this row needs no padding; the positions of the tokens come after the prefix",
+                "without padding, the tokens' positions come after the prefix",
             ),
             (
                 (2, 3, 4, 5),
                 [[0, 0, 1, 1, 0, 0, 1, 1, 1], [2, 3, 4]],
                 "prefix and text are each padded on the left; padding takes no position",
                 (
-                    (
-                        [[1, 1, 0, 0, 1, 1, 1, 0, 0], [2, 3, 4]],
-                        "padding stands on the left of each part",
-                    ),
+                    ([[1, 1, 0, 0, 1, 1, 1, 0, 0], [2, 3, 4]], "padding stands on the left of each part"),
                     ([[0, 0, 0, 0, 1, 1, 1, 1, 1], [2, 3, 4]], "two parts, each with its own padding"),
                     ([[0, 0, 1, 1, 0, 0, 1, 1, 1], [4, 5, 6]], "padding takes no position: the prefix here has 2"),
                 ),
             ),
-            (
-                (0, 2, 3, 4),
-                [[0, 0, 0, 0, 0, 1, 1], [0, 1]],
-                "a row without a prefix also has columns for the other rows' prefixes, and they are 0",
-            ),
+            ((0, 2, 1, 2), [[0, 1, 1], [0, 1]], "a row without a prefix has 0 in the columns of the others' prefixes"),
         ),
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "

@@ -49,25 +49,14 @@ def test_an_unanswered_exercise_waits(
     ("number", "answer", "said"),
     [
         (1, 4, "right."),
-        (1, 5, "not yet. two and two."),
         (1, 0, "not yet. two and two."),  # falsy, yet an answer
-        (1, "", "not yet. two and two."),
-        (2, double, "right."),
         (2, lambda n: n * n, "right."),
         (2, lambda n: n + 2, "not yet. For 0 expected 0, got 2: nothing."),
-        (2, 4, "not yet. expected a function, got int: write its name without parentheses."),
-        (2, lambda n: 1 / n, "not yet. For 2 expected 4, got 0.5: add."),
-        (
-            2,
-            lambda n: 4 if n else 1 / n,
-            "not yet. For 0 expected 0, but your function raised ZeroDivisionError (division by zero): nothing.",
-        ),
-        (2, lambda: 4, "not yet. For 2 expected 4, but your function raised TypeError (<lambda>() takes 0 pos"),
-        (2, lambda n: int("x"), "not yet. For 2 expected 4, but your function raised ValueError (invalid literal"),
-        (2, lambda n: None, "not yet. For 2 expected 4, got None: end the function with return and the result."),
-        (2, lambda n: map(abs, [n]), "not yet. For 2 expected 4, got a map: make a list of it with list(…)."),
+        (2, 4, "not yet. expected a function, got int"),
+        (2, lambda n: 4 if n else 1 / n, "not yet. For 0 expected 0, but your function raised ZeroDivisionError"),
+        (2, lambda n: None, "not yet. For 2 expected 4, got None: end the function with return"),
+        (2, lambda n: map(abs, [n]), "not yet. For 2 expected 4, got a map: make a list"),
         (2, lambda n: torch.tensor([n]), "not yet. For 2 expected 4, got [2]: add."),
-        (2, lambda n: np.float32(3 * n / 7), "not yet. For 2 expected 4, got 0.857143: add."),
     ],
 )
 def test_an_answer_is_judged_and_never_raises(
@@ -75,8 +64,7 @@ def test_an_answer_is_judged_and_never_raises(
 ) -> None:
     chapter.check(number, answer)
     out = capsys.readouterr().out
-    assert out.startswith(f"Exercise {number}: {said}")
-    assert out.count("\n") == 1
+    assert out.startswith(f"Exercise {number}: {said}") and out.count("\n") == 1
 
 
 def test_a_learner_who_interrupts_is_obeyed(chapter: Chapter) -> None:
@@ -88,48 +76,26 @@ def test_a_learner_who_interrupts_is_obeyed(chapter: Chapter) -> None:
 
 
 def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
-    for number in (1, 1, 2, 1, 1, 2):
+    for number in (1, 1, 2, 1, 1):
         chapter.hint(number)
-    assert capsys.readouterr().out.splitlines() == [
-        "Hint 1 of 3: Count.",
-        "Hint 2 of 3: Use your fingers.",
-        "Hint 1 of 1: Add it to itself.",
-        "Hint 3 of 3: It is even.",
-        "Hint 3 of 3: It is even.",
-        "Hint 1 of 1: Add it to itself.",
-    ]
+    shown = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["Count.", "Use your fingers.", "Add it to itself.", "It is even.", "It is even."]
 
 
 def test_the_solution_is_a_value_or_the_source_of_a_function(
     chapter: Chapter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chapter.solution(1)
-    assert capsys.readouterr().out == "4\n# two twos are four\n"
     chapter.solution(2)
     shown = capsys.readouterr().out
-    assert shown == 'def double(number: int) -> int:\n    """Twice the number."""\n    return 2 * number\n# 2·n\n'
-    scope: dict[str, Any] = {}
-    exec(shown, scope)
-    chapter.check(2, scope["double"])
-    assert capsys.readouterr().out == "Exercise 2: right.\n"
+    assert shown.startswith("4\n# two twos are four\ndef double(") and shown.endswith("    return 2 * number\n# 2·n\n")
 
 
-@pytest.mark.parametrize("number", [0, 3, -1, "1", 1.0, None])
+@pytest.mark.parametrize("number", [0, 3, "1", None])
 def test_an_unknown_number_is_refused_by_name(chapter: Chapter, number: Any) -> None:
     for ask in (chapter.check, chapter.hint, chapter.solution):
-        with pytest.raises(UsageError, match=f"^exercise {number!r} does not exist; allowed: 1 to 2$"):
+        with pytest.raises(UsageError, match=f"{number!r}.*1 to 2"):
             ask(number)
-
-
-def test_run_cases_forgives_rounding_only() -> None:
-    def tell(found: Any) -> str | None:
-        return run_cases(lambda: found, [((), 0.3, "near")])
-
-    assert tell(0.1 + 0.2) is None
-    assert tell(0.3001) == "For  expected 0.3, got 0.3001: near."
-    assert tell(0.300002) == "For  expected 0.3, got 0.300002: near."
-    assert tell("0.3") == "For  expected 0.3, got '0.3': near."
-    assert tell(float("nan")) == "For  expected 0.3, got nan: near."
 
 
 @pytest.mark.parametrize(
@@ -137,14 +103,11 @@ def test_run_cases_forgives_rounding_only() -> None:
     [
         ((1, (2, [3])), [1, [2, [3]]]),
         (range(3), [0, 1, 2]),
-        (np.array([[1.5], [2.5]]), [[1.5], [2.5]]),
         (np.array([np.array([1]), (2, np.int8(3))], dtype=object), [[1], [2, 3]]),
-        (np.float32(0.5), 0.5),
         (np.str_("雨"), "雨"),
         (torch.tensor(2.0, requires_grad=True), 2.0),
         ((torch.tensor([1, 2]), np.bool_(True)), [[1, 2], True]),
         ({"loss": torch.tensor(0.25)}, {"loss": 0.25}),
-        ("text", "text"),
         (np.ndarray, np.ndarray),
         (np.longdouble(2), np.longdouble(2)),
     ],
@@ -158,12 +121,10 @@ def test_one_conversion_for_all_answers(answer: Any, converted: Any) -> None:
     [
         (15_572_000_064.0, 15_572_000_000, True),  # as a 32-bit float
         (13_184_319, 13_184_320, False),
-        (4.0, 4, True),
-        (1, True, True),
         (1 + 2e-6, 1.0, False),
+        (float("nan"), 0.3, False),
         ([1, [2.0000001]], [1, [2]], True),
         ([1], [1, 2], False),
-        (1, [1], False),
         ("1", 1, False),
     ],
 )
@@ -171,23 +132,14 @@ def test_integers_are_exact_and_floats_are_not(result: Any, expected: Any, equal
     assert same(result, expected) is equal
 
 
-def test_functions_and_known_mistakes_are_named() -> None:
-    cases = [(("ab", str.upper, double), "AB", "apply it", (("ab", "str.upper was not called"),))]
-    assert run_cases(lambda text, f, g: text, cases) == (
-        "For 'ab', str.upper, double expected 'AB', got 'ab': str.upper was not called."
-    )
-    assert run_cases(lambda text, f, g: "", cases) == "For 'ab', str.upper, double expected 'AB', got '': apply it."
+def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were() -> None:
+    cases = [((["ab"], double), "AB", "apply it", (("ab", "str.upper was not called"),))]
 
+    def spoil(texts: list[str], f: Any) -> str:
+        return texts.pop()
 
-def test_arguments_that_an_answer_changes_stay_as_they_were() -> None:
-    def spoil(numbers: list[int], names: dict[str, int]) -> int:
-        numbers.append(1)
-        names.clear()
-        return 0
-
-    numbers, names = [1], {"a": 1}
-    assert run_cases(spoil, [((numbers, names), 0, "")]) is None
-    assert (numbers, names) == ([1], {"a": 1})
+    for _ in range(2):
+        assert run_cases(spoil, cases) == "For ['ab'], double expected 'AB', got 'ab': str.upper was not called."
 
 
 # what JupyterLab's sanitizer keeps in a notebook that is not trusted (@jupyterlab/apputils, sanitizer.ts)
