@@ -39,7 +39,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
     ],
     2: [
         (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "are not learned: -100"),
-        (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "nothing follows it"),
+        (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "does not read the end"),
         (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "not shifted"),
     ],
     3: [
