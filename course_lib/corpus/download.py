@@ -3,7 +3,7 @@
 A file gets its final name only when it is complete and verified. Until then it is `<name>.part`, which a later call
 resumes (transfer.py). `<name>.verified.json` records what was verified.
 
-Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 and MD5 checksums), https://data.statmt.org/cc-100/ (no
+Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 checksums), https://data.statmt.org/cc-100/ (no
 known checksums).
 """
 
@@ -29,19 +29,20 @@ from course_lib.notebooks.progress import progress
 
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()
-HEX_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
+HEX_DIGITS = {"sha256": 64, "sha1": 40}
 # What is noted about a verified file: {"size", "mtime_ns", "sums": {algorithm: digest}}.
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to download: its local name, its URL and the URLs of its checksum lists."""
+    """A file to download: its local name, its URL and the URL of its checksum list."""
 
     name: str
     url: str
-    sums: tuple[tuple[str, str], ...] = ()  # (algorithm, URL of the checksum list), the preferred one first
-    listed_as: str = ""  # regular expression for the file's name in these lists
+    algorithm: str = ""
+    sums: str = ""  # URL of the checksum list
+    listed_as: str = ""  # regular expression for the file's name in this list
     moving: bool = False  # whether the content at the URL changes over time, as it does for `latest`
     dumps: str = ""  # URL of the list of dumps, for the "not found" message
 
@@ -96,7 +97,7 @@ def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None)
         if date != "latest":
             raise UsageError(f"date: {date!r} is not allowed: cc100 has one edition only; leave the date out")
         url = f"{settings.cc100_mirror.rstrip('/')}/ja.txt.xz"
-        return Source("ja.txt.xz", url, (("sha256", f"{url}.sha256"),), r"ja\.txt\.xz")
+        return Source("ja.txt.xz", url, "sha256", f"{url}.sha256", r"ja\.txt\.xz")
     if date != "latest" and not re.fullmatch("[0-9]{8}", date):
         raise UsageError(f"date: {date!r} is not allowed: expected `latest` or the day of a dump, like 20261101")
     folder = f"{settings.wikipedia_mirror.rstrip('/')}/jawiki"
@@ -109,7 +110,8 @@ def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None)
     return Source(
         name=f"jawiki-{date}-{name}",
         url=base + name,
-        sums=(("sha1", f"{base}sha1sums.txt"), ("md5", f"{base}md5sums.txt")),
+        algorithm="sha1",
+        sums=f"{base}sha1sums.txt",
         listed_as=rf"jawiki-{day}-{re.escape(name.removesuffix('.bz2'))}{pages}\.bz2",
         moving=date == "latest",
         dumps=f"{folder}/",
@@ -152,15 +154,14 @@ def _lock(target: Path) -> Any:
 
 
 def _published(session: httpx.Client, source: Source, settings: DownloadConfig) -> Checksum | None:
-    """Return the published checksum, for the preferred algorithm if there are several, or None if there is none."""
-    for algorithm, url in source.sums:
-        try:
-            listing = persist(url, lambda url=url: answer(session.get(url), 200).text, settings)  # type: ignore[misc]
-        except Missing:
-            continue
-        if checksum := read_checksum(listing, algorithm, source.listed_as):
-            return checksum
-    return None
+    """Return the published checksum, or None if there is none."""
+    if not source.sums:
+        return None
+    try:
+        listing = persist(source.sums, lambda: answer(session.get(source.sums), 200).text, settings)
+    except Missing:
+        return None
+    return read_checksum(listing, source.algorithm, source.listed_as)
 
 
 def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
@@ -173,7 +174,7 @@ def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
 def _located(source: Source, published: Checksum | None, part: int) -> Source:
     """Return the source of a part with its URL, which is in the checksum lists. Raises CourseError if it is in none."""
     if published is None:
-        raise CourseError(f"part: {part} is not in {source.sums[0][1]}{_dates(source)}")
+        raise CourseError(f"part: {part} is not in {source.sums}{_dates(source)}")
     # The lists under latest/ use the actual date, the files under latest/ do not.
     folder, _, name = source.url.rpartition("/")
     date = name.split("-")[1]
