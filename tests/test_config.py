@@ -289,5 +289,5 @@ def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.Mon
 def test_the_dial(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     assert profiles.name() == "tiny"
     monkeypatch.setenv("COURSE_PROFILE", wrong)
-    with pytest.raises(UsageError, match=re.escape(repr(wrong)) + ".*tiny, .*xl"):
+    with pytest.raises(UsageError, match=f"COURSE_PROFILE: {re.escape(wrong)}: .*tiny, .*xl"):
         config.section("corpus.sources", Engine)

@@ -106,7 +106,7 @@ def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch)
 def test_a_misspelt_name_gets_a_suggestion(chosen: str, wanted: str) -> None:
     Path("mine").mkdir()
     Path("mine/mine.yaml").write_text("extends: tiny\n")
-    with pytest.raises(UsageError, match=f"'{chosen}'.* did you mean {wanted}"):
+    with pytest.raises(UsageError, match=f"profile: {chosen}: .*did you mean {wanted}"):
         profiles.file(chosen)
 
 

@@ -361,6 +361,18 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     assert [course.state(name).kind for name in course.inputs] == ["missing", "missing", "stale"]
 
 
+def test_a_rebuilt_product_keeps_the_users_files(course: Course) -> None:
+    course.make("a/first")
+    for name in ("mine", "in/mine", "notes/mine"):
+        (workspace.root() / "a/first" / name).parent.mkdir(exist_ok=True)
+        (workspace.root() / "a/first" / name).write_text("x")
+    course.source.write_text("uno dos")
+    course.make("a/first")
+    expected = {"mine", "in/mine", "notes/mine", "in/text", "manifest.json"}
+    assert everything(workspace.root() / "a/first").keys() == expected
+    assert text("a/first") == "UNO DOS" and course.state("a/first") == FRESH
+
+
 def test_clean_asks_on_a_terminal_and_needs_yes_without_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

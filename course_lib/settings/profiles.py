@@ -54,34 +54,17 @@ def file(profile: str | None = None) -> Path:
         return CONFIGS / f"{chosen}.yaml"
     candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parents[2]))
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
-    where = VARIABLE if profile is None else "profile"
+    where = f"{VARIABLE if profile is None else 'profile'}: {chosen}"
+    allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
     if path is None:
         inside = Path(chosen) / f"{Path(chosen).name}.yaml"
-        close = str(inside) if inside.is_file() else next(iter(get_close_matches(chosen, BUNDLED)), "")
-        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
-        problem = "no such file" if chosen.endswith(".yaml") else "is not a profile"
-        raise UsageError(
-            f"{where}: {chosen!r}: {problem}; did you mean {close}? allowed: {allowed}"
-            if close
-            else f"{where}: {chosen!r}: {problem}; allowed: {allowed}"
-        )
+        close = [str(inside)] if inside.is_file() else get_close_matches(chosen, BUNDLED)
+        meant = tr("did you mean {close}? ", close=close[0]) if close else ""
+        raise UsageError(tr("{where}: is not a profile; {meant}allowed: {all}", where=where, meant=meant, all=allowed))
     if path.stem in BUNDLED:
-        raise UsageError(
-            tr(
-                "{where}: {chosen}: give the file another name than that of a bundled profile",
-                where=where,
-                chosen=chosen,
-            )
-        )
+        raise UsageError(tr("{where}: give the file another name than that of a bundled profile", where=where))
     if not extends_profile(path):
-        raise UsageError(
-            tr(
-                "{where}: {chosen} extends no profile; expected a line such as `extends: {bundled}`",
-                where=where,
-                chosen=chosen,
-                bundled=BUNDLED[0],
-            )
-        )
+        raise UsageError(tr("{where} extends no profile; write a line such as `extends: tiny`", where=where))
     return path
 
 
@@ -130,13 +113,8 @@ def find(file: str | Path, folder: Path | None = None) -> Path:
     candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
     path = next(filter(Path.is_file, candidates), None)
     if path is None:
-        raise UsageError(
-            tr(
-                "{file}: no such config; allowed: a path, or one of {bundled}",
-                file=file,
-                bundled=", ".join((*BUNDLED, *runs())),
-            )
-        )
+        bundled = ", ".join((*BUNDLED, *runs()))
+        raise UsageError(tr("{file}: no such config; allowed: a path, or one of {bundled}", file=file, bundled=bundled))
     return path
 
 
@@ -173,13 +151,7 @@ def _values(path: Path) -> dict[str, Any]:
 
 def _base(named: Any, path: Path) -> Path:
     if not isinstance(named, str):
-        raise UsageError(
-            tr(
-                "{path}: extends: {named!r} is not allowed: expected the name or path of a settings file",
-                path=path,
-                named=named,
-            )
-        )
+        raise UsageError(tr("{path}: extends: {named!r}: expected the name or path of a file", path=path, named=named))
     return find(named, path.parent)
 
 

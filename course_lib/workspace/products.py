@@ -226,7 +226,18 @@ def _built(product: Product, known: dict[str, Resolved], inputs: list[Path]) -> 
             started = time.perf_counter()
             counts = product.build(folder, inputs, now.settings)
             _write_manifest(folder, product, now, counts, time.perf_counter() - started)
+            _keep_own_files(target, folder)
     return target
+
+
+def _keep_own_files(old: Path, new: Path) -> None:
+    """Take over the files that the user put into the folder of the earlier product."""
+    manifest = read_manifest(old)
+    for path in old.rglob("*") if manifest else ():
+        kept = new / path.relative_to(old)
+        if path.is_file() and not kept.exists() and str(path.relative_to(old)) not in (manifest or {})["outputs"]:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            files.link_or_copy(path, kept)
 
 
 @contextmanager
