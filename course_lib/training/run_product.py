@@ -42,9 +42,7 @@ def fill(
 
 
 def runs_folder(name: str) -> Path:
-    """Return a folder for the runs of the current profile: in training.runs.folder if its parent exists, such as a
-    mounted Google Drive, otherwise in the workspace.
-    """
+    """Return a folder for the runs of the profile: in training.runs.folder if its parent exists, or the workspace."""
     kept = config.section("training.runs", RunsConfig).folder
     if kept and kept.parent.is_dir():
         return kept / profiles.name() / name
