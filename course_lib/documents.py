@@ -118,6 +118,11 @@ def texts(batch: LineBatch) -> Iterator[str]:
     if inner_suffix(batch.path) == ".txt":
         yield from _blocks(batch)
         return
+    yield from (document["text"] for _, document in json_objects(batch, "text"))
+
+
+def json_objects(batch: Batch, *keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, JSON object) for each line that is not blank; every object has strings under `keys`."""
     for number, line in batch.numbered():
         if line.isspace():
             continue
@@ -125,11 +130,12 @@ def texts(batch: LineBatch) -> Iterator[str]:
             document: Any = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise CourseError(f"{batch.path}, line {number}: not readable as JSON: {error}") from None
-        if not isinstance(document, dict) or not isinstance(document.get("text"), str):
+        if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in keys):
+            wanted = " and ".join(f'"{key}"' for key in keys)
             raise CourseError(
-                f'{batch.path}, line {number}: expected an object with a string "text", found {line[:60]!r}'
+                f"{batch.path}, line {number}: expected an object with a string {wanted}, found {line[:60]!r}"
             )
-        yield document["text"]
+        yield number, document
 
 
 def _blocks(batch: LineBatch) -> Iterator[str]:

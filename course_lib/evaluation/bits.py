@@ -75,13 +75,9 @@ class Bits:
 
 
 def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | None = None, bar: Any = None) -> Bits:
-    """Return what documents cost under a model.
+    """Return what raw documents cost under a model; at most AT_ONCE of them are in memory at a time.
 
-    Args:
-        model: model that scores the documents.
-        texts: raw documents; at most AT_ONCE of them are in memory at a time.
-        settings: windows and batches; None uses the defaults.
-        bar: progress bar that is advanced by each document's characters; None for none.
+    `bar` is advanced by each document's characters.
     """
     documents = characters = size = tokens = lost = 0
     nats = 0.0

@@ -26,16 +26,7 @@ class CausalScorer:
         end: int,
         prefix: Tensor | None = None,
     ) -> None:
-        """Describe the model.
-
-        Args:
-            model: causal language model in eval mode.
-            encode: returns the ids for a raw text.
-            decode: returns the text for ids.
-            begin: id of the token that precedes a text.
-            end: id of the token that ends a document.
-            prefix: keys and values before every text, [P, width]; only for GPT-2 and GPT-NeoX.
-        """
+        """Take a model in eval mode, its codec, the ids before and at the end of a text, and a prefix [P, width]."""
         self.model, self.encode, self.decode = model, encode, decode
         self.begin, self.end, self.prefix = begin, end, prefix
 

@@ -1,18 +1,11 @@
 """A course model as a model of lm-evaluation-harness (https://github.com/EleutherAI/lm-evaluation-harness).
 
 Texts are raw; normalization and segmentation happen inside the model's tokenizer. This module needs the extra
-`evaluate` (lm_eval).
-
-    from course_lib.command_line.evaluate import open_model
-    from course_lib.evaluation import harness
-    from lm_eval import simple_evaluate
-
-    harness.register(open_model)
-    simple_evaluate("course", "pretrained=FOLDER", tasks=[...])
+`evaluate` (lm_eval). docs/evaluation.md has an example.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +37,23 @@ class CourseLM(LM):  # type: ignore[misc]
         This holds even if a word or a token spans the boundary; such a token is scored with the continuation.
         """
         pairs = [request.args for request in requests]
-        contexts = list(dict.fromkeys(context for context, _ in pairs))
-        texts = [*contexts, *(context + continuation for context, continuation in pairs)]
-        sequences, scores = self._scores(texts, "requests", disable_tqdm)
-        known = dict(zip(contexts, zip(sequences, scores, strict=False), strict=False))
+        texts = list(
+            dict.fromkeys(text for context, continuation in pairs for text in (context, context + continuation))
+        )
+        sequences, scores = self._scores(texts, "requests")
+        found = dict(zip(texts, zip(sequences, scores, strict=True), strict=True))
         answers = []
-        for (context, _), tokens, scored in zip(
-            pairs, sequences[len(contexts) :], scores[len(contexts) :], strict=True
-        ):
-            before, context_scores = known[context]
+        for context, continuation in pairs:
+            (before, context_scores), (tokens, scored) = found[context], found[context + continuation]
             shared = _shared(before.target, tokens.target)
             value = scored.log_probabilities[shared:].sum() - context_scores.log_probabilities[shared:].sum()
-            greedy = scored.greedy is not None and bool(scored.greedy[shared:].all())
-            answer = (float(value), greedy)
-            answers.append(answer)
+            answers.append((float(value), scored.greedy is not None and bool(scored.greedy[shared:].all())))
         return answers
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log probability [nats] of each text without its line breaks and the token that ends a document."""
         texts = [one_line(text) for (text,) in (request.args for request in requests)]
-        _, scores = self._scores(texts, "texts", disable_tqdm)
+        _, scores = self._scores(texts, "texts")
         return [each.total for each in scores]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -72,23 +62,19 @@ class CourseLM(LM):  # type: ignore[misc]
         Read from the task's arguments: until, max_gen_toks (256), do_sample and temperature. The others are ignored.
         """
         answers: dict[int, str] = {}
-        order = sorted(range(len(requests)), key=lambda number: str(_choices(requests[number].args[1])))
+        kinds = [str(_choices(request.args[1])) for request in requests]
         with progress(len(requests), "text", "generating") as bar:
-            for _, group in groupby(order, key=lambda number: str(_choices(requests[number].args[1]))):
-                numbers = list(group)
-                for at in range(0, len(numbers), self.settings.batch_size):
-                    batch = numbers[at : at + self.settings.batch_size]
-                    tokens, temperature = _choices(requests[batch[0]].args[1])
-                    texts = self.model.complete([requests[number].args[0] for number in batch], tokens, temperature)
-                    for number, text in zip(batch, texts, strict=True):
+            for _, group in groupby(sorted(range(len(requests)), key=kinds.__getitem__), key=kinds.__getitem__):
+                while numbers := list(islice(group, self.settings.batch_size)):
+                    tokens, temperature = _choices(requests[numbers[0]].args[1])
+                    texts = self.model.complete([requests[number].args[0] for number in numbers], tokens, temperature)
+                    for number, text in zip(numbers, texts, strict=True):
                         answers[number] = _before_stop(text, requests[number].args[1].get("until"))
-                    bar.update(len(batch))
+                    bar.update(len(numbers))
         return [answers[number] for number in range(len(requests))]
 
-    def _scores(self, texts: Sequence[str], unit: str, hidden: bool) -> tuple[list[Tokens], list[Scores]]:
+    def _scores(self, texts: Sequence[str], unit: str) -> tuple[list[Tokens], list[Scores]]:
         sequences = [self.model.tokens(text, end=False) for text in texts]
-        if hidden:
-            return sequences, score(self.model, sequences, self.settings)
         with progress(len(texts), unit, "scoring") as bar:
             return sequences, score(self.model, sequences, self.settings, bar, len(texts))
 

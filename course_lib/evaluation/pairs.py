@@ -8,14 +8,13 @@ https://aclanthology.org/2023.findings-eacl.117).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
-from course_lib.documents import read_batches
+from course_lib.documents import json_objects, read_batches
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
@@ -47,31 +46,17 @@ class Accuracy:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Return the pairs of a JSONL file: one object with "phenomenon", "good" and "bad" per line, and any other keys.
-
-    Raises CourseError naming file and line if a line is not such an object, if its sentences are equal, or if there is
-    no pair.
-    """
+    """Return the pairs of a JSONL file: one object with "phenomenon", "good" and "bad" per line, and any other keys."""
     pairs: list[Pair] = []
     for batch in read_batches(path):
-        pairs += [_pair(path, number, line) for number, line in batch.numbered() if not line.isspace()]
+        for number, row in json_objects(batch, "phenomenon", "good", "bad"):
+            pair = Pair(row["phenomenon"], row["good"], row["bad"])
+            if not all(text.strip() for text in vars(pair).values()) or pair.good == pair.bad:
+                raise CourseError(f'{path}, line {number}: expected two different texts "good" and "bad"')
+            pairs.append(pair)
     if not pairs:
         raise CourseError(f"{path}: no pair in it")
     return pairs
-
-
-def _pair(path: Path, number: int, line: bytes) -> Pair:
-    try:
-        content: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise CourseError(f"{path}, line {number}: not readable as JSON: {error}") from None
-    keys = ("phenomenon", "good", "bad")
-    values = [content.get(key) if isinstance(content, dict) else None for key in keys]
-    if not all(isinstance(value, str) and value.strip() for value in values):
-        raise CourseError(f'{path}, line {number}: expected an object with texts "phenomenon", "good" and "bad"')
-    if values[1] == values[2]:
-        raise CourseError(f'{path}, line {number}: "good" and "bad" are the same sentence')
-    return Pair(*map(str, values))
 
 
 def judge(
@@ -89,12 +74,7 @@ def judge(
 
 
 def accuracies(pairs: Sequence[Pair], right: Sequence[float]) -> dict[str, Accuracy]:
-    """Return the accuracy for each phenomenon, in the order of the pairs, and for "all" pairs.
-
-    Args:
-        pairs: the pairs.
-        right: result of `judge` for each pair.
-    """
+    """Return the accuracy for each phenomenon, in the order of the pairs, and for "all"; `right` comes from `judge`."""
     groups: dict[str, list[float]] = {}
     for pair, value in zip(pairs, right, strict=True):
         groups.setdefault(pair.phenomenon, []).append(value)
@@ -128,8 +108,3 @@ def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
 
 def _shown(value: Accuracy) -> str:
     return f"{value.accuracy:.1%} ({value.low:.0%}–{value.high:.0%})".replace("%", "")
-
-
-def to_dict(results: Mapping[str, Accuracy]) -> dict[str, dict[str, Any]]:
-    """Return {phenomenon: figures}, for JSON."""
-    return {name: asdict(value) for name, value in results.items()}

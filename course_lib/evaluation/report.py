@@ -1,7 +1,7 @@
 """One evaluation of several models: on documents, on minimal pairs or on both, as a table and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:
         {
             "model": result.name,
             "bits": result.bits and result.bits.to_dict(),
-            "minimal_pairs": result.pairs and pairs.to_dict(result.pairs),
+            "minimal_pairs": result.pairs and {name: asdict(value) for name, value in result.pairs.items()},
         }
         for result in results
     ]

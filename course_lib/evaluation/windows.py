@@ -71,18 +71,7 @@ def score(
     bar: Any = None,
     units: float = 0,
 ) -> list[Scores]:
-    """Return the scores of every token of each sequence.
-
-    Args:
-        model: model that scores the windows.
-        sequences: the texts' tokens.
-        settings: windows and batches; None uses the defaults.
-        bar: progress bar, advanced with each batch; None for none.
-        units: units of the bar that all sequences together make up.
-
-    Raises:
-        UsageError: if the window is longer than the model's room.
-    """
+    """Return the scores of every token of each sequence; `units` is what all of them together advance the bar by."""
     settings = settings or WindowSettings()
     size, stride = settings.sizes(model.room)
     work = [(index, window) for index, tokens in enumerate(sequences) for window in windows(tokens, size, stride)]

@@ -17,7 +17,7 @@ from transformers import GenerationConfig
 
 from course_lib.checkpoints import compute, model_folder
 from course_lib.checkpoints.quiet import quiet
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError
 from course_lib.generation import byte_tokens
 from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import Codec, Generated, decode
@@ -43,7 +43,7 @@ class Prefix(Protocol):
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Request:
     """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
 
     index: int
@@ -109,83 +109,59 @@ class Generator:
         settings: GenerateConfig | None = None,
         prefixes: Sequence[Prefix | None] | None = None,
     ) -> list[list[Generated]]:
-        """Return `num_return_sequences` texts for each prompt; beam search returns the best one first.
+        """Return `num_return_sequences` texts for each raw prompt; beam search returns the best one first.
 
-        Byte tokens always form whole characters (byte_tokens.py).
-
-        In greedy and beam search, the other prompts do not affect a prompt's text. In sampling they do, because all
-        prompts in a batch share one random generator.
-
-        Args:
-            prompts: raw texts; an empty prompt starts a new document.
-            settings: generation settings; None uses the defaults.
-            prefixes: one entry per prompt, None for a prompt without a prefix; None if no prompt has one.
+        An empty prompt starts a new document. Byte tokens always form whole characters (byte_tokens.py). In sampling,
+        the other prompts affect a prompt's text, because all prompts in a batch share one random generator.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
-        if len(prompts) != len(prefixes):
-            raise UsageError(
-                tr(
-                    "prefixes: {prefixes} for {prompts} prompts; each prompt needs one (None for none)",
-                    prefixes=len(prefixes),
-                    prompts=len(prompts),
-                )
-            )
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
-        rows = [
-            self._row(index, prompt, prefix.values if prefix else None, settings)
+        requests = [
+            self._request(index, prompt, prefix.values if prefix else None, settings)
             for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True))
         ]
         # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
         # too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
-        batches: dict[tuple[int, int], list[_Row]] = {}
-        for row in rows:
-            batches.setdefault((row.room, len(row.ids) if looks_back else 0), []).append(row)
-        answers: list[list[Generated]] = [[] for _ in rows]
+        batches: dict[tuple[int, int], list[_Request]] = {}
+        for each in requests:
+            batches.setdefault((each.room, len(each.ids) if looks_back else 0), []).append(each)
+        answers: list[list[Generated]] = [[] for _ in requests]
         with torch.inference_mode(), quiet(), seeded(settings.seed, self.device):
             for batch in batches.values():
-                for row, answer in zip(batch, self._run(batch, settings), strict=True):
-                    answers[row.index] = answer
+                for each, answer in zip(batch, self._run(batch, settings), strict=True):
+                    answers[each.index] = answer
         return answers
 
-    def _row(self, index: int, prompt: str, prefix: Tensor | None, settings: GenerateConfig) -> _Row:
+    def _request(self, index: int, prompt: str, prefix: Tensor | None, settings: GenerateConfig) -> _Request:
         ids = self.codec.encode(prompt)
         taken = 0 if prefix is None or learned_positions(self.model.config) is None else len(prefix)
-        try:
-            room = settings.room((len(ids) or 1) + taken, self.positions)
-        except UsageError as error:
-            raise UsageError(f"{error}; the prefix takes {taken} of them" if taken else str(error)) from error
-        return _Row(index, prompt, ids, prefix, room)
+        return _Request(index, prompt, ids, prefix, settings.room((len(ids) or 1) + taken, self.positions))
 
-    def _run(self, rows: list[_Row], settings: GenerateConfig) -> list[list[Generated]]:
+    def _run(self, requests: list[_Request], settings: GenerateConfig) -> list[list[Generated]]:
         """Return the texts for one batch, which is padded on the left."""
         count = settings.num_return_sequences
-        prompts = [row.ids or [self.begin] for row in rows]
+        prompts = [each.ids or [self.begin] for each in requests]
         width = max(map(len, prompts))
         inputs = torch.tensor([[self.end] * (width - len(ids)) + ids for ids in prompts], device=self.device)
         mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=self.device)
         outputs = self.model.generate(
             inputs,
-            generation_config=self._arguments(settings, rows[0].room),
-            logits_processor=[WholeCharacters(self.characters, width + rows[0].room)] if self.characters else [],
-            **self._after_prefixes([row.prefix for row in rows], mask, max(settings.beams, count)),
+            generation_config=self._arguments(settings, requests[0].room),
+            logits_processor=[WholeCharacters(self.characters, width + requests[0].room)] if self.characters else [],
+            **self._after_prefixes([each.prefix for each in requests], mask, max(settings.beams, count)),
         )
         new = outputs[:, width:].unflatten(0, (-1, count)).tolist()
-        return [decode(self.codec, row.prompt, row.ids, ids, self.end) for row, ids in zip(rows, new, strict=True)]
+        pairs = zip(requests, new, strict=True)
+        return [decode(self.codec, each.prompt, each.ids, ids, self.end) for each, ids in pairs]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
-        """Return the arguments of `generate` that place each sequence after its prefix.
+        """Return the arguments of `generate` that place each sequence after its prefix; `mask` is that of the texts.
 
-        `generate` repeats each sequence for beams and samples, but not the cache, so the cache is built with all
-        copies.
-
-        Args:
-            prefixes: prefix for each sequence in the batch.
-            mask: attention mask for the texts, [batch, seq].
-            copies: number of times that `generate` repeats each sequence.
+        `generate` makes `copies` of each sequence for beams and samples, but not of the cache, which is built with all.
         """
         if all(prefix is None for prefix in prefixes):
             return {"attention_mask": mask}

@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import orjson
-
-from course_lib.documents import read_batches
+from course_lib.documents import json_objects, read_batches
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import tr
 from course_lib.prefix.config import DataConfig
@@ -60,13 +57,14 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
         raise UsageError(tr('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"'))
     path, encode = settings.input, partial(_encode, codec)
     samples: list[Sample] = []
-    for number, document in _documents(path):
-        if settings.form == "pairs":
-            prompt, target = (_string(document, key, path, number) for key in ("prompt", "target"))
-            new_samples = [Sample(encode(prompt) if prompt.strip() else [], encode(target), number)]
+    pairs, packed = settings.form == "pairs", settings.form == "lines"
+    keys = ("prompt", "target") if pairs else ("text",)
+    for number, document in (each for batch in read_batches(path) for each in json_objects(batch, *keys)):
+        if pairs:
+            prompt = document["prompt"]
+            new_samples = [Sample(encode(prompt) if prompt.strip() else [], encode(document["target"]), number)]
         else:
-            text = _string(document, "text", path, number)
-            packed = settings.form == "lines"
+            text = document["text"]
             pieces = pack(text, settings.suffix, settings.max_length, encode) if packed else [encode(text)]
             new_samples = [Sample([], ids, number) for ids in pieces]
         if not all(sample.target for sample in new_samples) or not new_samples:
@@ -75,7 +73,7 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
             )
         samples += new_samples
     train, held_out = split(samples, settings)
-    overlong = sum(len(sample.target) > settings.max_length for sample in samples) if settings.form == "lines" else 0
+    overlong = sum(len(sample.target) > settings.max_length for sample in samples) if packed else 0
     unknown_id = codec.tokenizer.unk_token_id
     unknown = sum(unknown_id in sample.prompt or unknown_id in sample.target for sample in samples)
     return TaskData(path, train, held_out, overlong, unknown)
@@ -132,42 +130,3 @@ def _encode(codec: TextCodec, text: str) -> list[int]:
     while ids and ids[-1] == codec.tokenizer.eos_token_id:
         ids.pop()
     return ids
-
-
-def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and JSON object for each non-blank line."""
-    for batch in read_batches(path):
-        for number, line in batch.numbered():
-            if line.isspace():
-                continue
-            try:
-                document: Any = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise CourseError(
-                    tr("{path}, line {number}: not readable as JSON: {error}", path=path, number=number, error=error)
-                ) from None
-            if not isinstance(document, dict):
-                raise CourseError(
-                    tr(
-                        "{path}, line {number}: expected an object, found {line!r}",
-                        path=path,
-                        number=number,
-                        line=line[:60],
-                    )
-                )
-            yield number, document
-
-
-def _string(document: dict[str, Any], key: str, path: Path, number: int) -> str:
-    value = document.get(key)
-    if not isinstance(value, str):
-        raise CourseError(
-            tr(
-                '{path}, line {number}: expected a string "{key}", found {dumps!r}',
-                path=path,
-                number=number,
-                key=key,
-                dumps=orjson.dumps(document)[:60],
-            )
-        )
-    return value

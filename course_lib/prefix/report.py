@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
+from course_lib.prefix.encoder import PrefixEncoder
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ def count(
     shape: Shape, base_parameters: int, length: int, input_dim: int, hidden_dim: int, reparameterize: bool = True
 ) -> Counts:
     """Return the parameter counts for a PrefixEncoder with these arguments on a base of this shape and size."""
-    deployed = length * shape.width
-    inner = length * input_dim + (input_dim + 1) * hidden_dim + (hidden_dim + 1) * shape.width
-    return Counts(inner if reparameterize else deployed, deployed, base_parameters)
+    with torch.device("meta"):
+        encoder = PrefixEncoder(length, shape.width, input_dim, hidden_dim, reparameterize=reparameterize)
+    return Counts(sum(weight.numel() for weight in encoder.parameters()), length * shape.width, base_parameters)
 
 
 def base_parameters(folder: Path) -> int:

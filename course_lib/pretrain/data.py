@@ -101,10 +101,9 @@ def check_vocabulary(settings: PretrainConfig) -> None:
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Return the number of optimizer steps in a run.
+    """Return the number of optimizer steps in a run: max_steps, or the complete steps in train_tokens or the epochs.
 
-    This is max_steps if set, otherwise the number of complete steps in train_tokens or, if that is unset too, in the
-    epochs. `tokens` is the number of training tokens in one epoch.
+    `tokens` is the number of training tokens in one epoch.
     """
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:

@@ -60,17 +60,11 @@ class TokenizeReport:
 def tokenize(
     sources: Sequence[Path], tokenizer: Path, prefix: Path, workers: int = 1, append_eod: bool = False
 ) -> TokenizeReport:
-    """Write PREFIX.bin and PREFIX.idx, with one sequence per document.
+    """Write PREFIX.bin and PREFIX.idx, with one sequence per document; the number of workers does not affect them.
 
-    The number of workers does not affect the output.
-
-    Args:
-        sources: .txt files with segmented text, which is encoded unchanged, or .jsonl files with raw documents. If the
-            tokenizer has a preparation.json, documents are first prepared in the same way as its training text.
-        tokenizer: tokenizer folder.
-        prefix: output path without the .bin or .idx suffix.
-        workers: number of worker processes.
-        append_eod: whether to append the eos token to every non-empty document.
+    .txt sources are segmented text, which is encoded unchanged. Raw documents in .jsonl sources are first prepared in
+    the same way as the tokenizer's training text, if it has a preparation.json. `append_eod` ends every document that
+    is not empty with the eos token.
     """
     segmented = is_segmented(sources)
     for source in sources:

@@ -78,17 +78,14 @@ def export(
 ) -> ExportReport:
     """Export the model in `source` to the `target` folder, which is written atomically.
 
-    A raw DeepSpeed checkpoint has neither a configuration nor a tokenizer, so it requires both arguments.
-
     Args:
-        source: a run folder (its latest checkpoint is used), a Trainer checkpoint, or a raw DeepSpeed
-            checkpoint.
+        source: a run folder (its latest checkpoint, or that of `step`), a Trainer checkpoint, or a raw DeepSpeed
+            checkpoint, which needs `config` and `tokenizer`.
         target: the model folder to write.
-        dtype: data type of the weights. None selects the training dtype, in which the model was evaluated. A 16-bit
-            dtype takes half the space of the fp32 master weights.
+        dtype: data type of the weights; None: that of the training, in which the model was evaluated.
         license: license for the model card, such as apache-2.0.
-        config: a config.json or the YAML settings for a run; overrides the configuration of the checkpoint and the run.
-        tokenizer: a tokenizer folder; overrides the tokenizers of the checkpoint and the run.
+        config: a config.json or the YAML settings of a run; overrides that of the checkpoint and the run.
+        tokenizer: a tokenizer folder; overrides those of the checkpoint and the run.
         step: for a run folder, the step of another checkpoint.
     """
     found = _find(source, step)

@@ -74,14 +74,8 @@ def convert(
 ) -> ConvertReport:
     """Convert a Megatron-DeepSpeed or Megatron-LM checkpoint to a Hugging Face GPT-2 folder.
 
-    Args:
-        checkpoint: the checkpoint folder.
-        target: the model folder to write; left unchanged if the conversion fails.
-        tokenizer: tokenizer folder, which sets the vocabulary size and the bos, eos and pad ids. Its files are copied.
-        dtype: data type of the weights; None keeps the checkpoint's dtype.
-        checkpoint_version: format version, for a checkpoint that does not record it or records it incorrectly.
-        heads: number of attention heads, for a checkpoint that does not record it.
-        vocab_size: number of vocabulary entries to keep; None selects the tokenizer's vocabulary size.
+    The tokenizer sets the bos, eos and pad ids and, unless `vocab_size` does, how many entries are kept. `dtype` None
+    keeps the checkpoint's. `checkpoint_version` and `heads` are for checkpoints that do not record them.
     """
     for source_folder in (checkpoint, tokenizer):
         if source_folder:

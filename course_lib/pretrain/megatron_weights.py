@@ -123,15 +123,9 @@ def _merge(
     heads: int | None = None,
     version: float = 0,
 ) -> torch.Tensor:
-    """Merge one weight from its tensor-parallel ranks.
+    """Return one weight of shape `size`, merged from its ranks, which split it along the dimension `shared`, or not.
 
-    Args:
-        source: the checkpoint.
-        name: name of the weight.
-        shared: the dimension along which ranks split the weight, or None.
-        size: shape of the merged weight.
-        heads: number of attention heads, only for query_key_value.
-        version: checkpoint format version.
+    `heads` and the format version are for query_key_value only.
     """
     values = [state[name] for state in source.ranks]
     ranks = len(values)

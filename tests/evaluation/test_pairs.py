@@ -45,7 +45,7 @@ def test_the_interval_is_that_of_the_binomial() -> None:
         ("\n\n", "no pair"),
         ("{}\n", "line 1: expected"),
         ('{"phenomenon": "x", "good": "a", "bad": "b"}\n[1]\n', "line 2: expected"),
-        ('{"phenomenon": "x", "good": "a", "bad": "a"}\n', "line 1: .* same sentence"),
+        ('{"phenomenon": "x", "good": "a", "bad": "a"}\n', "line 1: .* different"),
         ('{"phenomenon": "x", "good": "a", "bad": " "}\n', "line 1: expected"),
         ("no json\n", "line 1: not readable as JSON"),
     ],

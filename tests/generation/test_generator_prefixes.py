@@ -165,7 +165,7 @@ def test_the_room_counts_a_gpt2s_prefix(generator: Generator) -> None:
     """An empty prompt takes one position."""
     long = Prefix(prefix(POSITIONS - 4), "long")
     if generator.model.config.model_type == "gpt2":
-        with pytest.raises(UsageError, match=f"max_new_tokens: 4 .* leave 3; the prefix takes {POSITIONS - 4} of them"):
+        with pytest.raises(UsageError, match="max_new_tokens: 4 .* leave 3"):
             generator.generate([""], how(max_new_tokens=4), [long])
         with pytest.raises(UsageError, match=f"prompt: {POSITIONS + 1} tokens are not allowed"):
             generator.generate([""], how(max_new_tokens=None), [Prefix(prefix(POSITIONS), "longer")])
@@ -183,8 +183,6 @@ def test_a_prefix_of_another_model_is_refused(generator: Generator, tmp_path: Pa
     assert Generator(generator.folder, text_codec.load, any_base=True).generate(["牛丼"], how(), [stranger])
     with pytest.raises(CourseError, match="96 numbers per position"):
         generator.generate(["牛丼"], how(), [Prefix(prefix(3)[:, :96], "a")])
-    with pytest.raises(UsageError, match="1 for 2 prompts"):
-        generator.generate(["牛丼", ""], how(), [None])
 
 
 def test_a_model_that_takes_no_prefix(tmp_path: Path) -> None:

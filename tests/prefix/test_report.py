@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib.generation.prefix_cache import Shape
-from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.report import base_parameters, count
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -24,16 +23,6 @@ def test_the_models_of_the_reference() -> None:
     )  # fmt: skip
     small = count(Shape(12, 12, 64), 1, 10, 10, 10)
     assert (small.trained, small.deployed) == (202_962, 184_320)
-
-
-@pytest.mark.parametrize("reparameterize", [True, False])
-def test_the_formula_is_the_encoder(reparameterize: bool) -> None:
-    shape = Shape(3, 4, 8)
-    with torch.device("meta"):
-        encoder = PrefixEncoder(7, shape.width, 5, 3, reparameterize=reparameterize)
-    counts = count(shape, 1000, 7, 5, 3, reparameterize)
-    assert counts.trained == sum(weight.numel() for weight in encoder.parameters())
-    assert counts.deployed == encoder().numel()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

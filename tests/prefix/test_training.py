@@ -143,6 +143,7 @@ def test_offload_changes_no_result(place, tmp_path):
     same_as_loop(launch.train(PrefixTask(given)), given)
 
 
+@pytest.mark.rehearse
 def test_sharded_in_bf16_without_mlp(place, tmp_path):
     """Stage 3: the warm start has to put the base together, recompute and the export as well."""
     given = settings(

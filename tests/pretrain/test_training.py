@@ -258,6 +258,7 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
     assert [e["loss"] for e in wanted if e["kind"] == "train"] == pytest.approx(losses, rel=2e-5)
 
 
+@pytest.mark.rehearse
 def test_the_log_tells_the_highest_loss_and_norm_of_an_interval(place, tmp_path, unbroken):
     """A mean over 10 steps, or the norm of the last one, would hide a spike between two lines."""
     run = launch.train(
@@ -388,6 +389,7 @@ def test_the_other_stages_train_and_export(place, tmp_path, stage, architecture)
     assert loss < losses[0] - 0.05
 
 
+@pytest.mark.rehearse
 def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     """In bf16, where rotary frequencies must not be rounded with the weights; the exported model is the one that was measured."""
     shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
