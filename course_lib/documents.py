@@ -121,7 +121,7 @@ def texts(batch: LineBatch) -> Iterator[str]:
     yield from (document["text"] for _, document in json_objects(batch, "text"))
 
 
-def json_objects(batch: Batch, *keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(batch: LineBatch, *keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, JSON object) for each line that is not blank; every object has strings under `keys`."""
     for number, line in batch.numbered():
         if line.isspace():

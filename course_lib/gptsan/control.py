@@ -138,7 +138,8 @@ def _run(
     def loss(rows: npt.NDArray[np.int64]) -> Tensor:
         output, y = _read(model, train, rows, classes[rows], how.length)
         mean, log_z = cross_entropy(output.logits, y)
-        return mean + settings.loss.z_loss * log_z + output.router_loss
+        whole: Tensor = mean + settings.loss.z_loss * log_z + output.router_loss
+        return whole
 
     with progress(how.steps, "step", _label(seed, shuffled)) as bar:
         batches = _batches(len(train), how.samples, rng, bar)

@@ -70,6 +70,7 @@ def test_lora_starts_from_the_base_and_trains_nothing_of_it(short, tmp_path, fam
     torch.testing.assert_close(start(ids), frozen_base.load(base)(ids).logits)
     before = dict(frozen_base.load(base).named_parameters())
     model = train(given, lora.builder(2)).model
+    assert model
     trained = {name: each for name, each in model.base.named_parameters() if each.requires_grad}
     assert trained and all("lora_" in name for name in trained)
     assert any(each.abs().sum() > 0 for name, each in trained.items() if "lora_B" in name)
