@@ -1,6 +1,7 @@
 """The `course` command as a user meets it: real processes, exit codes, and one line for every mistake."""
 
 import inspect
+import io
 import json
 import os
 import re
@@ -10,16 +11,19 @@ import stat
 import subprocess
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import psutil
 import pytest
+import typer
 from course_lib import __version__, cli, paths
 from course_lib.command_line import verbs
-from course_lib.command_line.generator import settings_class
+from course_lib.command_line.generator import command, settings_class
+from course_lib.command_line.output import Shown
+from course_lib.errors import CourseError
 from course_lib.settings import config
 from course_lib.workspace import chapters
 from course_lib.workspace import products as workspace
@@ -70,8 +74,8 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
 def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = course("--help").stdout.splitlines()
-    for name, command in verbs.app.commands.items():
-        assert f"  {name:<12}  {command.help}" in lines
+    for name, listed in verbs.app.commands.items():
+        assert f"  {name:<12}  {listed.help}" in lines
     assert lines.index("Corpus:") < lines.index("Serving:") < lines.index("For authors of the course:")
     lines = course("gptsan", "-h").stdout.splitlines()
     assert all(any(verb.help in line for line in lines) for words, verb in verbs.VERBS.items() if "gptsan" in words)
@@ -138,6 +142,30 @@ def test_json_instead_of_text(elsewhere: Path, segmented: str) -> None:
     found = json.loads(course("segment", "a.txt", "-o", "out.txt", "--json").stdout)
     assert (found["documents"], found["words"]) == (2, 8)
     assert {row["corpus"] for row in json.loads(course("scale", "plan", "--json").stdout)}
+
+
+def test_prompts_from_standard_input_and_limits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def echo(
+        prompts: typing.Annotated[Sequence[str], "texts"],
+        *,
+        times: typing.Annotated[int, "how often", {"min": 1}] = 1,
+    ) -> object:
+        return Shown(prompts * times, " ".join(prompts * times), failure="bad" if "雪" in prompts else "")
+
+    verb = command("echo", echo, "Echo")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\n".encode())))
+    verb(["風", "-", "--times", "2"], standalone_mode=False)
+    assert capsys.readouterr().out == "風 雨 風 雨\n"
+    with pytest.raises(CourseError, match="bad"):
+        verb(["雪", "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out) == ["雪"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨".encode("cp932"))))
+    with pytest.raises(CourseError, match="standard input: not UTF-8"):
+        verb(["-"], standalone_mode=False)
+    with pytest.raises(typer.BadParameter, match="times"):
+        verb(["雨", "--times", "0"], standalone_mode=False)
 
 
 def test_quiet_and_profile() -> None:
@@ -217,19 +245,18 @@ def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_o
     assert not workspace.root().exists()
 
 
-@pytest.mark.parametrize("arguments", ["", "corpus", "tokenizer"])
-def test_no_verb_shows_the_help_on_stderr(arguments: str) -> None:
-    done = course(*arguments.split())
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"Usage: course {arguments}".strip())
+def test_no_verb_shows_the_help_on_stderr() -> None:
+    for group in ("", "corpus"):
+        done = course(*group.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"Usage: course {group}".strip())
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("none.jsonl", None, "none.jsonl: no such file"),
-        ("empty.jsonl", b"", "empty.jsonl: the file is empty"),
-        ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', 'in.jsonl, line 2: expected an object with a string "text"'),
+        ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "in.jsonl, line 2: "),
         ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken or truncated after line 0"),
     ],
 )
@@ -238,113 +265,73 @@ def test_bad_data_is_one_line_and_exit_code_1(elsewhere: Path, name: str, conten
     if content is not None:
         (elsewhere / name).write_bytes(content)
     assert said in one_line(course("segment", name, "-o", "out.txt", "--workers", "1"), 1)
+    assert "out.txt: " in one_line(course("segment", name, "-o", "out.txt/in", "--workers", "1"), 1) or not content
     assert (elsewhere / "out.txt").read_text() == "earlier"
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(elsewhere: Path) -> None:
-    (elsewhere / "in.txt").write_text("日本語です。\n")
-    (elsewhere / "file").write_text("mine")
-    said = one_line(course("segment", "in.txt", "-o", "file/out.txt", "--workers", "1"), 1)
-    assert "file: " in said
-    assert (elsewhere / "file").read_text() == "mine"
 
 
 # the workspace
 
 
-class Small:
-    """A course of two small products, the second made from the first."""
-
-    def __init__(self) -> None:
-        self.settings = {"n": 1}
-        self.built: list[str] = []
-
-    def products(self) -> list[Product]:
-        def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
-            self.built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
-            (folder / "x").write_text(f"{self.settings}" * (1 + len(inputs)))
-            return {"lines": 7, "by reason": {"short": 3}}
-
-        first = Product("corpus/first", build, lambda: dict(self.settings))
-        return [first, Product("japanese/second", build, inputs=(first,))]
-
-
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Small:
-    made = Small()
-    monkeypatch.setattr(chapters, "products", made.products)
-    return made
+def small(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, int], list[str]]:
+    """A course of two small products, the second made from the first: their settings, and the names of those built."""
+    settings, built = {"n": 1}, list[str]()
+
+    def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
+        built.append(f"{folder.parent.name}/{folder.name.split('.')[1]}")
+        (folder / "x").write_text(f"{settings}" * (1 + len(inputs)))
+        return {"lines": 7, "by reason": {"short": 3}}
+
+    first = Product("corpus/first", build, lambda: dict(settings))
+    second = Product("japanese/second", build, inputs=(first,))
+    monkeypatch.setattr(chapters, "products", lambda: [first, second])
+    return settings, built
 
 
-def test_run_builds_what_is_not_fresh_and_says_so(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli._main(["run", "2"]) == 0
-    assert small.built == ["corpus/first", "japanese/second"]
-    assert re.search(
-        r"^2 Normalization and segmentation: \d+ s; second \d+ B$|^2 Normalization and segmentation: \d+ s; second [\d.]+ kB$",
-        capsys.readouterr().out,
-        re.MULTILINE,
+def test_run_status_and_clean(small: tuple[dict[str, int], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    settings, built = small
+
+    def out(*arguments: str) -> str:
+        capsys.readouterr()
+        assert cli._main(list(arguments)) == 0
+        return capsys.readouterr().out
+
+    def states() -> list[str]:
+        return [row["state"] for row in json.loads(out("status", "--json"))]
+
+    assert states() == ["missing", "missing"]
+    assert re.search(r"^2 Normalization and segmentation: \d+ s; second [\d.]+ k?B$", out("run", "2"), re.MULTILINE)
+    assert built == ["corpus/first", "japanese/second"]
+    told = out("run").splitlines()
+    assert [line.split(";")[0].split(": ")[1] for line in told[:2]] == ["up to date"] * 2 and told[-1].startswith(
+        "Next: "
     )
-    small.built.clear()
-    assert cli._main(["run"]) == 0
-    assert small.built == []
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(";")[0] for line in told[:2]] == [
-        "1 Corpus: up to date",
-        "2 Normalization and segmentation: up to date",
-    ]
-    assert told[-1].startswith("Next: ")
-    small.settings["n"] = 2
-    assert cli._main(["run", "corpus"]) == 0
-    assert small.built == ["corpus/first"]
+    assert re.search(r"^corpus/first +fresh .* lines 7$", out("status"), re.MULTILINE)
+    settings["n"] = 2
+    assert re.search(r"^corpus/first +stale .* settings changed$", out("status"), re.MULTILINE)
+    assert states() == ["stale", "stale"]
+    out("run", "corpus")
+    assert built[2:] == ["corpus/first"]
+    assert "removed " in out("clean", "corpus", "--yes")
+    assert states() == ["missing", "stale"]
 
 
-def test_status_and_clean_tell_what_is_there(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    def status() -> dict[str, list[str]]:
-        capsys.readouterr()
-        assert cli._main(["status"]) == 0
-        return {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
-
-    def kinds() -> list[str]:
-        capsys.readouterr()
-        assert cli._main(["status", "--json"]) == 0
-        return [row["state"] for row in json.loads(capsys.readouterr().out)]
-
-    assert status()["corpus/first"] == ["missing", "0", "B"]
-    cli._main(["run"])
-    assert status()["corpus/first"][0] == "fresh"
-    assert status()["corpus/first"][-2:] == ["lines", "7"]
-    small.settings["n"] = 2
-    assert (status()["corpus/first"][0], status()["corpus/first"][-2:]) == ("stale", ["settings", "changed"])
-    assert kinds() == ["stale", "stale"]
-    size = workspace.size("corpus")
-    assert size > 300
-    assert cli._main(["clean", "corpus", "--yes"]) == 0
-    assert "removed " in capsys.readouterr().out
-    assert kinds() == ["missing", "stale"]
-    assert cli._main(["clean", "all", "--yes"]) == 0
-    assert kinds() == ["missing", "missing"]
-
-
-def test_status_json_and_clean_of_the_real_course() -> None:
-    rows = json.loads(course("status", "--json").stdout)
-    names = [row["product"] for row in rows]
+def test_a_damaged_manifest_is_a_stale_product_that_stays() -> None:
+    names = [row["product"] for row in json.loads(course("status", "--json").stdout)]
     assert {"corpus/wikipedia", "corpus/webtext", "japanese/wikipedia", "subword/bpe"} <= set(names)
-    assert {row["state"] for row in rows} == {"missing"}
-    (workspace.root() / "corpus" / "wikipedia").mkdir(parents=True)
-    (workspace.root() / "corpus" / "wikipedia" / "manifest.json").write_text("{ half")
-    done = course("status")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == names
-    assert re.search(r"^corpus/wikipedia +stale +6 B +manifest.json is damaged$", done.stdout, re.MULTILINE)
-    assert "stays: corpus/wikipedia, 6 B" in course("clean", "1", "--yes").stdout
-    assert (workspace.root() / "corpus/wikipedia/manifest.json").exists()
+    manifest = workspace.root() / "corpus/wikipedia/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{ half")
+    lines = course("status").stdout.splitlines()[2:]
+    assert [line.split()[0] for line in lines] == names
+    assert any(re.match("corpus/wikipedia +stale +6 B +manifest.json is damaged$", line) for line in lines)
+    assert "stays: corpus/wikipedia, 6 B" in course("clean", "1", "--yes").stdout and manifest.exists()
 
 
 # pipes and interrupts
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", ["--help", "status"])
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("--help", ""), ("status", "1")])
 def test_a_reader_that_has_enough_is_no_error(monkeypatch: pytest.MonkeyPatch, arguments: str, unbuffered: str) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reader, writer = os.pipe()
@@ -401,11 +388,11 @@ def until_half_written(process: "subprocess.Popen[str]", elsewhere: Path) -> Any
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
+    ("number", "code", "said", "workers"),
+    [(signal.SIGTERM, 143, "terminated", "2"), (signal.SIGHUP, 129, "hung up", "1")],
 )
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_terminated_command_leaves_nothing(
-    elsewhere: Path, begun: Any, workers: str, number: signal.Signals, code: int, said: str
+    elsewhere: Path, begun: Any, number: signal.Signals, code: int, said: str, workers: str
 ) -> None:
     os.mkfifo(elsewhere / "in.jsonl")
     process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
@@ -492,7 +479,7 @@ def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")],
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_a_signal_during_a_run_leaves_no_half_product(begun: Any, number: signal.Signals, code: int, said: str) -> None:
     process = begun("run", "corpus")

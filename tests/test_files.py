@@ -39,45 +39,41 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert names(target.parent) == {"out.txt"}
 
 
-@pytest.mark.parametrize("error", [CourseError("line 3"), UsageError("key"), ValueError("bug"), KeyboardInterrupt()])
-def test_an_error_leaves_the_earlier_file(tmp_path: Path, error: BaseException) -> None:
-    target = tmp_path / "out.txt"
+@pytest.mark.parametrize("error", [CourseError("line 3"), KeyboardInterrupt()])
+def test_an_error_leaves_the_earlier_product(tmp_path: Path, error: BaseException) -> None:
+    target, product = tmp_path / "out.txt", tmp_path / "product"
     target.write_bytes(b"earlier")
+    product.mkdir()
+    (product / "earlier").write_text("x")
     with pytest.raises(type(error)) as caught, files.atomic_write(target) as file:
         file.write(b"half")
         raise error
-    assert caught.value is error
-    assert target.read_bytes() == b"earlier"
-    assert names(tmp_path) == {"out.txt"}
+    assert caught.value is error and target.read_bytes() == b"earlier"
+    with pytest.raises(type(error)), files.atomic_folder(product, ours=True) as folder:
+        (folder / "half").write_text("x")
+        raise error
+    assert names(product) == {"earlier"} and names(tmp_path) == {"out.txt", "product"}
 
 
-@pytest.mark.parametrize("kind", [CourseError, UsageError])
-def test_keep_partial_keeps_what_came_before_bad_data_and_says_so(tmp_path: Path, kind: type[CourseError]) -> None:
+def test_keep_partial_keeps_what_came_before_bad_data_and_says_so(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_bytes(b"earlier")
     with (
-        pytest.raises(
-            kind, match=r"^line 3 is bad; the output before the error is kept in .*out\.txt\.partial$"
-        ) as caught,
+        pytest.raises(UsageError, match=r"kept in .*out\.txt\.partial$"),
         files.atomic_write(target, keep_partial=True) as file,
     ):
         file.write(b"first two lines")
-        raise kind("line 3 is bad")
-    assert type(caught.value) is kind
+        raise UsageError("line 3 is bad")
     assert (target.read_bytes(), (tmp_path / "out.txt.partial").read_bytes()) == (b"earlier", b"first two lines")
-    assert names(tmp_path) == {"out.txt", "out.txt.partial"}
 
 
-@pytest.mark.parametrize(
-    ("written", "error"), [(b"", CourseError("bad")), (b"half", KeyboardInterrupt()), (b"half", ValueError("bug"))]
-)
+@pytest.mark.parametrize(("written", "error"), [(b"", CourseError("bad")), (b"half", KeyboardInterrupt())])
 def test_keep_partial_keeps_nothing_of_an_empty_or_interrupted_file(
     tmp_path: Path, written: bytes, error: BaseException
 ) -> None:
-    with pytest.raises(type(error)) as caught, files.atomic_write(tmp_path / "out.txt", keep_partial=True) as file:
+    with pytest.raises(type(error)), files.atomic_write(tmp_path / "out.txt", keep_partial=True) as file:
         file.write(written)
         raise error
-    assert caught.value is error
     assert names(tmp_path) == set()
 
 
@@ -105,19 +101,6 @@ def test_a_folder_appears_when_it_is_whole_and_replaces_the_earlier_one(tmp_path
         assert names(target) == {round_, "deep"}
         assert names(target.parent) == {"product"}
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
-
-
-@pytest.mark.parametrize("error", [CourseError("bad"), ValueError("bug"), KeyboardInterrupt()])
-def test_an_error_leaves_the_earlier_folder(tmp_path: Path, error: BaseException) -> None:
-    target = tmp_path / "product"
-    target.mkdir()
-    (target / "earlier").write_text("x")
-    with pytest.raises(type(error)) as caught, files.atomic_folder(target, ours=True) as folder:
-        (folder / "half").write_text("x")
-        raise error
-    assert caught.value is error
-    assert names(target) == {"earlier"}
-    assert names(tmp_path) == {"product"}
 
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -188,18 +171,9 @@ def test_what_is_no_readable_file_is_named(tmp_path: Path) -> None:
     assert files.require_file(tmp_path / "pipe") == tmp_path / "pipe"  # a stream has no size
 
 
-def test_sha256(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"abc")
-    assert (
-        files.sha256(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )  # FIPS 180-2's example
-
-
 @pytest.mark.parametrize(
-    ("size", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
-     (7.5e9, "7.5 GB"), (1.5e12, "1.5 TB"), (2e15, "2000.0 TB"), (-1500, "-1.5 kB")],
-)  # fmt: skip
+    ("size", "shown"), [(999, "999 B"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (2e15, "2000.0 TB")]
+)
 def test_human_size(size: float, shown: str) -> None:
     assert files.human_size(size) == shown
 
@@ -224,14 +198,6 @@ def test_nobodys_files_are_replaced(tmp_path: Path) -> None:
     with files.atomic_folder(tmp_path / "product") as folder:
         (folder / "new").write_text("x")
     assert [path.name for path in (tmp_path / "product").iterdir()] == ["new"]
-
-
-def test_a_product_may_not_replace_its_input(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "a.jsonl")
-    with pytest.raises(UsageError, match="is the input itself"):
-        files.require_other(tmp_path / "a.jsonl", tmp_path / "link")
-    files.require_other(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
 
 
 def test_inner_suffix() -> None:

@@ -35,9 +35,9 @@ PROFILE = typer.Option("--profile", metavar="NAME", help="profile to use instead
 
 
 def settings_class(function: Callable[..., Any]) -> type[Any] | None:
-    """Return the class of the settings that a function takes, or None."""
+    """Return the class of the settings that a function takes, or that its kind of run reads from -c; None without."""
     settings = _parameters(function, text=False)[1]
-    return settings.cls if settings else None
+    return settings.cls if settings else getattr(getattr(function, "__self__", None), "settings", None)
 
 
 def command(name: str, function: Callable[..., Any], help: str, section: str = "", text: bool = False) -> Any:
@@ -71,7 +71,8 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
     paragraphs = [help + "." * (not help.endswith(".")), *(each for each in more if ":\n" not in each)]
     call.__doc__ = "\n\n".join(paragraphs)
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    epilog = options.epilog(settings.cls, settings.fields) if settings else None
+    cls = settings_class(function)
+    epilog = options.epilog(cls, settings.fields if settings else ()) if cls else None
     app.command(name, epilog=epilog, context_settings={"help_option_names": ["-h", "--help"]})(call)
     return typer.main.get_command(app)
 

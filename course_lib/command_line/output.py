@@ -7,12 +7,14 @@ whose property `failure` is not empty ends the verb with that message and exit c
 import dataclasses
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.files import STANDARD_OUTPUT
+from course_lib.notebooks.progress import QUIET
 
 
 @dataclasses.dataclass
@@ -37,7 +39,7 @@ def show(result: Any, target: Path | None = None, as_json: bool = False) -> None
     stream = sys.stderr if target == STANDARD_OUTPUT else sys.stdout
     if as_json:
         print(json.dumps(plain(result), ensure_ascii=False, indent=1), file=stream)
-    elif result is not None and (shown := text(result)):
+    elif result is not None and (shown := text(result)) and not (stream is sys.stderr and os.environ.get(QUIET)):
         ends = target in (None, STANDARD_OUTPUT) or str(target) in shown
         print(shown if ends else f"{shown} → {target}", file=stream)
     if failure := getattr(result, "failure", ""):

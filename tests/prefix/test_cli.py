@@ -36,8 +36,6 @@ def test_generate_side_by_side(model: Path, tmp_path: Path) -> None:
     heads = [line.split("]")[0] for line in shown if line.startswith("[")]
     assert heads == ["[no prefix", "[smile", "[b"] * 2
     assert course("generate", model, "牛丼", *GREEDY).startswith("牛丼")
-    with pytest.raises(CourseError, match="no such file"):
-        course("generate", model, "--prefix", tmp_path / "none", "牛丼")
 
 
 def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
@@ -51,10 +49,8 @@ def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
     assert (read(tmp_path / "b").task, read(tmp_path / "b").base) == ("smileys", digest(model))
     with pytest.raises(CourseError, match="is the input itself"):
         course("convert", start, "-o", start)
-    for source, target in [(tmp_path / "b", tmp_path / "b" / "new.pt"), (start, model / "new.pt")]:
-        with pytest.raises(CourseError, match="is inside the input"):
-            course("convert", source, "-o", target, "--base", model)
-        assert not target.exists()
+    with pytest.raises(CourseError, match="is inside the input"):
+        course("convert", start, "-o", model / "new.pt", "--base", model)
 
 
 def test_report(model: Path) -> None:
@@ -64,14 +60,6 @@ def test_report(model: Path) -> None:
 
 
 def test_report_on_a_prefix_asks_for_its_base(model: Path, tmp_path: Path) -> None:
-    write(Prefix(prefix(3), "smile"), tmp_path / "a.safetensors", base_folder=model)
     write(Prefix(prefix(3), "smile"), tmp_path / "peft", "peft", model)
-    write(Prefix(prefix(3), "smile"), tmp_path / "b.weight", "rinna")
-    for name in ("a.safetensors", "peft", "b.weight"):
-        with pytest.raises(UsageError, match=f"MODEL: .*{name} is a prefix; allowed: the folder of its base"):
-            course("report", tmp_path / name)
-    (tmp_path / "other.txt").write_text("x")
-    with pytest.raises(CourseError, match="other.txt: a file; expected a model folder"):
-        course("report", tmp_path / "other.txt")
-    with pytest.raises(CourseError, match="none: no such folder; expected a model folder"):
-        course("report", tmp_path / "none")
+    with pytest.raises(UsageError, match="peft is a prefix; allowed: the folder of its base"):
+        course("report", tmp_path / "peft")
