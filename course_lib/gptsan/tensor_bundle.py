@@ -1,18 +1,14 @@
 """Reader for TensorFlow checkpoints in the V2 format, which TensorFlow 1.x and 2.x write.
 
-The reader does not need TensorFlow: tensorflow-cpu 2.21 requires a download of 307 MB (wheels) and 1.4 GB of disk
-space. The only reader on PyPI that works without TensorFlow, tensorflow-checkpoint-reader, describes itself as
-unfinished and has not changed since 2023.
+The reader does not need TensorFlow, a download of 307 MB. The format (see tensorflow/core/util/tensor_bundle, and
+doc/table_format.md in leveldb):
 
-The format (see tensorflow/core/util/tensor_bundle, and doc/table_format.md in leveldb):
-
-- `PREFIX.index` is a sorted string table. It consists of blocks of key-value entries, one index block that points to
-  the other blocks, and a footer. Consecutive keys in a block share prefixes.
+- `PREFIX.index` is a sorted string table: blocks of key-value entries, an index block that points to them, and a
+  footer. Consecutive keys in a block share prefixes.
 - The empty key holds a header. Every other key is the name of a tensor. Its value is a BundleEntryProto with the dtype,
   the shape, and the shard and offset of the tensor data.
 - `PREFIX.data-0000K-of-0000N` is shard K, which holds tensor data.
-- A CRC32C follows every block and is stored in every entry. It is masked, because a CRC of data that contains CRCs is
-  weak.
+- A masked CRC32C follows every block and is stored in every entry.
 
 Tensors saved in slices are not supported.
 """
@@ -21,7 +17,6 @@ import math
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +40,6 @@ DTYPES: dict[int, tuple[str, torch.dtype]] = {
     14: ("<i2", torch.bfloat16),
     19: ("<f2", torch.float16),
 }
-
 # The fields from tensor_bundle.proto and tensor_shape.proto that are used here.
 MESSAGES: Messages = {
     "Axis": [("size", 1, "int64", False)],
@@ -60,83 +54,64 @@ MESSAGES: Messages = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Dtype, shape and location of a tensor in a checkpoint."""
-
-    dtype: int  # key of DTYPES
-    shape: tuple[int, ...]
-    shard: int
-    offset: int  # bytes from the start of the shard
-    size: int  # bytes
-    crc: int  # masked CRC32C of the bytes
-
-
 class TensorBundle:
     """TensorFlow checkpoint. The index is read immediately, and each tensor when `read` is called."""
 
     def __init__(self, source: Path) -> None:
-        """Read the index of the checkpoint at `source`, which is any path that `find_prefix` accepts.
-
-        Raises CourseError if `source` is not a checkpoint or its index is damaged.
-        """
+        """Read the index of the checkpoint at `source`, which is any path that `find_prefix` accepts."""
         self.prefix = find_prefix(source)
         self.index = self.prefix.with_name(self.prefix.name + ".index")
-        header, self.entries = _read_index(self.index)
+        table = _read_index(self.index)
+        try:
+            header = messages()["Header"].FromString(table.pop(b""))
+            self.entries = {key.decode(): messages()["Entry"].FromString(value) for key, value in table.items()}
+        except (KeyError, ValueError, DecodeError) as error:
+            raise CourseError(f"{self.index}: the index is damaged ({error})") from error
         if header.endianness:
             raise CourseError(f"{self.index}: written on a big-endian machine, which is not supported")
         self.shards: int = header.num_shards
-        self._maps: dict[int, Any] = {}
+        self._maps: dict[Path, Any] = {}
 
-    def check(self, name: str) -> None:
-        """Check the dtype, size and location of a tensor without reading its data.
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return tuple(axis.size for axis in self.entries[name].shape.dim)
 
-        Raises CourseError if the dtype is not supported, the size does not match the shape, or the shard is too short.
-        """
-        entry = self.entries[name]
+    def check(self, name: str) -> Path:
+        """Check the dtype, size and location of a tensor without reading its data; return the shard that holds it."""
+        entry, shape = self.entries[name], self.shape(name)
+        if entry.slices:
+            raise CourseError(f"{self.index}: {name}: a tensor saved in slices, which is not supported")
         if entry.dtype not in DTYPES:
             allowed = "float, half, bfloat16, integers"
             raise CourseError(f"{self.index}: {name}: data type {entry.dtype}; allowed: {allowed}")
-        if entry.size != math.prod(entry.shape) * np.dtype(DTYPES[entry.dtype][0]).itemsize:
-            raise CourseError(f"{self.index}: {name}: {entry.size} bytes do not fit shape {entry.shape}: damaged")
-        shard = self.shard(entry.shard)
+        if entry.size != math.prod(shape) * np.dtype(DTYPES[entry.dtype][0]).itemsize:
+            raise CourseError(f"{self.index}: {name}: {entry.size} bytes do not fit shape {shape}: damaged")
+        shard = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard_id:05d}-of-{self.shards:05d}")
         if not 0 <= entry.offset <= require_file(shard).stat().st_size - entry.size:
             raise CourseError(f"{shard}: cut short: {name} should end at byte {entry.offset + entry.size}")
-
-    def shard(self, number: int) -> Path:
-        """Return the path of a shard."""
-        return self.prefix.with_name(f"{self.prefix.name}.data-{number:05d}-of-{self.shards:05d}")
+        return shard
 
     def read(self, name: str) -> torch.Tensor:
-        """Verify the checksum of a tensor and return the tensor, memory-mapped from its shard.
-
-        Raises CourseError if the checksum differs or `check` fails.
-        """
-        self.check(name)
-        entry = self.entries[name]
-        shard = self.shard(entry.shard)
-        if entry.shard not in self._maps:
+        """Verify the checksum of a tensor and return the tensor, memory-mapped from its shard."""
+        entry, shard = self.entries[name], self.check(name)
+        if shard not in self._maps:
             # Copy-on-write: the file is never changed.
-            self._maps[entry.shard] = np.memmap(shard, dtype=np.uint8, mode="c")
+            self._maps[shard] = np.memmap(shard, dtype=np.uint8, mode="c")
         end = entry.offset + entry.size
-        raw = self._maps[entry.shard][entry.offset : end]
-        if masked_crc32c(raw) != entry.crc:
+        raw = self._maps[shard][entry.offset : end]
+        if masked_crc32c(raw) != entry.crc32c:
             raise CourseError(
                 f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {end}"
             )
         kind, dtype = DTYPES[entry.dtype]
-        return torch.from_numpy(raw.view(kind).reshape(entry.shape)).view(dtype)
+        return torch.from_numpy(raw.view(kind).reshape(self.shape(name))).view(dtype)
 
 
 def find_prefix(source: Path) -> Path:
     """Return the path prefix of the checkpoint files.
 
-    Args:
-        source: A prefix, an index file or a folder. If a folder contains a file named `checkpoint`, that file names the
-            newest checkpoint. Otherwise, the folder must contain exactly one index file.
-
-    Raises:
-        CourseError: There is no checkpoint.
+    `source` is a prefix, an index file or a folder. If a folder contains a file named `checkpoint`, that file names the
+    newest checkpoint. Otherwise, the folder must contain exactly one index file.
     """
     state = source / "checkpoint"
     if state.is_file():
@@ -149,10 +124,7 @@ def find_prefix(source: Path) -> Path:
     elif source.is_dir():
         indexes = sorted(source.glob("*.index"))
         if len(indexes) != 1:
-            raise CourseError(
-                f"{source}: no TensorFlow checkpoint: {len(indexes)} files *.index in it, "
-                "and no file `checkpoint` that names one"
-            )
+            raise CourseError(f"{source}: no TensorFlow checkpoint: {len(indexes)} files *.index; expected one")
         source = indexes[0]
     prefix = source.with_name(source.name.removesuffix(".index"))
     if not prefix.with_name(prefix.name + ".index").is_file():
@@ -160,36 +132,24 @@ def find_prefix(source: Path) -> Path:
     return prefix
 
 
-def _read_index(path: Path) -> tuple[Any, dict[str, Entry]]:
-    """Read an index file. Return the header and a mapping from tensor names to entries."""
+def _read_index(path: Path) -> dict[bytes, bytes]:
+    """Read the keys and values in an index file."""
     content = require_file(path).read_bytes()
     if len(content) < FOOTER or struct.unpack("<Q", content[-8:])[0] != MAGIC:
         raise CourseError(f"{path}: not the index of a TensorFlow checkpoint (V2), or cut short")
     try:
-        _, at = _handle(content, len(content) - FOOTER)
-        blocks, _ = _handle(content, at)
+        # The footer holds the handles of an unused block and of the index block.
+        _, _, at = _handle(content, len(content) - FOOTER)
         table: dict[bytes, bytes] = {}
-        for _, handle in _block(content, *blocks):
-            table.update(_block(content, *_handle(handle, 0)[0]))
-        header = messages()["Header"].FromString(table.pop(b""))
-        return header, {key.decode(): _entry(value) for key, value in table.items()}
-    except (IndexError, KeyError, ValueError, struct.error, DecodeError) as error:
-        raise CourseError(f"{path}: the index is damaged ({error or type(error).__name__})") from error
-
-
-def _entry(value: bytes) -> Entry:
-    read = messages()["Entry"].FromString(value)
-    if read.slices:
-        raise ValueError("a tensor saved in slices, which is not supported")
-    shape = tuple(axis.size for axis in read.shape.dim)
-    return Entry(read.dtype, shape, read.shard_id, read.offset, read.size, read.crc32c)
+        for _, handle in _block(content, *_handle(content, at)[:2]):
+            table.update(_block(content, *_handle(handle, 0)[:2]))
+    except (IndexError, ValueError, struct.error) as error:
+        raise CourseError(f"{path}: the index is damaged ({error})") from error
+    return table
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the varint at offset `at` (7 bits per byte, lowest bits first).
-
-    Return its value and the offset after it. Raises IndexError if the data ends within the varint.
-    """
+    """Decode the varint at offset `at` (7 bits per byte, lowest bits first); return it and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -199,15 +159,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Decode the block handle at `at` and return ((offset, size) of the block in bytes, offset after the handle)."""
+def _handle(data: bytes, at: int) -> tuple[int, int, int]:
+    """Decode the handle of a block: its offset and size [bytes], and the offset after the handle."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
-    return (offset, size), at
+    return offset, size, at
 
 
 def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values in a block. Raises ValueError if the checksum is wrong or the block is compressed."""
+    """Yield the keys and values in a block."""
     compression, crc = struct.unpack_from("<BI", content, offset + size)
     if masked_crc32c(content[offset : offset + size + 1]) != crc:
         raise ValueError(f"checksum differs at byte {offset}")
