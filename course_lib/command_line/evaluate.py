@@ -73,12 +73,12 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
     family = _family(folder)
     if family == MODEL_TYPE:
-        from course_lib.gptsan.generate import Generator as GptsanGenerator
+        from course_lib.gptsan.generate import GPTSANGenerator
         from course_lib.gptsan.score import GptsanScorer
 
         if prefix:
             raise UsageError(f"--prefix: not allowed with {folder}, a GPTSAN model; allowed: GPT-2 and GPT-NeoX")
-        return GptsanScorer(GptsanGenerator.open(folder), spout or "none")
+        return GptsanScorer(GPTSANGenerator.open(folder), spout or "none")
     if spout:
         raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
     if family not in BY_MODEL_TYPE:

@@ -83,9 +83,9 @@ def generate(
     settings: GenerateConfig,
 ) -> list[Continued]:
     """Continue texts with a GPTSAN, steered by its spout."""
-    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.generate import GPTSANGenerator
 
-    generator = Generator.open(model)
+    generator = GPTSANGenerator.open(model)
     return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts]
 
 
@@ -94,9 +94,9 @@ def fill(
 ) -> object:
     """Fill the masks of texts; the model must be trained on mlm or hybrid examples."""
     from course_lib.gptsan.fill import fill
-    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.generate import GPTSANGenerator
 
-    generator = Generator.open(model)
+    generator = GPTSANGenerator.open(model)
     results = [fill(generator, prompt, settings) for prompt in prompts]
     lines = []
     for filled in results:

@@ -29,11 +29,11 @@ def _choices() -> tuple[list[int], int]:
     """Return what the notebook's cell measures: the experts that 1,024 positions choose, and the number of experts."""
     from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.gptsan import products
-    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.generate import GPTSANGenerator
     from course_lib.gptsan.measure import router_logits
 
     dtype = TORCH[products.tuned_settings().precision.dtype]
-    model = Generator.open(products.BASE.path() / products.MODEL, dtype=dtype).model
+    model = GPTSANGenerator.open(products.BASE.path() / products.MODEL, dtype=dtype).model
     logits = router_logits(model, products.base_examples()[1])[0]
     return logits.argmax(-1)[:1024].tolist(), logits.shape[-1]
 

@@ -13,7 +13,7 @@ class NaiveBayes:
     """Naive Bayes classifier over character bigrams with a uniform prior and add-one smoothing."""
 
     def __init__(self, texts: Sequence[str], labels: Sequence[int]) -> None:
-        """Count the bigrams in each class. Raises ValueError if there are no texts or not one label per text."""
+        """Count the bigrams in each class."""
         self.counts: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(labels))}
         if not self.counts:
             raise ValueError("no texts to learn from")

@@ -17,8 +17,6 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     - `router_dtype`: the router always computes in fp32.
     - `initializer_factor`: weights are initialized as in the original code, tanreinama/GPTSAN.
     - `separator_token_id`: the prefix is marked by token types, not by a separator token.
-
-    Raises StrictDataclassError if a field has the wrong type or `num_heads` does not divide `d_model`.
     """
 
     model_type = MODEL_TYPE

@@ -23,7 +23,7 @@ from course_lib.checkpoints.compute import one_thread, trainings_at_once
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.extra_stage import IGNORE, STD, initial
+from course_lib.gptsan.extra_stage import IGNORE, initial
 from course_lib.gptsan.folder import read_config
 from course_lib.gptsan.freeze import SPOUT, frozen_names
 from course_lib.gptsan.loss import cross_entropy
@@ -31,7 +31,6 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from course_lib.gptsan.shape import SPOUT_OUT
-from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 from course_lib.training import quick
@@ -70,81 +69,49 @@ def short_runs(
 ) -> dict[str, list[Outcome]]:
     """Train each way once for each seed, as `short_run` does, and return the outcomes by name.
 
-    On the CPU, a small model trains on one thread, and the other cores train others at the same time.
-
-    Args:
-        stage: folder of the base with an extra stage.
-        settings: optimizer, schedule and dtype.
-        examples: training and held-out examples, with class labels.
-        ways: name → whether each training document has the class of a random document.
-        seeds: the seeds.
-        how: length of the training.
+    On the CPU, a small model trains on one thread, and the other cores train others at the same time. `ways` says by
+    name whether each training document has the class of a random document. `examples` are those for training and the
+    held-out ones, with class labels.
     """
-    runs = [(name, seed) for name in ways for seed in seeds]
-    one = partial(_outcome, stage, settings, examples, how)
+    runs = [(seed, ways[name]) for name in ways for seed in seeds]
     parameters = sum(math.prod(weight.shape) for weight in weight_files.by_name(stage).values())
-    workers = trainings_at_once(parameters, settings.launch.device)
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in ways}
+    workers = min(trainings_at_once(parameters, settings.launch.device), len(runs))
+    outcomes = []
     with progress(len(runs), "run", "training") as bar:
-        found = ordered_map(one, [(seed, ways[name]) for name, seed in runs], min(workers, len(runs)))
-        for (name, _), outcome in zip(runs, found, strict=True):
-            outcomes[name].append(outcome)
+        for outcome in ordered_map(partial(short_run, stage, settings, examples, how), runs, workers):
+            outcomes.append(outcome)
             bar.update()
-    return outcomes
-
-
-def _outcome(
-    stage: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], how: Control, run: tuple[int, bool]
-) -> Outcome:
-    """Train once; `run`: seed, and whether the classes are shuffled."""
-    return short_run(stage, settings, examples, *run, how)
+    several = len(seeds)
+    return {name: outcomes[number * several :][:several] for number, name in enumerate(ways)}
 
 
 def short_run(
-    stage: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], seed: int, shuffled: bool, how: Control
+    stage: Path, settings: GptsanConfig, examples: tuple[Examples, Examples], how: Control, run: tuple[int, bool]
 ) -> Outcome:
     """Train new extra layers and the spout on a frozen base, and evaluate on the held-out examples.
 
-    Args:
-        stage: folder of the base with an extra stage, whose new parameters are drawn anew.
-        settings: optimizer, schedule and dtype.
-        examples: training and held-out examples, with class labels.
-        seed: seed for the new weights, the order of the examples, and the shuffling.
-        shuffled: whether each training document has the class of a random document. The spout then says nothing about
-            the text; all else is the same.
-        how: length of the training.
+    `run` is the seed for the new weights, the order of the examples and the shuffling, and whether each training
+    document has the class of a random document. The spout then says nothing about the text; all else is the same.
     """
+    (train, held_out), (seed, shuffled) = examples, run
     with torch.random.fork_rng():
         # For the routers' jitter.
         torch.manual_seed(seed)
         model = _staged(stage, settings, seed)
-        with one_thread(model.num_parameters()):
-            return _run(model, settings, examples, seed, shuffled, how)
+        rng = np.random.default_rng(seed)
+        classes = _classes(train, rng if shuffled else None)
 
+        def loss(rows: npt.NDArray[np.int64]) -> Tensor:
+            output, y = _read(model, train, rows, classes[rows], how.length)
+            mean, log_z = cross_entropy(output.logits, y)
+            whole: Tensor = mean + settings.loss.z_loss * log_z + output.router_loss
+            return whole
 
-def _run(
-    model: GPTSanForCausalLM,
-    settings: GptsanConfig,
-    examples: tuple[Examples, Examples],
-    seed: int,
-    shuffled: bool,
-    how: Control,
-) -> Outcome:
-    """Train and evaluate a model, see `short_run`."""
-    train, held_out = examples
-    rng = np.random.default_rng(seed)
-    classes = _classes(train, rng if shuffled else None)
-
-    def loss(rows: npt.NDArray[np.int64]) -> Tensor:
-        output, y = _read(model, train, rows, classes[rows], how.length)
-        mean, log_z = cross_entropy(output.logits, y)
-        whole: Tensor = mean + settings.loss.z_loss * log_z + output.router_loss
-        return whole
-
-    with progress(how.steps, "step", _label(seed, shuffled)) as bar:
-        batches = _batches(len(train), how.samples, rng, bar)
-        quick.train(model, loss, batches, settings.optimizer, how.steps)
-    return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
+        label = "shuffled classes" if shuffled else "own classes"
+        with one_thread(model.num_parameters()), progress(how.steps, "step", f"seed {seed}, {label}") as bar:
+            batches = _batches(len(train), how.samples, rng, bar)
+            quick.train(model, loss, batches, settings.optimizer, how.steps)
+            return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
 
 
 def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM:
@@ -162,8 +129,7 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
             continue
         parameter.data = parameter.data.float()
         if name == SPOUT_OUT or not name.startswith(SPOUT):
-            std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
-            parameter.data = initial(name, tuple(parameter.shape), rng, std)
+            parameter.data = initial(name, parameter, rng, config)
     model.to(compute.device(settings.launch.device))
     return model
 
@@ -219,7 +185,3 @@ def _evaluate(model: GPTSanForCausalLM, held_out: Examples, classes: int, how: C
             tokens[rows] = (y >= 0).sum(1).cpu().numpy()
     right = losses[np.arange(len(own)), own]
     return Outcome(float(right.sum() / tokens.sum()), float((losses.argmin(1) == own).mean()))
-
-
-def _label(seed: int, shuffled: bool) -> str:
-    return tr("seed {seed}, shuffled classes", seed=seed) if shuffled else tr("seed {seed}, own classes", seed=seed)

@@ -6,7 +6,6 @@ num_input   int32 [examples]                 number of prefix positions, which a
 document    int32 [examples]                 index of the document that the example comes from
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import require_file
+from course_lib.files import read_json, require_file
 
 # Arrays that a training sample contains.
 FEATURES = ("x", "y", "i", "num_input")
@@ -63,15 +62,14 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
 
 
 class Examples:
-    """Map-style torch dataset of the examples in a folder, or of those selected by `rows`.
-
-    The arrays are memory-mapped, so opening a folder reads no examples.
-
-    Raises CourseError if a file is missing or does not match encoding.json.
-    """
+    """Memory-mapped dataset of the examples in a folder, or of those selected by `rows`."""
 
     def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
-        self.folder, self.report = folder, _read_report(folder)
+        if not (folder / REPORT).is_file():
+            raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
+        self.folder, self.report = folder, read_json(folder / REPORT)
+        if missing := {"examples", "num_context", "classes", "largest_id"} - self.report.keys():
+            raise CourseError(f"{folder / REPORT}: lacks {', '.join(sorted(missing))}")
         shapes = array_shapes(self.report["examples"], self.report["num_context"])
         self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
@@ -100,8 +98,6 @@ class Examples:
         """Check that a model can be trained on the examples. If `d_spout` is None (no spout), any class is allowed.
 
         Examples without class labels may have any value in `i`, because it is taken modulo the spout width.
-
-        Raises UsageError if a token id is outside the vocabulary or a class is not below `d_spout`.
         """
         if self.report["largest_id"] >= vocab_size:
             raise UsageError(
@@ -120,16 +116,9 @@ class Examples:
         No document has examples in both sets, because the rest of a document is easier to predict for a model that
         was trained on its beginning. Only if a class has a single document are its examples split instead.
 
-        Args:
-            held_out: Fraction of each class's documents to hold out, from 0 to below 1. Unless it is 0, each set has
-                at least one document of a class that has two or more.
-            seed: Random seed.
-
-        Raises:
-            UsageError: The fraction is outside [0, 1).
+        `held_out` is the fraction of each class's documents to hold out. Unless it is 0, each set has at least one
+        document of a class that has two or more.
         """
-        if not 0 <= held_out < 1:
-            raise UsageError(f"held-out share: {held_out} is not allowed: from 0 to below 1")
         labels = self.arrays["i"][self.rows] if self.classes else np.zeros(len(self), DTYPE)
         documents = self.arrays["document"][self.rows]
         rng, held = np.random.default_rng(seed), np.zeros(len(self), bool)
@@ -142,20 +131,6 @@ class Examples:
             count = min(max(round(held_out * len(units)), 1), len(units) - 1)
             held[members] = np.isin(groups, units[:count])
         return Examples(self.folder, self.rows[~held]), Examples(self.folder, self.rows[held])
-
-
-def _read_report(folder: Path) -> dict[str, Any]:
-    path = folder / REPORT
-    if not path.is_file():
-        raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
-    try:
-        report: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
-        missing = {"examples", "num_context", "classes", "largest_id"} - report.keys()
-    except (ValueError, AttributeError) as error:
-        raise CourseError(f"{path}: not readable: {error}") from None
-    if missing:
-        raise CourseError(f"{path}: lacks {', '.join(sorted(missing))}")
-    return report
 
 
 def _open(path: Path, shape: tuple[int, ...]) -> Array:

@@ -77,8 +77,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
         dtype = held["model.embed_tokens.weight"].dtype
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, like in wanted.items():
-                std = max(STD, config.spout_init_std) if name == SPOUT_OUT else STD
-                yield name, initial(name, like.shape, rng, std).to(dtype) if name in new else held[name].contiguous()
+                yield name, initial(name, like, rng, config).to(dtype) if name in new else held[name].contiguous()
                 bar.update()
 
     settings = original_settings(source, folder, config)
@@ -99,13 +98,13 @@ def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
-def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, std: float) -> torch.Tensor:
+def initial(name: str, like: torch.Tensor, rng: torch.Generator, config: GPTSanConfig) -> torch.Tensor:
     """Return a new tensor: ones, zeros or Normal(0, std²), chosen by name as in the tanreinama/GPTSAN converter."""
     if name.endswith("norm.weight"):
-        return torch.ones(shape)
+        return torch.ones(like.shape)
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
-        return torch.zeros(shape)
-    return torch.randn(shape, generator=rng) * std
+        return torch.zeros(like.shape)
+    return torch.randn(like.shape, generator=rng) * (max(STD, config.spout_init_std) if name == SPOUT_OUT else STD)
 
 
 def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:

@@ -16,10 +16,7 @@ Matrix = Any
 
 
 def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
-    """Plot router probabilities [tokens][experts].
-
-    A box marks each chosen expert. A cross marks a chosen expert that had no room for the token.
-    """
+    """Plot router probabilities [tokens][experts], with a box on each chosen expert and a cross if it had no room."""
     # [experts, tokens]
     shown = np.asarray(probabilities).T
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
@@ -37,33 +34,25 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
 
 
 def expert_load(loads: Mapping[str, Matrix]) -> Any:
-    """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts].
-
-    The fractions are written out for up to FEW experts.
-    """
+    """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
     layers, experts = np.shape(next(iter(loads.values())))
     few = experts <= FEW
     figure, axes = _panels(len(loads), height=1.4 + 0.4 * layers)
     for axis, (name, load) in zip(axes, loads.items(), strict=True):
-        shares = np.asarray(load)
-        image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=max(0.5, shares.max()), aspect="auto")
+        fractions = np.asarray(load)
+        image = axis.imshow(fractions, cmap="Blues", vmin=0, vmax=max(0.5, fractions.max()), aspect="auto")
         if few:
-            _numbers(axis, [[f"{share:.0%}" for share in row] for row in shares], dark=shares > 0.3)
-        axis.set_xticks(
-            range(experts), [tr("expert {expert}", expert=expert) if few else str(expert) for expert in range(experts)]
-        )
-        axis.set_yticks(range(len(shares)), [tr("layer {layer}", layer=layer) for layer in range(len(shares))])
+            _numbers(axis, [[f"{share:.0%}" for share in row] for row in fractions], dark=fractions > 0.3)
+        names = [tr("expert {expert}", expert=expert) if few else str(expert) for expert in range(experts)]
+        axis.set_xticks(range(experts), names)
+        axis.set_yticks(range(layers), [tr("layer {layer}", layer=layer) for layer in range(layers)])
         axis.set(title=tr(name))
     figure.colorbar(image, ax=axes, label=tr("share of the tokens"))
     return figure
 
 
 def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
-    """Plot attention masks [tokens][slots], one panel per mask. A mask with fewer columns uses the last slots.
-
-    A filled cell means that the token in its row attends to the slot in its column. Slots after the token itself and
-    the spout slot have their own colors.
-    """
+    """Plot attention masks [tokens][slots], one panel per mask. A mask with fewer columns uses the last slots."""
     from matplotlib.patches import Patch
 
     kinds = {
@@ -91,10 +80,7 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
 
 
 def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
-    """Plot held-out loss and agreement for several seeds of each kind of training.
-
-    `outcomes` maps a name to its control.Outcome objects, one per seed. A dashed line marks the agreement by chance.
-    """
+    """Plot held-out loss and agreement; `outcomes` maps a kind of training to a control.Outcome for each seed."""
     figure, axes = _panels(2, height=2.6)
     for axis, name in zip(axes, ("loss", "agreement"), strict=True):
         for row, seeds in enumerate(outcomes.values()):
@@ -117,10 +103,7 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
 
 
 def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
-    """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share.
-
-    A measure can lack a case. A dashed line in the last panel marks the share by chance.
-    """
+    """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share."""
     cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
     figure, axes = _panels(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
@@ -136,11 +119,7 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
 
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
-    """Plot memory use on one device [bytes] as stacked bars.
-
-    `panels` maps model → training method → memory component → size. A line in the last panel marks `card`, the device
-    memory [bytes].
-    """
+    """Plot memory on one device [bytes] as stacked bars: model → training method → component → size; `card` a line."""
     figure, axes = _panels(len(panels), height=2.6, width=10.0)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
@@ -154,23 +133,14 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         axis.invert_yaxis()
     if card:
         axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(
-            card / unit,
-            len(bars) - 1,
-            tr(" card of {size:.0f} GB", size=card / 1e9),
-            color=BEFORE,
-            va="center",
-        )
+        axis.text(card / unit, len(bars) - 1, tr(" card of {size:.0f} GB", size=card / 1e9), color=BEFORE, va="center")
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return figure
 
 
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
-    """Plot the held-out loss [nats per token] for texts of each class (rows) with each class in the spout (columns).
-
-    The color shows how far a loss is above the lowest loss in its row.
-    """
+    """Plot the held-out loss [nats per token] for texts of each class (rows) with each class in the spout (columns)."""
     values = np.asarray(losses)
     figure, axis = subplots(height=3.9, width=6.2)
     above = values - values.min(1, keepdims=True)
@@ -188,7 +158,7 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
 
 
 def _panels(number: int, height: float, width: float = 8.0, **options: Any) -> tuple[Any, list[Any]]:
-    """Return a figure and a list of its axes in one row. The axes are a list even if there is only one panel."""
+    """Return a figure and a list of its axes in one row."""
     figure, axes = subplots(number, height, width, **options)
     return figure, list(axes) if number > 1 else [axes]
 
@@ -203,6 +173,6 @@ def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
     """Return a rectangle for a matrix cell, either outlined or filled."""
     from matplotlib.patches import Rectangle
 
-    if fill:
-        return Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="none")
-    return Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False, edgecolor=colour, linewidth=1.8)
+    half = 0.45 if fill else 0.47
+    corner = (column - half, row - half)
+    return Rectangle(corner, 2 * half, 2 * half, fill=fill, color=colour, linewidth=0 if fill else 1.8)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from course_lib.errors import UsageError
-from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import FillConfig
 from course_lib.gptsan.prefix import prefix_types
 
@@ -35,12 +35,8 @@ class Filled:
 
 
 @torch.inference_mode()
-def fill(generator: Generator, text: str, settings: FillConfig | None = None) -> Filled:
-    """Fill each `[MASK]` in a text with one token.
-
-    Raises UsageError if the text has no mask or is longer than the model allows, or if the model does not have the
-    spout or class given in the settings.
-    """
+def fill(generator: GPTSANGenerator, text: str, settings: FillConfig | None = None) -> Filled:
+    """Fill each `[MASK]` in a text with one token."""
     settings = settings or FillConfig()
     ids, masked = _read(generator, text)
     spout = generator.spout(settings, 1, generator.rng(settings))
@@ -66,11 +62,10 @@ def fill(generator: Generator, text: str, settings: FillConfig | None = None) ->
     return Filled(generator.encoding.decode(ids), masks)
 
 
-def _read(generator: Generator, text: str) -> tuple[list[int], list[int]]:
+def _read(generator: GPTSANGenerator, text: str) -> tuple[list[int], list[int]]:
     """Return the token ids of a text and the positions of its masks.
 
-    As in a prefix, the ids begin with SOT (start of text), and the text is not cleaned. Raises UsageError if there is
-    no mask.
+    As in a prefix, the ids begin with SOT (start of text), and the text is not cleaned.
     """
     first, *others = text.split(MASK)
     if not others:

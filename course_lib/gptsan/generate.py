@@ -1,6 +1,7 @@
 """Text generation with a GPTSAN model: continues a context after a bidirectional prefix, steered by the spout.
 
-Differences from run_generate.py in the original code (tanreinama/GPTSAN):
+`generate` in transformers samples from the whole vocabulary with torch's global random generator, so the same seed
+would give different texts. Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 
 - A key/value cache stores the past tokens. The original code recomputes the whole context for each token.
 - Texts are sampled independently from the top_k most probable tokens. The original code restarts finished texts from
@@ -11,9 +12,6 @@ Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 - Byte tokens always form whole characters (generation/byte_tokens.py). If a chosen token would break a character, it is
   chosen again among the allowed ones. This choice has its own random generator, so that the other texts do not change.
 - Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
-
-generation/generator.py is not used, because `generate` in transformers samples from the whole vocabulary with the
-global random generator in torch, so the same seed would give different texts.
 """
 
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class Prompt:
     num_input: int  # number of positions before SEG
 
 
-class Generator:
+class GPTSANGenerator:
     """Text generator that uses a model and its tokenizer on one device."""
 
     def __init__(self, model: GPTSanForCausalLM, tokenizer: GPTSanTokenizer) -> None:
@@ -72,17 +70,8 @@ class Generator:
         self.characters = CharacterMask(byte_table(self.encoding, self.config.vocab_size), self.device)
 
     @classmethod
-    def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "Generator":
-        """Load the model and the tokenizer from a folder.
-
-        Args:
-            folder: Hugging Face folder with a GPTSAN model.
-            device: Device for the model. None selects the GPU if there is one, else the CPU.
-            dtype: Dtype for the weights. "auto" uses the stored dtype.
-
-        Raises:
-            CourseError: The folder does not contain a complete GPTSAN model with its tokenizer.
-        """
+    def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "GPTSANGenerator":
+        """Load the model and the tokenizer from a folder, to the GPU if there is one and `device` is None."""
         shape = read_config(folder)
         tokenizer = load_tokenizer(folder)
         if len(tokenizer.swe) > shape.vocab_size:
@@ -101,14 +90,7 @@ class Generator:
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
         """Generate `num_generate` texts, each consisting of the unchanged context and a continuation.
 
-        Args:
-            context: Beginning of each text.
-            settings: Generation settings. None uses the defaults.
-            prefix: Text before the context, in which attention is bidirectional. The generated texts do not include it.
-
-        Raises:
-            UsageError: The prompt and one more token are longer than the model's maximum sequence length, or the model
-                does not have the spout or class given in the settings.
+        The texts do not include the prefix, in which attention is bidirectional.
         """
         settings = settings or GenerateConfig()
         prompt = self.prompt(context, prefix, settings.original_prompt)
@@ -182,13 +164,7 @@ class Generator:
         return rng
 
     def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
-        """Return the input to the spout, or None if the `spout` setting is "none".
-
-        For "uniform", the shape is [texts, d_spout], because each text has its own vector. Otherwise, it is [1,
-        d_spout].
-
-        Raises UsageError if the model has no spout or no such class.
-        """
+        """Return the input to the spout: [texts, d_spout] for "uniform", None for "none", otherwise [1, d_spout]."""
         width, wanted, label = self.config.d_spout, settings.spout, settings.label
         if wanted == "none":
             return None
@@ -224,10 +200,7 @@ class Generator:
         return cache, output.logits[:, -1]
 
     def _room(self, slots: int) -> int:
-        """Return the maximum number of new tokens after a prompt of `slots` slots (tokens and spout).
-
-        Raises UsageError if the model has no position left for a new token.
-        """
+        """Return the maximum number of new tokens after a prompt of `slots` slots (tokens and spout)."""
         positions = self.config.max_position_embeddings
         if slots >= positions:
             raise UsageError(

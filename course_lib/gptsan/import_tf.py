@@ -86,9 +86,7 @@ def import_tf(source: Path, folder: Path) -> dict[str, Any]:
 def _shape_of(bundle: TensorBundle) -> GPTSANShape:
     """Return the shape of the model in a checkpoint, after checking that its variables are those of such a model."""
     shapes = {
-        name: bundle.shape(name)
-        for name in bundle.entries
-        if name not in NOT_WEIGHTS and not name.endswith(MOMENTS)
+        name: bundle.shape(name) for name in bundle.entries if name not in NOT_WEIGHTS and not name.endswith(MOMENTS)
     }
     try:
         shape = infer_shape(shapes)

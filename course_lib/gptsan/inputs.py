@@ -39,10 +39,7 @@ class Piece:
     batch: LineBatch
 
     def lines(self) -> list[str]:
-        """Return the decoded lines. All types of line endings are recognized.
-
-        Raises CourseError if the piece is not readable, or if the first piece of a document contains only whitespace.
-        """
+        """Return the decoded lines. All types of line endings are recognized."""
         path, text = self.batch.path, ""
         for number, line in self.batch.numbered() if _is_plain(path) else ():
             try:
@@ -56,71 +53,52 @@ class Piece:
 
 
 def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
-    """Return the documents to encode.
+    """Return the files to encode.
 
     Args:
         inputs: Path to a CSV list with class labels (ends in `.csv`), a glob pattern (files are sorted by name), or the
             files themselves.
         d_spout: Width of the spout; class numbers must be below it.
-
-    Raises:
-        CourseError: A file is missing or the CSV list is invalid.
-        UsageError: `inputs` matches no file.
     """
     if isinstance(inputs, str) and inputs.endswith(".csv"):
         return _read_list(Path(inputs), d_spout)
-    if isinstance(inputs, str):
-        # Path.glob does not accept an absolute pattern.
-        paths = [path for path in map(Path, sorted(glob.glob(inputs, recursive=True))) if not path.is_dir()]  # noqa: PTH207
-    else:
-        paths = list(inputs)
-    if not paths:
+    # Path.glob does not accept an absolute pattern.
+    paths = map(Path, sorted(glob.glob(inputs, recursive=True))) if isinstance(inputs, str) else inputs  # noqa: PTH207
+    sources = [Source(require_file(path)) for path in paths if not (isinstance(inputs, str) and path.is_dir())]
+    if not sources:
         raise UsageError(f"{inputs}: no such file; allowed: a list.csv, or a pattern such as 'texts/*.txt'")
-    return [Source(require_file(path)) for path in paths]
+    return sources
 
 
 def _read_list(path: Path, d_spout: int) -> list[Source]:
-    """Read a CSV list with the columns `filename,fileid`.
-
-    File names are relative to the folder that contains the list.
-    """
+    """Read a CSV list with the columns `filename,fileid`. File names are relative to the folder of the list."""
     try:
         text = require_file(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise CourseError(f"{path}: not UTF-8 at byte {error.start}") from None
-    first = text.partition("\n")[0].rstrip("\r")
-    if first != ",".join(HEADER):
-        raise CourseError(f"{path}, line 1: expected {','.join(HEADER)!r}, found {first[:60]!r}")
-    rows, documents = csv.reader(io.StringIO(text)), dict[Path, Source]()
+    rows, sources = csv.reader(io.StringIO(text)), dict[Path, Source]()
     try:
-        for row in rows:
-            if row and rows.line_num > 1:
-                document = _read_row(row, path, rows.line_num, d_spout)
-                if documents.setdefault(document.path.resolve(), document) is not document:
-                    raise CourseError(f"{path}, line {rows.line_num}: {row[0]} is listed twice")
+        if (first := next(rows, [])) != HEADER:
+            raise CourseError(f"{path}, line 1: expected {','.join(HEADER)!r}, found {','.join(first)[:60]!r}")
+        for row in filter(None, rows):
+            try:
+                name, label = row
+                source = Source(require_file(path.parent / name), int(label))
+            # OSError means that the operating system does not allow this file name.
+            except (CourseError, OSError, ValueError) as error:
+                raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
+            if not 0 <= int(label) < d_spout:
+                raise CourseError(
+                    f"{path}, line {rows.line_num}: class {label} is outside the spout: "
+                    f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
+                )
+            if sources.setdefault(source.path.resolve(), source) is not source:
+                raise CourseError(f"{path}, line {rows.line_num}: {name} is listed twice")
     except csv.Error as error:
         raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
-    if not documents:
+    if not sources:
         raise CourseError(f"{path}: lists no files")
-    return list(documents.values())
-
-
-def _read_row(row: Sequence[str], path: Path, line: int, d_spout: int) -> Source:
-    if len(row) != len(HEADER):
-        raise CourseError(f"{path}, line {line}: expected a file name and a class, found {len(row)} fields")
-    try:
-        document = Source(require_file(path.parent / row[0]), int(row[1]))
-    # OSError means that the operating system does not allow this file name.
-    except (CourseError, OSError) as error:
-        raise CourseError(f"{path}, line {line}: {error}") from None
-    except ValueError:
-        raise CourseError(f"{path}, line {line}: fileid {row[1]!r} is not an integer") from None
-    if not 0 <= int(row[1]) < d_spout:
-        raise CourseError(
-            f"{path}, line {line}: class {row[1]} is outside the spout: "
-            f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
-        )
-    return document
+    return list(sources.values())
 
 
 def read_pieces(sources: Sequence[Source], seed: int) -> Iterator[list[Piece]]:

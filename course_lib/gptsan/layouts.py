@@ -27,7 +27,7 @@ from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.swe import NAMED
 
 # Value in y at positions without a target.
-IGNORE = -1
+NO_TARGET = -1
 # Characters that end a sentence.
 ENDS = "。｡．.？！?!:：;；"
 # A run of at least this many equal tokens becomes one such token followed by BAG.
@@ -37,16 +37,10 @@ MASKED, RANDOM = 0.8, 0.5
 
 
 class Encoding(Protocol):
-    """The part of swe.SubwordEncoding that the layouts use.
-
-    They also use the ids of the named tokens, which are attributes of the encoding.
-    """
+    """The part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens."""
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it.
-
-        With `clean`, the text is cleaned before encoding.
-        """
+        """Return the token ids of a text, without special tokens around it."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +94,7 @@ def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]
 
 
 def encoder_length(mode: str, context: int, before: int, rng: np.random.Generator) -> int:
-    """Return the length of the encoder part [tokens].
-
-    Args:
-        mode: "lm", "mlm" or "hybrid".
-        context: Length of an example [tokens].
-        before: Length of the `line SEP` part before the encoder part [tokens], or 0 if there is none.
-        rng: Random generator, used only if `mode` is "hybrid".
-    """
+    """Return the length of the encoder part [tokens], after a `line SEP` part of length `before`."""
     if mode == "lm":
         return 0
     return context - before - 3 if mode == "mlm" else int(rng.integers(context - before - 2))
@@ -125,23 +112,16 @@ def compose(
 ) -> Example:
     """Build an example from its parts and mask tokens in the encoder part.
 
-    Args:
-        encoder: Ids in the encoder part.
-        read: Input ids for the decoder part.
-        predicted: Target ids for the decoder part.
-        marks: Token ids that have a special meaning.
-        settings: Context length, masking and layout.
-        rng: Random generator that chooses the masked tokens.
-        before: Line before the encoder part, including SEP, for next-sentence prediction; empty if not used.
-        follows: Whether the text follows that line. The next-sentence target is SEP if it does, else EOT.
+    `before` is the line before the encoder part, with SEP, for next-sentence prediction; `follows` says whether the
+    text follows that line: the target is SEP if it does, else EOT.
     """
     context, start = settings.num_context, 1 + len(before)
     num_input = start + len(encoder)
     x = [marks.sot, *before, *encoder, marks.seg, *read, marks.eot]
-    end = [IGNORE, marks.eot] if settings.original_layout else [marks.eot, IGNORE]
-    y = [IGNORE] * num_input + [*predicted, *end]
+    end = [NO_TARGET, marks.eot] if settings.original_layout else [marks.eot, NO_TARGET]
+    y = [NO_TARGET] * num_input + [*predicted, *end]
     x = (x + [marks.nottoken] * context)[:context]
-    y = (y + [IGNORE] * context)[:context]
+    y = (y + [NO_TARGET] * context)[:context]
 
     shift = 0 if settings.no_offset_mlm and not settings.original_layout else 1
     masks = min(int(settings.num_mask * len(encoder)), settings.max_mask)
@@ -229,19 +209,13 @@ class _Text:
         return [*self.encoding.encode_text(self.lines[self.next - 1].strip(), clean), self.newline]
 
     def before(self) -> list[int]:
-        """Consume the next line and return its token ids without the newline token.
-
-        If it is the last line, return an empty list without consuming it. Ids that were put back count as a line.
-        """
+        """Consume the next line, unless it is the last one, and return its token ids without the newline token."""
         if self.next + (not self.rest) >= len(self.lines):
             return []
         return self.take(clean=True)[:-1]
 
     def put_back(self, ids: list[int], lost: bool) -> None:
-        """Save ids that did not fit, for the next call to `take`.
-
-        If `lost` is True or all ids are newline tokens, they are dropped and counted in `left_out`.
-        """
+        """Save ids that did not fit, for the next call to `take`; newline tokens alone, or if `lost`, are dropped."""
         if lost or all(token == self.newline for token in ids):
             self.left_out += len(ids)
         else:

@@ -3,16 +3,16 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_lib.gptsan.layouts import IGNORE
+from course_lib.gptsan.layouts import NO_TARGET
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target.
 
-    Both are 0 if no position has a target. `logits` are [B, T, V]; `targets` are [B, T], with IGNORE at positions
+    Both are 0 if no position has a target. `logits` are [B, T, V]; `targets` are [B, T], with NO_TARGET at positions
     without a target.
     """
-    learned = targets != IGNORE
+    learned = targets != NO_TARGET
     # [N, V] and [N]
     chosen, wanted = logits[learned].float(), targets[learned]
     count = max(len(wanted), 1)

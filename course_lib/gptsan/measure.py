@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.gptsan.layouts import IGNORE
+from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
@@ -24,19 +24,12 @@ BATCH = 16
 
 @torch.inference_mode()
 def mean_loss(model: GPTSanForCausalLM, examples: Iterable[Example], spout: Tensor | None = None) -> float:
-    """Return the mean cross-entropy [nats per target token].
-
-    Args:
-        model: the model.
-        examples: the examples; at least one.
-        spout: [d_spout], the input to the spout for all examples; None for no spout.
-    """
+    """Return the mean cross-entropy [nats per target token]; `spout` [d_spout] is the input for all examples."""
     nats, tokens = 0.0, 0
     for batch in _batches(model, examples):
-        logits = _read(model, batch, spout).logits.float()
-        y = batch["y"]
-        nats += functional.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE, reduction="sum").item()
-        tokens += int((y != IGNORE).sum())
+        logits, targets = _read(model, batch, spout).logits.float().flatten(0, 1), batch["y"].flatten()
+        nats += functional.cross_entropy(logits, targets, ignore_index=NO_TARGET, reduction="sum").item()
+        tokens += int((targets != NO_TARGET).sum())
     return nats / tokens
 
 

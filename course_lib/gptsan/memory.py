@@ -90,9 +90,8 @@ class _Profile:
     def _core(self) -> int:
         """Return the activations [bytes] that the attention operation itself stores.
 
-        SDPA stores the mask in the dtype of the scores, and one fp32 value per query and head. Eager attention stores a
-        boolean mask and the softmax output in fp32. If the run computes in 16 bits, it also stores the softmax output
-        in 16 bits.
+        SDPA: the mask in the dtype of the scores, and one fp32 value per query and head. Eager: a boolean mask and the
+        softmax output in fp32, and in 16 bits if the run computes in 16 bits.
         """
         rows, mask = self.tokens * self.shape.num_heads, self.tokens * self.slots
         if self.batch.fused:
@@ -121,8 +120,7 @@ class _Profile:
     def activations(self) -> int:
         """Return the activations [bytes] that the forward pass stores, from the embedding to the input of the head.
 
-        With recomputation, these are the input to each layer that gradients reach, one mask, and the router
-        probabilities.
+        With recomputation: the input to each layer that gradients reach, one mask, and the router probabilities.
         """
         # Inputs to swish, to a trained last projection and to a trained head.
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
@@ -132,10 +130,7 @@ class _Profile:
         return sum(map(self.kept, range(self.layers))) + ends * self.stream
 
     def block(self) -> int:
-        """Return the most memory [bytes] that any layer needs in the backward pass besides the stored activations.
-
-        This memory holds the gradients of the activations and, with recomputation, the recomputed activations.
-        """
+        """Return the most memory [bytes] that a layer's backward pass needs besides the stored activations."""
         shape, needs = self.shape, [0]
         for layer in range(self.first, self.layers):
             # The backward pass handles one expert at a time.

@@ -156,10 +156,6 @@ class GPTSanModel(GPTSanPreTrainedModel):
             output_attentions: Whether to return the attention weights. Defaults to the config value.
             output_hidden_states: Whether to return the embeddings and the outputs of each layer and of the last
                 projection. Defaults to the config value.
-
-        Raises:
-            ValueError: The mask or the token types have the wrong width, a spout is given but the model has none, or
-                attention weights are requested without eager attention.
         """
         config, length = self.config, input_ids.shape[1]
         output_attentions = config.output_attentions if output_attentions is None else output_attentions
@@ -195,10 +191,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
-        """Compute the spout key and value for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d].
-
-        Raises ValueError if the model has no spout.
-        """
+        """Compute the spout key and value for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
         if self.spout is None:
             raise ValueError("this model has no spout (d_spout is 0)")
         # [B, L·2·H]
@@ -328,7 +321,7 @@ def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: i
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
     """Check that the attention mask covers all tokens so far, and that the token types cover the new tokens.
 
-    One of the `past` slots may be the spout. Raises ValueError if a width is wrong.
+    One of the `past` slots may be the spout.
     """
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:

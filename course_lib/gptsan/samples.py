@@ -18,11 +18,7 @@ Vector = npt.NDArray[np.float32]
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
     """Return the spout input vector [width] for an example from class `label`.
 
-    The modes are those in run_training.py in tanreinama/GPTSAN:
-
-    - `uniform`: uniform noise from [0, 1), regardless of the class;
-    - `onehot`: 1 at `label` modulo `width`, 0 elsewhere;
-    - `half_onehot`: a one-hot vector in the first half of the width, uniform noise in the second half.
+    The modes (SpoutConfig) are those in run_training.py in tanreinama/GPTSAN.
     """
     if mode == "uniform":
         return rng.random(width, np.float32)

@@ -12,7 +12,7 @@ import torch
 
 from course_lib.evaluation.causal import target_scores
 from course_lib.evaluation.scoring import Scores, Tokens, Window
-from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.settings.config import build
@@ -21,11 +21,8 @@ from course_lib.settings.config import build
 class GptsanScorer:
     """A GPTSAN generator's model as a `ScoringModel`."""
 
-    def __init__(self, generator: Generator, spout: int | str = "none") -> None:
-        """Take the model of a generator, and the spout input for every text (see SpoutSettings).
-
-        Raises UsageError if the model has no such spout input.
-        """
+    def __init__(self, generator: GPTSANGenerator, spout: int | str = "none") -> None:
+        """Take the model of a generator, and the spout input for every text (see SpoutSettings)."""
         self.generator, self.spout = generator, spout
         settings = build(SpoutSettings, {"spout": spout})
         self.vector = generator.spout(settings, 1, generator.rng(settings))

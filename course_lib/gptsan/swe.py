@@ -19,14 +19,13 @@ Decoding restores the text, with these exceptions:
 - text replaced by `clean`.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError
-from course_lib.files import require_file
+from course_lib.files import read_json, require_file
 from course_lib.gptsan.cleaning import clean as cleaned
 
 # Files in a tokenizer folder: vocabulary and emoji table.
@@ -69,9 +68,6 @@ class SubwordEncoding:
         emoji: String → emoji token. Replacements are made in this order.
         shown: Emoji token → string that it decodes to.
         origin: Name for the vocabulary in error messages.
-
-    Raises:
-        CourseError: An entry in the special block is missing.
     """
 
     def __init__(
@@ -174,8 +170,6 @@ class SubwordEncoding:
         """Return the text for a sequence of token ids.
 
         Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the preceding id twice.
-
-        Raises CourseError if an id is outside the vocabulary.
         """
         expanded: list[int] = []
         for i in ids:
@@ -192,15 +186,12 @@ class SubwordEncoding:
 
 
 def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
-    """Load the encoding from a `vocab.txt` file and an `emoji.json` file.
-
-    Raises CourseError if a file is missing or damaged; the message names the file and the problem.
-    """
-    entries = _read(vocabulary).removesuffix("\n").split("\n")
+    """Load the encoding from a `vocab.txt` file and an `emoji.json` file."""
     try:
-        tables: Any = json.loads(_read(emoji))
-    except json.JSONDecodeError as error:
-        raise CourseError(f"{emoji}: not readable as JSON: {error}") from None
+        entries = require_file(vocabulary).read_text(encoding="utf8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise CourseError(f"{vocabulary}: not UTF-8 at byte {error.start}") from None
+    tables = read_json(emoji)
     if not _are_tables(tables):
         raise CourseError(
             f'{emoji}: expected "emoji" (string → one of {EMOJI[0]} to {EMOJI[-1]}) and "emoji_inv" (those 12 → string)'
@@ -208,15 +199,8 @@ def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
     return SubwordEncoding(entries, tables["emoji"], tables["emoji_inv"], str(vocabulary))
 
 
-def _are_tables(tables: Any) -> bool:
-    both: list[Any] = [tables.get(key) for key in ("emoji", "emoji_inv")] if isinstance(tables, dict) else []
-    if not both or not all(isinstance(t, dict) and all(k and isinstance(v, str) for k, v in t.items()) for t in both):
+def _are_tables(tables: dict[str, Any]) -> bool:
+    both: list[Any] = [tables.get(key) for key in ("emoji", "emoji_inv")]
+    if not all(isinstance(t, dict) and all(k and isinstance(v, str) for k, v in t.items()) for t in both):
         return False
     return set(both[0].values()) <= set(EMOJI) == set(both[1])
-
-
-def _read(path: Path) -> str:
-    try:
-        return require_file(path).read_text(encoding="utf8")
-    except UnicodeDecodeError as error:
-        raise CourseError(f"{path}: not UTF-8 at byte {error.start}") from None

@@ -12,6 +12,7 @@ from course_lib.files import sha256
 from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
+from course_lib.gptsan.freeze import SPOUT, frozen_names
 from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
@@ -20,6 +21,7 @@ from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import RunSamples, Task
 
 if TYPE_CHECKING:
+    from course_lib.gptsan.configuration import GPTSanConfig
     from course_lib.gptsan.model import GPTSanForCausalLM
 
 
@@ -31,7 +33,7 @@ class Gptsan(Task):
 
     @property
     def tokenizer(self) -> Path:
-        """Tokenizer folder: data.tokenizer, else model.checkpoint. Raises UsageError if neither is set."""
+        """Tokenizer folder: data.tokenizer, else model.checkpoint."""
         folder = self.settings.data.tokenizer or self.settings.model.checkpoint
         if folder is None:
             raise UsageError("data.tokenizer: not set; a new model needs the tokenizer its examples were encoded with")
@@ -52,7 +54,8 @@ class Gptsan(Task):
     @override
     def check(self) -> None:
         mode, shape, tokenizer = self.settings.spout.mode, self.shape(), self.tokenizer
-        if mode != "none" and shape.d_spout < 2:
+        spouted = mode != "none"
+        if spouted and shape.d_spout < 2:
             raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
         entries = len(self._encoding())
         if entries > shape.vocab_size:
@@ -65,39 +68,31 @@ class Gptsan(Task):
             raise UsageError(f"data.input: {examples.folder} was encoded with another tokenizer than {tokenizer}")
         classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
         examples.check(shape.vocab_size, classes.get(mode))
-        length, positions = examples.report["num_context"], shape.max_position_embeddings
-        if mode == "none" and length > positions:
+        needed, positions = examples.report["num_context"] + spouted, shape.max_position_embeddings
+        if needed > positions:
             raise UsageError(
-                f"data.input: {examples.folder} has examples of {length} tokens; the model has {positions} positions"
-            )
-        if mode != "none" and length + 1 > positions:
-            raise UsageError(
-                f"data.input: {examples.folder} has examples of {length} tokens, which with the spout need "
-                f"{length + 1} positions; the model has {positions}"
+                f"data.input: {examples.folder} has examples that need {needed} positions, with the spout if it is "
+                f"used; the model has {positions}"
             )
         self._frozen(shape)
 
     def _encoding(self) -> swe.SubwordEncoding:
         return swe.load(*(self.tokenizer / name for name in swe.FILES))
 
-    def _frozen(self, shape: Any, names: list[str] | None = None) -> set[str]:
-        """Return the names of the frozen parameters in a model of this shape.
-
-        Without `names`, all parameters are considered.
-        """
+    def _frozen(self, shape: "GPTSanConfig") -> set[str]:
+        """Return the names of the frozen parameters in a model of this shape."""
         from course_lib.gptsan.folder import tensors_of
-        from course_lib.gptsan.freeze import frozen_names
 
-        return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, names or tensors_of(shape)[1])
+        return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
 
     def examples(self) -> Examples:
-        """Open the encoded examples in data.input. Raises UsageError if data.input is not set."""
+        """Open the encoded examples in data.input."""
         if self.settings.data.input is None:
             raise UsageError("data.input: not set; give a folder of `course gptsan encode`")
         return Examples(self.settings.data.input)
 
     def split(self) -> tuple[Examples, Examples]:
-        """Return the training and held-out examples. Raises CourseError if there are no training examples."""
+        """Return the training and held-out examples."""
         train, held_out = self.examples().split(self.settings.data.held_out, self.settings.engine.seed)
         if not len(train):
             raise CourseError(f"{train.folder}: holds no examples; encode some with `course gptsan encode`")
@@ -146,11 +141,8 @@ class Gptsan(Task):
     def train_length(self, settings: GptsanConfig) -> tuple[object, ...]:
         return settings.engine.max_steps, settings.engine.num_train_epochs
 
-    def shape(self) -> Any:
-        """Return the model configuration: that of the checkpoint, or a new one based on model.shape.
-
-        The coefficients for the router losses and the router jitter come from the settings.
-        """
+    def shape(self) -> "GPTSanConfig":
+        """Return the configuration of the checkpoint or of model.shape, with the router losses of the settings."""
         from course_lib.gptsan.configuration import GPTSanConfig
         from course_lib.gptsan.folder import read_config
 
@@ -172,10 +164,7 @@ class Gptsan(Task):
 
     @override
     def model(self) -> "GPTSanForCausalLM":
-        """Load the checkpoint in the training dtype, or build a new model in fp32.
-
-        The parameters that are not trained are frozen.
-        """
+        """Load the checkpoint in the training dtype, or build a new model in fp32; freeze what is not trained."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -195,7 +184,7 @@ class Gptsan(Task):
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
             # DeepSpeed casts the parameters only, and a bias in fp32 would turn the logits into fp32.
             model.final_logits_bias = model.final_logits_bias.to(dtype)
-        freeze(model, self._frozen(shape, [name for name, _ in model.named_parameters()]))
+        freeze(model, self._frozen(shape))
         if settings.model.recompute == "full":
             recompute(model)
         return model
@@ -242,14 +231,11 @@ class Gptsan(Task):
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:
-    """Turn on activation checkpointing, except in the first layers that no gradient reaches.
-
-    Those layers do not store activations anyway.
-    """
+    """Turn on activation checkpointing, except in the first layers: they store nothing if no gradient reaches them."""
     model.activation_checkpointing_enable()
     # Otherwise, gradients would also flow through all frozen layers.
     model.disable_input_require_grads()
-    below = ("model.spout.", *EMBEDDINGS)
+    below = (SPOUT, *EMBEDDINGS)
     learns = any(parameter.requires_grad for name, parameter in model.named_parameters() if name.startswith(below))
     for block in model.model.blocks:
         if learns or any(parameter.requires_grad for parameter in block.parameters()):

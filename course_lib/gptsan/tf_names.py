@@ -150,10 +150,7 @@ def parameters(shape: Any) -> dict[str, int]:
 
 
 def infer_shape(shapes: Mapping[str, tuple[int, ...]]) -> GPTSANShape:
-    """Infer the shape of a model from the shapes of a few variables in a TensorFlow checkpoint.
-
-    Raises KeyError with the name of the variable if a variable is missing or has too few axes.
-    """
+    """Infer the shape of a model from the shapes of a few variables in a TensorFlow checkpoint."""
 
     def size(name: str, axis: int) -> int:
         if len(shapes[name]) <= axis:

@@ -32,8 +32,6 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     - Batches are padded on the left with SEP, as in the published tokenizer.
     - `do_clean_text` replaces URLs, e-mail addresses, telephone numbers, dates, prices and box-drawing characters (see
       cleaning.py).
-
-    Raises CourseError if a file is missing or damaged.
     """
 
     vocab_files_names = FILES
@@ -111,28 +109,25 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
             for known, run in groupby(tokens, self._id_of.__contains__)
         )
 
-    def build_inputs_with_special_tokens(
-        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
-    ) -> list[int]:
-        """Add the special tokens: SOT SEG text, or SOT prefix SEG text."""
+    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> Any:
+        """Return SOT SEG text, or for two texts SOT prefix SEG text."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [self.bos_token_id, *prefix, self.sep_token_id, *text]
 
-    def create_token_type_ids_from_sequences(
-        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
-    ) -> list[int]:
+    def create_token_type_ids_from_sequences(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> Any:
         """Return the token types: 1 on SOT and the prefix, 0 from SEG onward."""
-        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
-        return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
+        before = 1 if token_ids_1 is None else 1 + len(token_ids_0)
+        whole = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
+        return [int(position < before) for position in range(len(whole))]
 
     def get_special_tokens_mask(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
-    ) -> list[int]:
+    ) -> Any:
         """Return the special tokens mask: 1 on special tokens such as SOT and SEG, 0 elsewhere."""
         if already_has_special_tokens:
             return [int(i in self.all_special_ids) for i in token_ids_0]
-        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
-        return [1, *(0 for _ in prefix), 1, *(0 for _ in text)]
+        types = self.create_token_type_ids_from_sequences(token_ids_0, token_ids_1)
+        return [int(position in (0, sum(types))) for position in range(len(types))]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Copy vocab.txt and emoji.json to a folder and return their paths."""
@@ -146,7 +141,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
 
 def load_tokenizer(folder: Path) -> GPTSanTokenizer:
-    """Load the tokenizer from a folder. Raises CourseError, which names the file, if one is missing or damaged."""
+    """Load the tokenizer from a folder."""
     for name in FILES.values():
         require_file(folder / name)
     tokenizer: GPTSanTokenizer = model_folder.load_tokenizer(folder, GPTSanTokenizer)

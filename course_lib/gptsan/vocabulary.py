@@ -58,12 +58,8 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
 
     The same texts always produce the same files.
 
-    Args:
-        texts: raw texts.
-        size: number of entries.
-        folder: folder to write.
-        coverage: share of the texts' characters, counted with repetitions, whose entries come before any substring's.
-            With 0, characters and substrings compete by their scores.
+    `coverage` is the share of the texts' characters, counted with repetitions, whose entries come before any
+    substring's. With 0, characters and substrings compete by their scores.
     """
     least = len(SPECIALS) + len(ALWAYS)
     if size <= least:

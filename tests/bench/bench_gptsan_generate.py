@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.generate import Generator, Prompt
+from course_lib.gptsan.generate import GPTSANGenerator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.tokenizer import load_tokenizer
@@ -53,7 +53,7 @@ def main() -> None:
         print(f"{length:6} {step / FEW * 1e3:7.2f} ms {whole * 1e3:10.1f} ms {FEW / ratio:8.1f}")
 
 
-def random_generator() -> Generator:
+def random_generator() -> GPTSANGenerator:
     torch.manual_seed(0)
     config = GPTSanConfig(
         vocab_size=VOCABULARY, max_position_embeddings=POSITIONS, d_model=256, d_ff=1024, d_ext=1024, d_spout=0, num_switch_layers=4,
@@ -63,7 +63,7 @@ def random_generator() -> Generator:
     with tempfile.TemporaryDirectory() as folder:
         words = load_tokenizer(handmade.write(Path(folder) / "tokenizer"))
     model.final_logits_bias[0, words.eot] = -1e9  # no text ends
-    return Generator(model, words)
+    return GPTSANGenerator(model, words)
 
 
 def random_prompt(length: int) -> Prompt:
@@ -72,7 +72,7 @@ def random_prompt(length: int) -> Prompt:
 
 
 @torch.inference_mode()
-def recomputed(generator: Generator, prompt: Prompt, new: int, padded: bool = False) -> list[int]:
+def recomputed(generator: GPTSANGenerator, prompt: Prompt, new: int, padded: bool = False) -> list[int]:
     """Greedy tokens, each after a pass over all before it, or over all positions."""
     ids, found = list(prompt.read), list[int]()
     for _ in range(new):
@@ -86,7 +86,7 @@ def recomputed(generator: Generator, prompt: Prompt, new: int, padded: bool = Fa
     return found
 
 
-def steps(generator: Generator, length: int) -> Callable[[], None]:
+def steps(generator: GPTSANGenerator, length: int) -> Callable[[], None]:
     """A few tokens more behind a text of some length, of which the past is kept."""
     cache = DynamicCache(config=generator.config)
     with torch.inference_mode():
@@ -101,7 +101,7 @@ def steps(generator: Generator, length: int) -> Callable[[], None]:
     return run
 
 
-def again(generator: Generator, length: int) -> Callable[[], None]:
+def again(generator: GPTSANGenerator, length: int) -> Callable[[], None]:
     """One token more behind a text of some length, computed again."""
     ids = torch.tensor([random_prompt(length).read])
 

@@ -17,7 +17,7 @@ from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.examples import ExampleWriter
 from course_lib.gptsan.freeze import BASE
-from course_lib.gptsan.generate import Generator, Prompt
+from course_lib.gptsan.generate import GPTSANGenerator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.shape import GPTSANShape
@@ -67,7 +67,7 @@ def generation(bench: Bench) -> Values:
             GPTSanConfig(**config.to_dict(shape(bench)), **named), dtype=torch.bfloat16
         )
     built.final_logits_bias[0, words.eot] = -1e9  # no text ends
-    generator, prompt, rows = Generator(built, words), Prompt(list(range(32)), [], 1), []
+    generator, prompt, rows = GPTSANGenerator(built, words), Prompt(list(range(32)), [], 1), []
     for texts in (1, 4) if bench.tiny else (1, 16, 64):
         for new in (8, length):  # the first is warm-up
             settings = GenerateConfig(num_generate=texts, max_new_tokens=new, spout=1)

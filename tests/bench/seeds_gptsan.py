@@ -25,7 +25,7 @@ from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
-from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.measure import mean_loss, router_logits
 from course_lib.gptsan.task import Gptsan
@@ -50,7 +50,7 @@ def stage(seed: int, place: Path) -> dict[str, float]:
     settings = replace(
         settings, model=replace(settings.model, checkpoint=place / "stage", ignore=place / "stage" / IGNORE)
     )
-    writer, before = Generator.open(trained(settings, seed, place)), Generator.open(base)
+    writer, before = GPTSANGenerator.open(trained(settings, seed, place)), GPTSANGenerator.open(base)
     examples, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, seed)
     vectors = torch.eye(writer.config.d_spout)
     found = {}
@@ -75,7 +75,7 @@ def balance(seed: int, place: Path) -> dict[str, float]:
     settings = products.with_data(products.base_settings(), products.CORPUS.path(), products.VOCABULARY.path())
     for name, factor in (("with", settings.loss.router_balance), ("without", 0.0)):
         chosen = replace(settings, loss=replace(settings.loss, router_balance=factor))
-        model = Generator.open(trained(chosen, seed, place / name)).model
+        model = GPTSANGenerator.open(trained(chosen, seed, place / name)).model
         held_out = list(Examples(products.CORPUS.path()).split(settings.data.held_out, seed)[1])
         logits = router_logits(model, held_out)
         experts = logits.shape[-1]

@@ -65,7 +65,7 @@ def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
     assert max(run.loss for run in own) < min(run.loss for run in shuffled)
     assert min(run.agreement for run in own) > 0.9
     assert len({run.loss for run in own}) == 2
-    assert short_run(base / "stage", SETTINGS, examples, 0, False, how) == own[0]
+    assert short_run(base / "stage", SETTINGS, examples, how, (0, False)) == own[0]
 
 
 def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(control, "_staged", noted)
     examples = Examples(base / "examples").split(0.25, 0)
-    short_run(base / "stage", SETTINGS, examples, 0, False, Control(steps=2, samples=4, length=CONTEXT))
+    short_run(base / "stage", SETTINGS, examples, Control(steps=2, samples=4, length=CONTEXT), (0, False))
     before, after = staged(base / "stage", SETTINGS, 0).state_dict(), seen[0].state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all(name.startswith(("model.spout.", "model.blocks.1.", "model.extra_")) for name in changed)
@@ -99,7 +99,7 @@ def test_frozen_weights_in_bf16_and_trained_weights_in_fp32(base: Path) -> None:
     assert dtypes == {(False, torch.bfloat16), (True, torch.float32)}
     examples = Examples(base / "examples").split(0.25, 0)
     own, shuffled = (
-        short_run(base / "stage", settings, examples, 0, wrong, Control(steps=60, samples=8, length=CONTEXT))
+        short_run(base / "stage", settings, examples, Control(steps=60, samples=8, length=CONTEXT), (0, wrong))
         for wrong in (False, True)
     )
     assert own.loss < shuffled.loss and own.agreement > 0.9

@@ -13,7 +13,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import inputs
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.examples import FEATURES, Examples
+from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.swe import SubwordEncoding, load
 from course_lib.gptsan.vocabulary import build_vocabulary
 
@@ -170,7 +170,7 @@ def test_encoding_json_says_what_was_done(tales: Path, tokenizer: Path, tmp_path
         ("filename,fileid\nt0.txt", "line 2"),
         ("filename,fileid\nt0.txt,0\nt9.txt,1", "line 3: .*t9.txt: no such file"),
         ('filename,fileid\n"t0.txt,0\n' + "t1.txt,1\n" * 20_000, "field larger than field limit"),
-        ("filename,fileid\nt0.txt,tale", "line 2: fileid 'tale'"),
+        ("filename,fileid\nt0.txt,tale", "line 2: .*'tale'"),
         ("filename,fileid\nt0.txt,128", "line 2: class 128"),
         ("filename,fileid\nt0.txt,0\n\n./t0.txt,1", "line 4: ./t0.txt is listed twice"),
         ("filename,fileid\nt0.txt,0\nblank.txt,0", "blank.txt, line 1: no text"),
@@ -222,18 +222,6 @@ def test_other_ends(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds the input .*, which would be lost"):
         encode(str(tmp_path / "*.txt"), tokenizer, tmp_path, SMALL)
     assert not (tmp_path / "out").exists() and content(tmp_path / "mine") == {"diary.txt": b"mine"}
-
-
-def test_a_product_is_replaced(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
-    encode(str(tales), tokenizer, tmp_path / "out", SMALL)
-    encode(str(tales), tokenizer, tmp_path / "out", EncodeConfig(num_context=32, shards=1, mode="hybrid"))
-    assert sorted(content(tmp_path / "out")) == [
-        "document.npy",
-        "encoding.json",
-        "hybrid_0000.tfrecord",
-        *sorted(f"{n}.npy" for n in FEATURES),
-    ]
-    assert Examples(tmp_path / "out").arrays["x"].shape[1] == 32
 
 
 def test_text_of_the_encoder_part_is_not_cleaned(tokenizer: Path, tmp_path: Path) -> None:

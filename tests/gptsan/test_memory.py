@@ -218,18 +218,6 @@ def test_the_verb_knows_both_models(tmp_path, capsys):
     assert code == 0 and "core_attn" in said and "frozen" not in said
 
 
-def test_a_wrong_file_is_one_line(tmp_path, capsys):
-    for content, complaint in (
-        ("spout: {mode: louder}", "spout.mode"),
-        (f"model: {{checkpoint: {tmp_path}/nothing}}", "config.json"),
-        ("model: {shape: {d_spout: 0}, ignore: base}", "leaves nothing to train"),
-        ("no: [yaml", "not readable as YAML"),
-    ):
-        (tmp_path / "run.yaml").write_text(content)
-        code, _, said = course(capsys, "memory", "-c", tmp_path / "run.yaml")
-        assert code in (1, 2) and complaint in said and said.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("profile", "trained", "total"), [("tiny", 248_960, 2_631_936), ("xl", 184_023_040, 2_960_235_520)]
 )

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCache
 
-from tests.gptsan.make_port_fixture import CASES, FIXTURE, LENGTH, SHAPE, fill, given
+from tests.gptsan.make_port_fixture import CASES, FIXTURE, SHAPE, fill, given
 
 SHAPE = SHAPE | {"max_position_embeddings": 32, "eos_token_id": None, "pad_token_id": 0, "separator_token_id": 0}
 ALL = {"train_capacity_factor": 3.0, "eval_capacity_factor": 3.0}  # nothing overflows
@@ -67,13 +67,6 @@ def test_logits_are_those_of_the_port(name, attention):
     torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("extra", "count"), [(0, 2_778_964_992), (2, 2_805_984_256), (14, 2_960_235_520)])
-def test_parameter_counts(extra, count):
-    with torch.device("meta"):
-        model = GPTSanForCausalLM(GPTSanConfig(num_ext_layers=extra))
-    assert sum(p.numel() for p in model.parameters()) == count
-
-
 # Loading and saving
 
 PUBLISHED: dict[str, Any] = {  # what the port writes, but for the shape
@@ -110,7 +103,7 @@ def published(folder: Path, state: dict[str, Tensor], form: str) -> None:
         save(part, folder / shard)
 
 
-@pytest.mark.parametrize("form", ["bin", "bin sharded", "safetensors", "safetensors sharded", "bin sqout"])
+@pytest.mark.parametrize("form", ["safetensors sharded", "bin sqout"])
 def test_a_published_folder_loads_with_every_tensor_in_place(tmp_path, model, form):
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if form == "bin sqout":
@@ -252,7 +245,7 @@ def greedy(model: GPTSanForCausalLM, ids: Tensor, new: int, **more: Any) -> tupl
     return ids, torch.stack(steps)
 
 
-WAYS = ["", "spout", "prefix", "spout prefix", "padding", "spout padding", "spout prefix padding", "spout all"]
+WAYS = ["", "spout", "prefix", "spout prefix padding", "spout all"]
 
 
 def asked(way: str, ids: Tensor, spout: Tensor) -> dict[str, Any]:
@@ -276,7 +269,7 @@ def test_generation_is_what_full_recomputes_give(model, ids, spout, way):
         torch.testing.assert_close(torch.stack(found.logits), scores, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("way", WAYS[:5])
+@pytest.mark.parametrize("way", ["", "spout prefix padding"])
 def test_beam_search_and_several_texts(model, ids, spout, way):
     settings = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_scores": True} | asked(way, ids, spout)
     found, full = (
@@ -292,7 +285,7 @@ def test_beam_search_and_several_texts(model, ids, spout, way):
     assert drawn.sequences.tolist() == again.sequences.tolist()
 
 
-@pytest.mark.parametrize("way", ["", "spout", "spout padding"])
+@pytest.mark.parametrize("way", ["", "spout padding"])
 def test_generation_goes_on_from_a_cache(model, ids, spout, way):
     more, cache = asked(way, ids, spout), DynamicCache(config=model.config)
     first = model.generate(ids, max_new_tokens=4, past_key_values=cache, **more)
@@ -388,9 +381,3 @@ def test_half_precision_is_close(model, ids, spout, dtype):
     found = logits(build().to(dtype), ids, spout=spout)
     assert found.dtype == dtype
     assert (found.float() - logits(model, ids, spout=spout)).abs().mean() < 0.05
-
-
-def test_fixture_is_small_and_of_this_recipe():
-    assert FIXTURE.stat().st_size < 100_000
-    assert set(np.load(FIXTURE)) == set(CASES)
-    assert np.load(FIXTURE)["plain"].shape == (2, LENGTH, SHAPE["vocab_size"])

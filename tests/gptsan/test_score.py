@@ -10,7 +10,7 @@ from course_lib.errors import UsageError
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.generate import Generator
+from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.score import GptsanScorer
@@ -29,13 +29,13 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> GPTSanTokenizer:
 
 
 @pytest.fixture(scope="module")
-def generator(words: GPTSanTokenizer) -> Generator:
-    return Generator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
+def generator(words: GPTSanTokenizer) -> GPTSANGenerator:
+    return GPTSANGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
 
 
 @pytest.mark.parametrize("spout", ["none", "zeros", "2"])
 def test_a_document_costs_what_its_training_example_costs(
-    generator: Generator, words: GPTSanTokenizer, spout: str
+    generator: GPTSANGenerator, words: GPTSanTokenizer, spout: str
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
     settings = EncodeConfig(mode="lm", num_context=64)
@@ -56,7 +56,7 @@ def test_a_document_costs_what_its_training_example_costs(
 
 
 @pytest.mark.parametrize("spout", ["none", "1"])
-def test_batches_padding_and_neighbours_change_nothing(generator: Generator, spout: str) -> None:
+def test_batches_padding_and_neighbours_change_nothing(generator: GPTSANGenerator, spout: str) -> None:
     scorer = GptsanScorer(generator, spout)
     sequences = [scorer.tokens(text, end=True) for text in TEXTS]
     alone = score(scorer, sequences, WindowSettings(batch_size=1))
@@ -65,7 +65,7 @@ def test_batches_padding_and_neighbours_change_nothing(generator: Generator, spo
             assert np.abs(one.log_probabilities - batched.log_probabilities).max() < 1e-5
 
 
-def test_later_windows_begin_like_a_training_example(generator: Generator) -> None:
+def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator) -> None:
     scorer = GptsanScorer(generator)
     tokens = scorer.tokens(DOG + "\n" + CAT, end=True)
     assert len(tokens.target) > scorer.room
@@ -79,13 +79,13 @@ def test_later_windows_begin_like_a_training_example(generator: Generator) -> No
     assert found.log_probabilities[16:24] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_spout_changes_the_scores(generator: Generator) -> None:
+def test_the_spout_changes_the_scores(generator: GPTSANGenerator) -> None:
     tokens = GptsanScorer(generator).tokens(CAT, end=True)
     totals = {spout: score(GptsanScorer(generator, spout), [tokens])[0].total for spout in ("none", "0", "1")}
     assert len({round(total, 3) for total in totals.values()}) == 3
 
 
-def test_sentence_ends_and_runs_are_read_as_in_training(generator: Generator, words: GPTSanTokenizer) -> None:
+def test_sentence_ends_and_runs_are_read_as_in_training(generator: GPTSANGenerator, words: GPTSanTokenizer) -> None:
     tokens = GptsanScorer(generator).tokens("あああ。雨", end=True)
     marks = generator.marks
     a, stop, rain = (words.swe.encode_text(character)[0] for character in "あ。雨")
@@ -96,6 +96,6 @@ def test_sentence_ends_and_runs_are_read_as_in_training(generator: Generator, wo
 
 
 @pytest.mark.parametrize(("spout", "message"), [("9", "classes 0 to 3"), ("x", "spout")])
-def test_a_spout_that_the_model_has_not(generator: Generator, spout: Any, message: str) -> None:
+def test_a_spout_that_the_model_has_not(generator: GPTSANGenerator, spout: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         GptsanScorer(generator, spout)

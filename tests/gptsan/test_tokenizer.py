@@ -227,13 +227,8 @@ def test_saved_and_found_by_the_auto_class(tokenizer: GPTSanTokenizer, folder: P
         ("vocab.txt", b"a\n<BR>", "vocab.txt: 284 special entries are missing, the first is <SP>"),
         ("emoji.json", None, "emoji.json: no such file"),
         ("emoji.json", b"{", "emoji.json: not readable as JSON"),
-        ("emoji.json", b"\xff", "emoji.json: not UTF-8 at byte 0"),
-        ("emoji.json", b"[]", 'emoji.json: expected "emoji"'),
-        ("emoji.json", b'{"emoji": {"a": "<|emoji13|>"}, "emoji_inv": {}}', 'emoji.json: expected "emoji"'),
         ("emoji.json", b'{"emoji": {}, "emoji_inv": {"<|emoji1|>": "a"}}', 'emoji.json: expected "emoji"'),
-        ("emoji.json", b'{"emoji": {"a": []}, "emoji_inv": {}}', 'emoji.json: expected "emoji"'),
         ("tokenizer_config.json", b"{", "tokenizer_config.json: not readable as JSON"),
-        ("tokenizer_config.json", b"[]", "tokenizer_config.json: holds [], expected a JSON object"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

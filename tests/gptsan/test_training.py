@@ -172,7 +172,7 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
         (["data.input=null"], "data.input: not set"),
         (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "fewer than the 64 of one step"),
         (["model.checkpoint={}/narrow", "model.ignore=null", "spout.mode=onehot"], "has class 2, but the model's d_spout is 2"),
-        (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions; the model has 40"),
+        (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions"),
         (["model.ignore=null", "model.checkpoint={}/narrow4", "spout.mode=half_onehot"], "has class 2, but the model's d_spout is 2"),
         (["data.tokenizer={}/others"], "was encoded with another tokenizer"),
         (["precision.dtype=fp16"], "fp16 is not allowed on CPU ranks"),
