@@ -11,7 +11,6 @@ from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.gptsan.attention import prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import within_capacity
-from course_lib.japanese import normalize
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows
@@ -118,14 +117,6 @@ def test_the_update_is_torchs() -> None:
         value = by_hand.update(value, gradient, first, second, t, 0.01)
         first, second = 0.9 * first + 0.1 * gradient, 0.95 * second + 0.05 * gradient**2
         assert value == pytest.approx(weight[0].item(), abs=1e-12)
-
-
-def test_there_are_at_least_three_exercises_a_chapter() -> None:
-    assert all(len(chapter.exercises) >= 3 for chapter, _ in CHAPTERS.values())
-
-
-def test_the_first_answer_of_chapter_two_is_what_normalize_gives() -> None:
-    assert normalize(japanese.TYPED) == japanese.NORMAL
 
 
 def test_the_answers_of_chapter_four_are_those_of_the_library() -> None:
