@@ -84,11 +84,13 @@ class Chapter:
         problem, title = exercise.problem(answer), escape(tr("Exercise {number}", number=number))
         if problem is None:
             more = folded_solution(exercise.code(), tr(exercise.explanation))
-            html = f"<p>{badge(tr('✓ right'), GREEN)} {title}</p>{more}"
+            verdict = badge(tr("✓ right"), GREEN)
+            html = f"<p>{verdict} {title}</p>{more}"
             show(tr("Exercise {number}: right.", number=number), html)
         else:
             more = folded_hints(self._hints(number))
-            html = f"<p>{badge(tr('✗ not yet'), RED)} {title}. {escape(problem)}</p>{more}"
+            verdict = badge(tr("✗ not yet"), RED)
+            html = f"<p>{verdict} {title}. {escape(problem)}</p>{more}"
             show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def hint(self, number: int) -> None:
