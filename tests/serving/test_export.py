@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib import cli
-from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix
@@ -97,13 +96,6 @@ def test_corrected_unless_asked_otherwise(tmp_path: Path, sources, family: str):
     said = {"sequential": "are not divided by 2", "gpt2": "layernorm_eps = 1e-05"}
     assert (said[family] in found.summary()) if family in said else not found.corrected
     assert (tmp_path / "ft" / "conversion.json").is_file()
-
-
-def test_bf16_is_cut_from_the_same_numbers(tmp_path: Path, sources):
-    found = export(sources["sequential"], tmp_path / "ft", dtype="bf16")
-    stored = torch.frombuffer(bytearray((found.folder / "model.wte.bin").read_bytes()), dtype=torch.bfloat16)
-    assert torch.equal(stored, build("sequential").state_dict()["gpt_neox.embed_in.weight"].bfloat16().flatten())
-    assert "weight_data_type = bf16" in (found.folder / "config.ini").read_text()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -215,20 +207,6 @@ def test_weights_that_are_not_the_configurations(tmp_path: Path, sources, damage
     with pytest.raises(CourseError, match=message):
         export(sources["sequential"], tmp_path / "ft", dtype="fp16")
     assert not (tmp_path / "ft").exists() and not list(tmp_path.glob(".ft*"))
-
-
-def test_an_earlier_export_stays_until_the_next_is_whole(tmp_path: Path, sources, monkeypatch: pytest.MonkeyPatch):
-    export(sources["sequential"], tmp_path / "ft", 2)
-    before = {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()}
-    real = weight_files.weights
-    monkeypatch.setattr(
-        weight_files, "weights", lambda path: (_ for _ in ()).throw(OSError("disk")) if real(path) else []
-    )
-    with pytest.raises(OSError, match="disk"):
-        export(sources["sequential"], tmp_path / "ft", 2)
-    assert {path: path.read_bytes() for path in (tmp_path / "ft").rglob("*") if path.is_file()} == before
-    with pytest.raises(UsageError, match="holds other files"):
-        export(sources["gpt2"], sources["sequential"])
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a;b", "x" * 101])
