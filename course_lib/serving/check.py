@@ -17,7 +17,7 @@ from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import human_size
 from course_lib.language.columns import padded
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout
 from course_lib.serving.ft_settings import read_conversion
@@ -25,18 +25,29 @@ from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig
 from course_lib.serving.reader import numbers, wrong_sums
 
 LAYER = re.compile(r"model\.layers\.\d+\.")
+# The line for each kind of finding.
+KINDS = {
+    "config": mark("config: {name}: {problem}"),
+    "heads": mark("heads: {name}: {problem}"),
+    "missing": mark("missing: {name}: {problem}"),
+    "short": mark("short: {name}: {problem}"),
+    "long": mark("long: {name}: {problem}"),
+    "dtype": mark("dtype: {name}: {problem}"),
+    "unexpected": mark("unexpected: {name}: {problem}"),
+    "values": mark("values: {name}: {problem}"),
+}
 
 
 @dataclass(frozen=True)
 class Finding:
     """One problem found in a FasterTransformer folder."""
 
-    kind: str  # config, heads, missing, short, long, dtype, unexpected or values
+    kind: str  # of KINDS
     name: str  # file name
     message: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.name}: {self.message}"
+        return tr(KINDS[self.kind], name=self.name, problem=self.message)
 
 
 @dataclass(frozen=True)

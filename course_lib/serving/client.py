@@ -166,14 +166,10 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
         "input_ids": [[*row, *[0] * (longest - len(row))] for row in ids],
         "input_lengths": [[len(row)] for row in ids],
         "request_output_len": settings.output_length,
-        "runtime_top_k": settings.top_k,
-        "runtime_top_p": settings.top_p,
-        "temperature": settings.temperature,
-        "repetition_penalty": settings.repetition_penalty,
-        "random_seed": settings.seed,
-        "beam_width": settings.beam_width,
-        "len_penalty": settings.len_penalty,
     }
+    for tensor in INPUTS:
+        if tensor.field and hasattr(settings, tensor.field):
+            request[tensor.name] = getattr(settings, tensor.field)
     for name, words in (("bad_words_list", settings.bad_words), ("stop_words_list", settings.stop_words)):
         if words:
             request[name] = word_list([[tuple(codec.encode(word)) for word in words]] * len(ids))

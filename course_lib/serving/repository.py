@@ -37,6 +37,7 @@ class TritonTensor:
     dtype: str
     dims: tuple[int, ...]
     optional: bool = False
+    field: str | None = None  # of TextRequest, and of AskConfig if `course ask` sets it
 
     @property
     def scalar(self) -> bool:
@@ -46,25 +47,25 @@ class TritonTensor:
 
 INPUTS = (
     TritonTensor("input_ids", "UINT32", (-1,)),
-    TritonTensor("start_id", "UINT32", (1,), True),
-    TritonTensor("end_id", "UINT32", (1,), True),
+    TritonTensor("start_id", "UINT32", (1,), True, "start_id"),
+    TritonTensor("end_id", "UINT32", (1,), True, "end_id"),
     TritonTensor("input_lengths", "UINT32", (1,)),
     TritonTensor("request_output_len", "UINT32", (-1,)),
-    TritonTensor("runtime_top_k", "UINT32", (1,), True),
-    TritonTensor("runtime_top_p", "FP32", (1,), True),
-    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True),
-    TritonTensor("temperature", "FP32", (1,), True),
-    TritonTensor("len_penalty", "FP32", (1,), True),
-    TritonTensor("repetition_penalty", "FP32", (1,), True),
-    TritonTensor("random_seed", "UINT64", (1,), True),
+    TritonTensor("runtime_top_k", "UINT32", (1,), True, "top_k"),
+    TritonTensor("runtime_top_p", "FP32", (1,), True, "top_p"),
+    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True, "diversity_rate"),
+    TritonTensor("temperature", "FP32", (1,), True, "temperature"),
+    TritonTensor("len_penalty", "FP32", (1,), True, "len_penalty"),
+    TritonTensor("repetition_penalty", "FP32", (1,), True, "repetition_penalty"),
+    TritonTensor("random_seed", "UINT64", (1,), True, "seed"),
     TritonTensor("is_return_log_probs", "BOOL", (1,), True),
-    TritonTensor("beam_width", "UINT32", (1,), True),
+    TritonTensor("beam_width", "UINT32", (1,), True, "beam_width"),
     TritonTensor("bad_words_list", "INT32", (2, -1), True),
     TritonTensor("stop_words_list", "INT32", (2, -1), True),
-    TritonTensor("prompt_learning_task_name_ids", "UINT32", (1,), True),
-    TritonTensor("top_p_decay", "FP32", (1,), True),
-    TritonTensor("top_p_min", "FP32", (1,), True),
-    TritonTensor("top_p_reset_ids", "UINT32", (1,), True),
+    TritonTensor("prompt_learning_task_name_ids", "UINT32", (1,), True, "task"),
+    TritonTensor("top_p_decay", "FP32", (1,), True, "top_p_decay"),
+    TritonTensor("top_p_min", "FP32", (1,), True, "top_p_min"),
+    TritonTensor("top_p_reset_ids", "UINT32", (1,), True, "top_p_reset_id"),
 )
 OUTPUTS = (
     TritonTensor("output_ids", "UINT32", (-1, -1)),

@@ -11,13 +11,7 @@ from course_lib.serving.repository import INPUTS, OUTPUTS
 from course_lib.serving.request import Answer, TextRequest, Word
 
 # Request tensors with one value per sequence, and their fields in TextRequest
-FIELDS = {
-    "start_id": "start_id", "end_id": "end_id", "runtime_top_k": "top_k", "runtime_top_p": "top_p",
-    "temperature": "temperature", "beam_search_diversity_rate": "diversity_rate", "len_penalty": "len_penalty",
-    "repetition_penalty": "repetition_penalty", "random_seed": "seed", "beam_width": "beam_width",
-    "prompt_learning_task_name_ids": "task", "top_p_decay": "top_p_decay", "top_p_min": "top_p_min",
-    "top_p_reset_ids": "top_p_reset_id",
-}  # fmt: skip
+FIELDS = {tensor.name: tensor.field for tensor in INPUTS if tensor.field}
 NAMES = [tensor.name for tensor in INPUTS]
 LISTS = ("bad_words_list", "stop_words_list")
 
