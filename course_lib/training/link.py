@@ -145,7 +145,8 @@ class Link:
             raise CourseError(f"{self.nodes.names[0]} was lost; --resume continues from the last checkpoint") from None
         message: dict[str, Any] = json.loads(line)
         if "end" in message:
-            self.store.add("left", 1)
+            with suppress(RuntimeError):
+                self.store.add("left", 1)
         if message.get("end"):
             error = CourseError(message["end"])
             error.exit_code = message["code"]
