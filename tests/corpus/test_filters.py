@@ -61,9 +61,7 @@ def test_each_filter_removes_its_kind_and_obeys_its_limit(name: str) -> None:
     assert later is None or later[0] != name
 
 
-@pytest.mark.parametrize(
-    "wrong", [("utf8", "cp932"), ("utf8", "cp1252"), ("utf8", "latin1"), ("euc_jp", "latin1"), ("cp932", "utf8")]
-)
+@pytest.mark.parametrize("wrong", [("utf8", "cp932"), ("utf8", "cp1252"), ("euc_jp", "latin1"), ("cp932", "utf8")])
 def test_one_wrongly_decoded_line_in_a_page_is_enough(wrong: tuple[str, str]) -> None:
     bad = DIARY.split("\n")[0].encode(wrong[0]).decode(wrong[1], "replace")
     failure = first_failure(

@@ -92,7 +92,7 @@ def test_a_failing_task_is_named_and_others_go_on(tmp_path: Path, monkeypatch: p
     assert one.units_done == 10
 
 
-@pytest.mark.parametrize("stage", ["split", "clean", "tokens"])
+@pytest.mark.parametrize("stage", ["split", "tokens"])
 def test_damaged_files_are_made_again(tmp_path: Path, expected: dict[str, bytes], stage: str, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
     chosen = settings(tmp_path / "run", tasks=2)
     in_order(chosen, STAGES[: [one.name for one in STAGES].index(stage) + 1])
@@ -160,7 +160,6 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"output": ""}, "output: not set"),
-        ({"wikipedia": [], "webtext": []}, "wikipedia, webtext: both empty"),
         ({"wikipedia": ["cc100"]}, "wikipedia: 'cc100' is not allowed: cc100 belongs under the other key"),
         ({"webtext": ["texts/a.txt"]}, "webtext: 'texts/a.txt' is not allowed: a path has to be absolute"),
         ({"webtext": ["/no/such.txt"]}, "split: 1 of 2 tasks failed; task 1: unit 0001: /no/such.txt: no such file"),
