@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,7 @@ from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.paths import root
 
-LIBRARIES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "sentencepiece",
-    "deepspeed",
-    "fugashi",
-    "jumandic",
-    "neologdn",
-    "numpy",
-)
+LIBRARIES = ("torch", "transformers", "tokenizers", "sentencepiece", "deepspeed", "fugashi", "jumandic", "numpy")
 # Devices of NVIDIA's and AMD's drivers, and of Windows under WSL.
 GPUS = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 PROBE = "外国人参政権"
@@ -107,9 +96,25 @@ def _torch() -> Check:
     return Check("torch", version is not None, found, cost, remedy)
 
 
+def _package(part: str, package: str, cost: str, remedy: str, optional: bool = False) -> Check:
+    version = _version(package)
+    absent = None if optional else False
+    return Check(part, True if version else absent, f"{package} {version}" if version else "", cost, remedy)
+
+
 def _deepspeed() -> Check:
-    version, remedy = _version("deepspeed"), "pip install deepspeed==0.19.8"
-    return Check("DeepSpeed", version is not None, version or "", tr("ZeRO training in chapters 4–6"), remedy)
+    return _package("DeepSpeed", "deepspeed", tr("ZeRO training in chapters 4–6"), "pip install deepspeed==0.19.8")
+
+
+def _triton() -> Check:
+    cost = tr("chapter 7 answers requests inside the Python process, without a server")
+    remedy = tr("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64), or its container: `course serve --print`")
+    return _package(tr("Triton server"), "nvidia-pytriton", cost, remedy, optional=True)
+
+
+def _font() -> Check:
+    cost = tr("figures show boxes instead of Japanese characters")
+    return _package(tr("Japanese font"), "matplotlib-fontja", cost, "pip install matplotlib-fontja")
 
 
 def _compiler() -> Check:
@@ -150,23 +155,6 @@ def _jumanpp() -> Check:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         works, found = False, str(error).splitlines()[0]
     return Check("Juman++", works, found, cost, remedy)
-
-
-def _triton() -> Check:
-    version = _version("nvidia-pytriton") if find_spec("pytriton") else None
-    return Check(
-        tr("Triton server"),
-        None if version is None else True,
-        tr("in the wheel nvidia-pytriton {version}", version=version) if version else "",
-        tr("chapter 7 answers requests inside the Python process, without a server"),
-        tr("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64), or a container: `course serve DIR --print`"),
-    )
-
-
-def _font() -> Check:
-    found = find_spec("matplotlib_fontja") is not None
-    cost = tr("figures show boxes instead of Japanese characters")
-    return Check(tr("Japanese font"), found, "IPAexGothic" if found else "", cost, "pip install matplotlib-fontja")
 
 
 def _disk() -> Check:

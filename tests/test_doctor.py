@@ -80,7 +80,6 @@ def test_a_torch_that_does_not_load_is_a_row(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_any_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "_version", lambda name: None)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JUMANPP", raising=False)
     monkeypatch.setitem(sys.modules, "jumandic", None)
