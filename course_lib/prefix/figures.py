@@ -36,12 +36,7 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
 
 
 def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str, float]) -> Any:
-    """Plot each task's training loss, its held-out loss, and the base's held-out loss without prefix.
-
-    Args:
-        logs: entries of each run's log, by task.
-        without: held-out loss of the base alone, by task [nats per token].
-    """
+    """Plot each task's training and held-out loss, by its run's log, and the base's held-out loss without prefix."""
     figure, axes = subplots(len(logs), height=3.0, squeeze=True)
     for axis, (task, entries) in zip(axes if len(logs) > 1 else [axes], logs.items(), strict=True):
         for kind, name, style, colour in (
@@ -60,9 +55,7 @@ def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str
 def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
     """Plot held-out loss and exact matches against the prefix length, as mean and spread over the seeds.
 
-    Args:
-        cases: the runs by prefix length [positions].
-        without: held-out loss [nats per token] and share of exact matches of the base without prefix.
+    `without` has the same two figures for the base without a prefix.
     """
     figure, axes = subplots(2, height=3.0)
     spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
@@ -81,11 +74,9 @@ def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
 
 
 def methods(cases: Mapping[str, Runs], without: float) -> Any:
-    """Plot the held-out loss against trained parameters, and the memory of a training step by part, for each method.
+    """Plot the held-out loss against trained parameters, and the memory of a training step, for each method.
 
-    Args:
-        cases: the runs by method.
-        without: held-out loss of the base without training [nats per token].
+    `without` is the held-out loss of the base without training [nats per token].
     """
     figure, axes = subplots(2, height=3.0, width=9.0)
     # Open markers of different shapes stay visible where two methods lie on each other.

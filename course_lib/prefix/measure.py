@@ -15,11 +15,6 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
 
     No text is generated: greedy decoding returns the learned part if and only if at each of its positions the most
     probable token is the right one, given the right tokens before it. One forward pass shows that for all positions.
-
-    Args:
-        model: a PrefixModel; it returns logits [batch, seq, vocabulary size] for ids [batch, seq].
-        rows: the sequences, each with its end token.
-        batch_size: sequences per forward pass.
     """
     if not rows:
         return None

@@ -20,13 +20,8 @@ def frozen_sizes(
 ) -> Sizes:
     """Return the sizes for a run that trains an encoder for a frozen base model.
 
-    Args:
-        shape: settings of the base model, with the attention and recomputation settings of the run.
-        encoder: (number of elements, whether weight decay applies) for each encoder parameter.
-        prefix: prefix length [positions].
-        micro_batch: samples per forward pass.
-        length: tokens per sample.
-        dtype: data type of weights and activations.
+    `shape` has the attention and recomputation settings of the run, `encoder` (number of elements, whether weight
+    decay applies) for each parameter. `prefix` is in positions, `length` in tokens per sample.
     """
     base = tuple(elements for elements, _ in shape.tensors())
     kept, again = _activations(shape, prefix, micro_batch, length, BYTES[dtype])

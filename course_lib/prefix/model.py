@@ -1,6 +1,6 @@
 """The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself.
 
-single_process_trainer.py trains it in the current process; trainer.py trains it with DeepSpeed.
+single_process_trainer.py trains it in the current process, task.py with DeepSpeed.
 """
 
 from collections.abc import Iterator

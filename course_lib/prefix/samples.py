@@ -29,13 +29,10 @@ class TokenRow:
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[TokenRow]:
-    """Return the training sequences for the samples, in order; a sample with a prompt yields one sequence.
+    """Return the training sequences for the samples, in order, each with the id `end` at its end.
 
-    Args:
-        samples: the samples.
-        begin: id of the begin token. If set, each sample without a prompt yields a sequence that starts with it.
-        plain: whether each sample without a prompt yields a sequence without a begin token.
-        end: id of the token that ends every sequence.
+    A sample without a prompt yields a sequence that starts with the id `begin`, unless that is None, and one without
+    it if `plain` is set. A sample with a prompt yields one sequence.
     """
     result = []
     for sample in samples:

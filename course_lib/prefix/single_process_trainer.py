@@ -1,7 +1,7 @@
 """Prefix tuning in plain PyTorch, in the current process and without DeepSpeed.
 
-Samples, loss, learning-rate schedule and updates are those of trainer.py. For many short runs, such as in a notebook,
-and for tests that compare it with DeepSpeed.
+Samples, loss, learning-rate schedule and updates are those of a run (task.py). For many short runs, such as in a
+notebook, and for tests that compare it with DeepSpeed.
 """
 
 from collections.abc import Callable, Mapping, Sequence

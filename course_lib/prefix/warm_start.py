@@ -17,14 +17,10 @@ from course_lib.training.settings import OptimizerConfig, RateConfig
 
 @torch.no_grad()
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
-    """Return the model's key/value cache for some ids as prefix rows [P, 2·layers·heads·head size] in fp32.
+    """Return the key/value cache for some ids (a number P: 0 to P-1) as prefix rows [P, 2·layers·heads·head size].
 
-    Used as a prefix, these rows are exactly equivalent to the tokens. In a GPT-NeoX model, cached keys have already
-    been rotated to their positions and are not rotated again.
-
-    Args:
-        model: a GPT-2 or GPT-NeoX model.
-        tokens: the ids, or a number P for the ids 0 to P-1.
+    Used as a prefix, these fp32 rows are exactly equivalent to the tokens. In a GPT-NeoX model, cached keys have
+    already been rotated to their positions and are not rotated again.
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size

@@ -9,12 +9,9 @@ from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
-    """Plot the training and held-out loss over steps.
+    """Plot the training and held-out loss of a log over steps, with lines at the losses of two baselines.
 
-    Args:
-        log: entries with the keys kind ("train" or "eval"), step and loss [nats per token].
-        vocab_size: vocabulary size V; adds a line at ln V, the loss of a uniform guess.
-        unigram: loss of the unigram distribution [nats per token]; adds a line at this loss.
+    These are ln V, for a uniform guess, and the loss of the unigram distribution [nats per token].
     """
     figure, axis = subplots()
     for kind, name, colour, marker in (
@@ -41,13 +38,7 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
 def resumed_curve(
     unbroken: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Plot the training loss of a run that was killed and resumed over that of the same run without a break.
-
-    Args:
-        unbroken: log entries of the run without a break, with the keys step and loss [nats per token].
-        before: entries of the other run up to its kill.
-        after: entries of the other run after it was resumed.
-    """
+    """Plot the training loss of a run that was killed and resumed over that of the same run without a break."""
     figure, axis = subplots(height=3.0)
     axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label=tr("without a break"))
     axis.plot(
@@ -80,12 +71,7 @@ def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
 
 
 def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ()) -> Any:
-    """Plot the memory use of one GPU as stacked bars.
-
-    Args:
-        bars: for each case, the memory used by each part [bytes].
-        cards: GPU memory sizes to mark with lines [bytes].
-    """
+    """Plot the memory use of one GPU by part, as a stacked bar for each case, and lines for the memory of cards."""
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
     left = dict.fromkeys(bars, 0.0)
