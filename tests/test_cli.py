@@ -152,7 +152,8 @@ def test_prompts_from_standard_input_and_limits(
         *,
         times: typing.Annotated[int, "how often", {"min": 1}] = 1,
     ) -> object:
-        return Shown(prompts * times, " ".join(prompts * times), failure="bad" if "雪" in prompts else "")
+        texts = list(prompts) * times
+        return Shown(texts, " ".join(texts), failure="bad" if "雪" in prompts else "")
 
     verb = command("echo", echo, "Echo")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\n".encode())))

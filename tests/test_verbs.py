@@ -85,7 +85,7 @@ def test_from_lines_to_a_model_that_generates(course: Course) -> None:
     assert json.loads(course("tokens both --json"))[0]["problem"] == ""
     assert "fits" in course("memory -c gpt2-125m.yaml --gpus 4")
     said = course(f"pretrain -c gpt2-tiny.yaml -o run --set data.input=[both] --set engine.max_steps=4 {SHORT}{SMALL}")
-    assert "global step 4" in said and "4 steps → run/model" in said
+    assert "global step 4" in said and said.endswith("run/model\n")
     assert "step 4" in course("export run -o model")
     said = course("generate model 学生が 雨が --max-new-tokens 5 --num-return-sequences 2 --seed 3 --json")
     first, second = json.loads(said)
@@ -107,7 +107,7 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
     said = course(
         f"gptsan train -c gptsan-tiny.yaml -o base {new} --set data.tokenizer=words --set 'model.shape={shape}'"
     )
-    assert "global step 2" in said and "→ base/model" in said
+    assert "global step 2" in said and said.endswith("base/model\n")
     assert "layers 3" in course("gptsan add-extra-stage base/model -o stage --layers 2")
     assert "fits" in course("memory -c stage/train.yaml --set data.input=examples")
     frozen = "--set model.checkpoint=stage --set model.ignore=stage/ignore-params.json"
@@ -123,7 +123,7 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
 def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     new = f"--set engine.max_steps=2 {SHORT}"
     said = course(f"pretrain -c gpt-neox-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")
-    assert "2 steps → base/model" in said
+    assert "2 steps → " in said
     Path("task.jsonl").write_text('{"text": "雨が降る。\\n学生が学ぶ。"}\n' * 40, encoding="utf8")
     task = "--set data.input=task.jsonl --set model.base=base/model --set model.warm_start_steps=2"
     said = course(f"prefix train -c prefix-tiny.yaml -o run {new}{task} --set optimizer.lr.warmup_steps=1")
