@@ -135,8 +135,8 @@ def test_damage_is_one_line(tmp_path: Path):
     with pytest.raises(CourseError, match="no such file"):
         reader.load(tmp_path / "ft")
     file.write_bytes(whole)
-    for content in ("{", '{"not_in_the_format": {"activation_function": "tango"}}', '{"biases_divided_by": "x"}'):
-        (tmp_path / "ft" / "conversion.json").write_text(content)
+    for text in ("{", '{"not_in_the_format": {"activation_function": "tango"}}', '{"biases_divided_by": "x"}'):
+        (tmp_path / "ft" / "conversion.json").write_text(text)
         with pytest.raises(CourseError, match=r"conversion\.json"):
             reader.load(tmp_path / "ft")
     (tmp_path / "ft" / "1-gpu").mkdir()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -75,8 +76,8 @@ def test_course_ask_takes_the_tokenizer_of_the_served_folder_only(asked: Client,
 
 
 def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine) -> None:
-    words = {"bad_words": ((44,), (3, 4)), "stop_words": ((31, 18),)}
-    decay = {"top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_id": 8}
+    words: dict[str, Any] = {"bad_words": ((44,), (3, 4)), "stop_words": ((31, 18),)}
+    decay: dict[str, Any] = {"top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_id": 8}
     row = TextRequest((5, 6), 20, 1, 9, 0.9, 0.8, 1.2, 2**63 + 5, start_id=3, end_id=17, **decay, **words)
     sent = {
         "start_id": 3, "end_id": 17, "runtime_top_k": 9, "runtime_top_p": 0.9, "temperature": 0.8, "repetition_penalty": 1.2,
