@@ -51,19 +51,11 @@ def named(*tokens: str) -> list[int]:
     ("text", "tokens"),
     [
         ("ている", ["てい", "る"]),  # the smaller id, not the longer entry
-        ("生まれ", ["生まれ"]),  # longer and smaller
-        ("大学生", ["大", "学生"]),
         ("大學生", ["大", "学生"]),  # a spelling of the same entry
-        ("慶應", ["慶応"]),
-        (",", [","]),
         ("a b　", ["a", "<SP>", "b", "<SP>"]),
-        ("\r\n\n\r\t", ["<BR>", "<BR>", "<BR>", "<TAB>"]),
-        ("—−ー", ["ー", "ー", "ー"]),
         ("<BR><BR", ["<BR>", "<", "BR"]),  # the longest special at once; a broken one letter by letter
         ("<a<", ["<", "a", "<"]),  # two characters from < on are no special: the smaller id
-        ("<a", ["<", "a"]),
         ("<|q|><|q|", ["<|q|>", "<|q", "|"]),
-        ("<|byte65|>", ["<|byte65|>"]),
         ("漢", ["<|byte230|>", "<|byte188|>", "<|byte162|>"]),
         ("¡˙☃ǃ‖", ["<KIGOU>", "<KIGOU>", "<U2000U2BFF>", "<KIGOU>", "<U2000U2BFF>"]),
         ("🐈‍⬛🐯(^_^)1️⃣", ["<|emoji4|>", "<|emoji4|>", "<|emoji12|>", "<|emoji10|>"]),
@@ -126,11 +118,9 @@ def test_decoding_bags_bytes_and_classes() -> None:
     ("text", "cleaned"),
     [  # as the original's clean_text gives them
         ("見よhttps://a.jp/x?y=1、", "見よ<URL>、"),
-        ("ftp://a", "<URL>"),
         ("a.b@c.d.e1@f", "<EMAIL><EMAIL>"),
         ("名@x あ@", "名<EMAIL> あ@"),
         ("03-1234-5678", "<TEL>"),
-        ("(03)1234-567", "<TEL>"),
         ("2020年1月2日(木)", "<DATE>"),
         ("1/2と12月31日10時", "<DATE>と<DATE>時"),
         ("令和5年4月1日", "令和5年<DATE>"),
@@ -138,7 +128,6 @@ def test_decoding_bags_bytes_and_classes() -> None:
         ("3億2千万円と5千ドル", "<PRICE>と<PRICE>"),
         ("1,2300,000円", "1,<PRICE>"),
         ("10,00円 円 １２円", "10,<PRICE> <PRICE> １２<PRICE>"),
-        ("4560１２円", "<PRICE>"),
         ("─│▀<BLOCK>■═", "<BLOCK>■<BLOCK>"),
     ],
 )
