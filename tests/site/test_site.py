@@ -195,9 +195,6 @@ def window(browser: Any, request: pytest.FixtureRequest) -> Iterator[Window]:
     window.context.close()
 
 
-BOTH = pytest.mark.parametrize("window", [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
-
-
 def test_every_page_opens_in_both_windows_without_an_error_and_fits(
     window: Window, served: str, pages: dict[str, Page]
 ) -> None:
@@ -212,25 +209,6 @@ def test_every_page_opens_in_both_windows_without_an_error_and_fits(
             if over := window.page.evaluate(TOO_WIDE):
                 too_wide.append(f"{name}: {over} of {size['width']} pixels")
     assert window.errors == [] and too_wide == []
-
-
-@BOTH
-def test_the_switch_leads_to_the_other_edition_and_back(window: Window, served: str) -> None:
-    """By the mouse and by the keyboard; in the phone's window, it is visible without scrolling."""
-    name = NOTEBOOKS[0]
-    window.page.goto(f"{served}/{name}", wait_until="networkidle")
-    switch = window.page.locator("a.language-switch:visible")
-    box, size = switch.bounding_box(), window.page.viewport_size
-    assert box["x"] >= 0 and box["x"] + box["width"] <= size["width"] and 0 <= box["y"] < 60
-    switch.click()
-    window.page.wait_for_url(f"**/ja/{name}", wait_until="networkidle")
-    for _ in range(60):
-        window.page.keyboard.press("Tab")
-        if switch.evaluate("link => link === document.activeElement"):
-            break
-    window.page.keyboard.press("Enter")
-    window.page.wait_for_url(f"{served}/{name}", wait_until="networkidle")
-    assert window.errors == []
 
 
 def search(window: Window, served: str, query: str, home: str = HOME) -> list[str]:
@@ -271,18 +249,6 @@ def test_japanese_search_finds_japanese_pages(window: Window, served: str) -> No
         assert found[0] == "docs/glossary.html" and NOTEBOOKS[3] in found and unwanted not in found, (query, found)
     assert "ページが見つかりました" in window.page.locator(".search-summary").inner_text()
     assert search(window, served, "存在しない縞馬", JAPANESE_HOME) == []
-    assert window.errors == []
-
-
-@BOTH
-def test_a_hit_leads_to_its_words(window: Window, served: str) -> None:
-    for query in ("予測", "prefix"):
-        hits = search(window, served, query)
-        window.page.locator("ul.search > li > a").first.click()
-        window.page.wait_for_url(f"**/{hits[0].partition('?')[0].partition('#')[0]}*")
-        assert window.page.locator("article", has_text=query).count() == 1
-        # Sphinx marks the words shortly after the page has been loaded.
-        window.page.locator("span.highlighted", has_text=query).first.wait_for(state="attached")
     assert window.errors == []
 
 
