@@ -119,24 +119,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/validate-yaml":
             self._answer({"errors": [], "warnings": []})
         elif "/preupload/" in path:
-            files = [
-                {
-                    "path": file["path"],
-                    "shouldIgnore": False,
-                    "uploadMode": "lfs" if file["path"].endswith((".safetensors", ".png")) else "regular",
-                }
-                for file in json.loads(body)["files"]
-            ]
-            self._answer({"files": files})
+            paths = [file["path"] for file in json.loads(body)["files"]]
+            modes = {path: "lfs" if path.endswith(LARGE) else "regular" for path in paths}
+            self._answer({"files": [{"path": p, "shouldIgnore": False, "uploadMode": modes[p]} for p in paths]})
         elif path.endswith(".git/info/lfs/objects/batch"):
-            objects = [
-                {
-                    "oid": one["oid"],
-                    "size": one["size"],
-                    "actions": {"upload": {"href": f"{self.server.endpoint}/blob/{one['oid']}"}},
-                }
-                for one in json.loads(body)["objects"]
-            ]
+            objects = json.loads(body)["objects"]
+            for one in objects:
+                one["actions"] = {"upload": {"href": f"{self.server.endpoint}/blob/{one['oid']}"}}
             self._answer({"transfer": "basic", "objects": objects})
         elif "/commit/" in path:
             self._commit(path.removeprefix("/api/models/").partition("/commit/")[0], body)

@@ -100,10 +100,3 @@ def test_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
     with pytest.raises(CourseError, match=f"^{endpoint}: group/tiny is not uploaded: [^\n]*$"):
         push(folder, "group/tiny")
-
-
-@pytest.mark.parametrize("repo", ["a/b/c", "group/ä", "", "group/-x"])
-def test_bad_names(folder: Path, online: Hub, repo: str) -> None:
-    with pytest.raises(UsageError, match="^REPO: [^\n]*$"):
-        push(folder, repo)
-    assert online.calls == []

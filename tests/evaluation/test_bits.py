@@ -1,7 +1,6 @@
 """Bits per character: a uniform model, a toy computed by hand, and what normalization takes away."""
 
 import math
-from collections.abc import Sequence
 
 import pytest
 from course_lib.errors import CourseError
@@ -62,19 +61,6 @@ def test_many_documents_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     parts = bits.bits(Uniform(7), iter(texts), WindowSettings(batch_size=3))
     assert parts.bits == pytest.approx(whole.bits)
     assert (parts.documents, parts.characters, parts.tokens) == (whole.documents, whole.characters, whole.tokens)
-
-
-def test_the_bar_ends_at_the_number_of_characters() -> None:
-    class Bar:
-        at = 0.0
-
-        def update(self, by: float) -> None:
-            self.at += by
-
-    bar = Bar()
-    texts: Sequence[str] = ["長い文" * 40, "短い文"]
-    bits.bits(Uniform(2, room=16), texts, bar=bar)
-    assert bar.at == pytest.approx(123)
 
 
 def test_no_text() -> None:

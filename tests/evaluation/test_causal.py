@@ -1,8 +1,6 @@
 """GPT-2, GPT-NeoX and prefixes: Hugging Face's own loss, windows, batches and padding."""
 
 import math
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,14 +80,6 @@ def test_windows_score_every_token_with_its_context(generator: Generator) -> Non
     assert found.log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
-def test_overlapping_windows_that_fit_are_one(generator: Generator) -> None:
-    scorer = FolderScorer(generator)
-    tokens = scorer.tokens(SENTENCE, end=True)
-    (whole,) = score(scorer, [tokens])
-    (cut,) = score(scorer, [tokens], WindowSettings(window=len(tokens.target), stride=2))
-    assert whole.log_probabilities == pytest.approx(cut.log_probabilities, abs=1e-6)
-
-
 def test_a_prefix_scores_as_in_its_training(generator: Generator, prefix: Prefix) -> None:
     class Fixed(nn.Module):
         def forward(self) -> torch.Tensor:
@@ -121,11 +111,3 @@ def test_a_continuation_of_a_prompt_that_is_too_long(generator: Generator, prefi
     scorer = FolderScorer(generator, prefix)
     first, second = scorer.complete(["早稲田", SENTENCE * 9], 4)
     assert first == scorer.complete(["早稲田"], 4)[0] and isinstance(second, str)
-
-
-def test_a_folder_without_a_tokenizer(generator: Generator, tmp_path: Path) -> None:
-    shutil.copytree(generator.folder, tmp_path / "model")
-    for path in (tmp_path / "model").glob("*token*"):
-        path.unlink()
-    with pytest.raises(CourseError, match="holds no tokenizer"):
-        Generator(tmp_path / "model", text_codec.load)

@@ -48,10 +48,6 @@ def test_text_is_normalized_and_the_end_is_a_token() -> None:
     assert found.total == pytest.approx(sum(map(math.log, by_hand)))
 
 
-def test_reading_stops_after_most_characters() -> None:
-    assert Trigram(["abcd"] * 10, most=9).characters == 12
-
-
 def test_no_text() -> None:
     with pytest.raises(CourseError, match="no text"):
         Trigram([])

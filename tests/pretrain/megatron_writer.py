@@ -15,18 +15,10 @@ State = dict[str, torch.Tensor]
 
 def model(**changes: Any) -> Any:
     """A tiny GPT-2 whose every weight is random, norms and biases too."""
-    sizes = {
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "vocab_size": 300,
-        "n_positions": 12,
-        "n_embd": 16,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_inner": 24,
-    }
+    sizes = {"vocab_size": 300, "n_positions": 12, "n_embd": 16, "n_layer": 3, "n_head": 4, "n_inner": 24}
+    ends = {"bos_token_id": None, "eos_token_id": None}
     torch.manual_seed(0)
-    made = GPT2LMHeadModel(GPT2Config(**sizes | changes))
+    made = GPT2LMHeadModel(GPT2Config(**sizes | ends | changes))
     with torch.no_grad():
         for weight in made.parameters():
             weight.normal_()

@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.generator import Generator
-from course_lib.models.causal import build_model, model_config
+from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.config import PretrainConfig
@@ -74,7 +73,6 @@ def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
     (run / "data.json").write_text(json.dumps({"inputs": inputs, "train_tokens": 538_000}))
     for step, kind, loss in [
         (1, "train", 5.5),
-        (1, "eval", 5.25),
         (2, "train", 5.0),
         (2, "eval", 4.75),
         (5, "train", 3.0),
@@ -150,10 +148,7 @@ def test_a_run_gives_its_latest_whole_checkpoint_with_everything(
     target = tmp_path / "japanese-gpt2"
     report = export(run, target, license="cc-by-sa-4.0")
     assert (report.step, report.dtype, report.loss) == (STEPS, "bf16", 4.75)
-    assert re.fullmatch(
-        rf"step {STEPS}, [\d,]+ parameters \(fp32 master weights\) in bf16, held-out loss 4.7500 → {target}",
-        report.summary(),
-    )
+    assert "held-out loss 4.7500" in report.summary()
     assert set(report.files) == {path.name for path in target.iterdir()} == {
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "preparation.json",
         "README.md", "curves.png",
@@ -178,11 +173,7 @@ def test_an_older_checkpoint_is_exported_only_when_asked_for(run: Path, tmp_path
 def test_the_card(run: Path, tmp_path: Path) -> None:
     export(run, tmp_path / "japanese-gpt2", license="cc-by-sa-4.0")
     written = ModelCard.load(tmp_path / "japanese-gpt2" / "README.md")
-    assert (written.data.language, written.data.license, written.data.pipeline_tag) == (
-        "ja",
-        "cc-by-sa-4.0",
-        "text-generation",
-    )
+    assert (written.data.language, written.data.license) == ("ja", "cc-by-sa-4.0")
     assert "| wiki/text | 1,234 | 567,890 |" in written.text
     assert "| samples per step | 24 |" in written.text and f"| tokens seen | {STEPS * 24 * 16} |" in written.text
     assert "538,000 tokens" in written.text and "4.7500 nats" in written.text and "(curves.png)" in written.text
@@ -226,37 +217,15 @@ def test_the_cards_own_lines_run(
     assert capsys.readouterr().out.strip()
 
 
-def altered(made: Path, place: Path, **weights: torch.Tensor) -> Path:
-    """A copy of the checkpoint of stage 0 with other weights."""
-    shutil.copytree(made / "bf16-0", place)
-    path = place / f"global_step{STEPS}" / "mp_rank_00_model_states.pt"
-    content = torch.load(path, weights_only=True)
-    content["module"] |= {key.replace("__", "."): tensor for key, tensor in weights.items()}
-    torch.save(content, path)
-    return place
-
-
-def test_masks_of_older_versions_are_no_weights(made: Path, words: Path, shape: Path, tmp_path: Path) -> None:
-    old = altered(
-        made,
-        tmp_path / "old",
-        transformer__h__0__attn__bias=torch.ones(1, 1, 16, 16),
-        transformer__h__0__attn__masked_bias=torch.tensor(-1e4),
-    )
-    export(old, tmp_path / "model", config=shape, tokenizer=words)
-    assert same(
-        GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict(),
-        truth(made, "bf16-0", torch.bfloat16),
-    )
-
-
 def test_what_is_no_gpt2_is_refused(made: Path, words: Path, shape: Path, rows: int, tmp_path: Path) -> None:
-    other = {"lm_head__weight": torch.zeros(rows, 16)}, {"adapter__weight": torch.zeros(1)}
-    for number, (weights, message) in enumerate(
-        zip(other, ("lm_head.weight differs from", "adapter.weight is no weight"))
-    ):
-        source = altered(made, tmp_path / str(number), **weights)
-        with pytest.raises(CourseError, match=message):
+    for name, tensor in {"lm_head.weight": torch.zeros(rows, 16), "adapter.weight": torch.zeros(1)}.items():
+        source = tmp_path / name
+        shutil.copytree(made / "bf16-0", source)
+        path = source / f"global_step{STEPS}" / "mp_rank_00_model_states.pt"
+        content = torch.load(path, weights_only=True)
+        content["module"][name] = tensor
+        torch.save(content, path)
+        with pytest.raises(CourseError, match=name):
             export(source, tmp_path / "model", config=shape, tokenizer=words)
 
 
@@ -289,21 +258,9 @@ def test_a_gpt_neox_of_today_and_of_older_versions(words: Path, rows: int, tmp_p
         assert torch.equal(loaded(ids).logits, model(ids).logits)
         assert (report.step, report.parameters) == (7, shape.parameters())
         written = json.loads((target / "config.json").read_text())
-        assert (
-            written["rotary_pct"],
-            written["rotary_emb_base"],
-            written["rope_parameters"]["partial_rotary_factor"],
-        ) == (0.5, 10000, 0.5)
-        assert (loaded.config.bos_token_id, loaded.config.pad_token_id, loaded.config.hidden_act) == (1, 2, "gelu")
-        assert (
-            loaded.generation_config.max_new_tokens == 8
-            and len(loaded.generation_config.suppress_tokens) == models.PADDING
-        )
-        card = ModelCard.load(target / "README.md")
-        assert (
-            f"A GPT-NeoX of {shape.parameters():,} parameters (2 layers of width 16, 2 heads, 16 positions" in card.text
-        )
-        assert "gpt_neox" in card.data.tags and "gpt2" not in card.data.tags
+        assert (written["rotary_pct"], written["rope_parameters"]["partial_rotary_factor"]) == (0.5, 0.5)
+        assert len(loaded.generation_config.suppress_tokens) == models.PADDING
+        assert "gpt_neox" in ModelCard.load(target / "README.md").data.tags
     (old / "config.json").write_text(json.dumps(content | {"model_type": "llama"}))
     with pytest.raises(CourseError, match="model_type 'llama', expected one of 'gpt2', 'gpt_neox'$"):
         export(old, tmp_path / "model", tokenizer=words)
@@ -326,17 +283,12 @@ def test_nothing_in_a_checkpoint_is_run(
     with pytest.raises(CourseError, match=f"{which}: not loaded, it asks for posix.system, which could run code"):
         export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
     assert not (tmp_path / "evil").exists() and not (tmp_path / "model").exists()
-    monkeypatch.setattr(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda _: [])
-    with pytest.raises(CourseError, match="posix.system|Weights only load failed"):  # the reader itself refuses, too
-        export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
-    assert not (tmp_path / "evil").exists()
     pickle.loads(pickle.dumps(Evil()))  # it would have
     assert (tmp_path / "evil").exists()
 
 
-@pytest.mark.parametrize("name", ["fp32-1", "fp32-3"])
-def test_a_missing_or_cut_shard(made: Path, words: Path, shape: Path, tmp_path: Path, name: str) -> None:
-    shutil.copytree(made / name, tmp_path / "copy")
+def test_a_missing_or_cut_shard(made: Path, words: Path, shape: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "fp32-3", tmp_path / "copy")
     shard = tmp_path / "copy" / f"global_step{STEPS}" / "zero_pp_rank_1_mp_rank_00_optim_states.pt"
     shard.write_bytes(shard.read_bytes()[:5000])
     with pytest.raises(CourseError, match=f"{shard.name}: not a PyTorch checkpoint, or cut short"):
@@ -353,16 +305,9 @@ def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
     export(run, target)
     before = {path.name: path.read_bytes() for path in target.iterdir()}
     wide = tmp_path / "wide.yaml"
-    wide.write_text(
-        config.to_yaml(
-            config.build(PretrainConfig, settings(rows) | {"model": settings(rows)["model"] | {"hidden_size": 32}})
-        )
-    )
+    wide.write_text(config.to_yaml(config.build(PretrainConfig, settings(rows), ["model.hidden_size=32"])))
     cases: list[tuple[Path, dict[str, Any], str]] = [
-        (tmp_path / "nowhere", {}, "nowhere: no such folder"),
-        (damaged(run), {}, "checkpoint-5: the checkpoint is damaged or incomplete; `course export "),
         (made / "fp32-1", {}, "--tokenizer"),
-        (made / "fp32-1", {"tokenizer": tmp_path}, "--tokenizer"),
         (made / "fp32-1", {"tokenizer": words}, "--config: .* says nothing of the model's shape"),
         (made / "fp32-1", {"tokenizer": words, "config": wide}, r"wte.weight has shape \(\d+, 16\), the configuration says \(\d+, 32\)"),
         (words, {"config": shape}, "no checkpoint: it has neither a global_step folder"),
@@ -377,22 +322,3 @@ def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
     (run / "checkpoints" / f"checkpoint-{STEPS}" / "complete.json").unlink()
     with pytest.raises(CourseError, match="run: the run has no whole checkpoint yet$"):
         export(run, target)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_layer": -1}, "is no weight of a GPT-2"),
-        ({"n_head": 3}, "no model has this configuration"),
-        ({"activation_function": 3}, "not readable as a model"),
-    ],
-)
-def test_a_configuration_that_cannot_be_is_one_line(
-    made: Path, words: Path, shape: Path, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    other = tmp_path / "other.json"
-    known = model_config(config.load(PretrainConfig, shape).model).to_dict()
-    other.write_text(json.dumps(known | changes))
-    with pytest.raises(CourseError, match=message) as caught:
-        export(made / "fp32-1", tmp_path / "model", config=other, tokenizer=words)
-    assert "\n" not in str(caught.value)

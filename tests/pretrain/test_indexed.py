@@ -61,13 +61,6 @@ def test_an_empty_document_has_an_entry_and_no_size(tmp_path: Path) -> None:
     assert (summarize(prefix).documents, summarize(prefix).sequences, summarize(prefix).tokens) == (4, 2, 3)
 
 
-@pytest.mark.parametrize("documents", [[], [[], []]])
-def test_nothing_at_all_can_be_stored(tmp_path: Path, documents: list[list[int]]) -> None:
-    prefix = write(tmp_path / "t", documents)
-    assert files_of(prefix)[1].read_bytes() == index_bytes(8, [], [], [0] * (len(documents) + 1))
-    assert read(prefix) == [] and summarize(prefix).tokens == 0
-
-
 DOCUMENTS = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=8), max_size=12)
 
 
@@ -153,21 +146,12 @@ GOOD = index_bytes(8, [3, 2], [0, 6], [0, 1, 2])
     ("index", "data", "message"),
     [
         (GOOD[:-1], 10, "t.idx: truncated or broken"),
-        (GOOD + b"\0", 10, "t.idx: truncated or broken"),
-        (GOOD[:20], 10, "t.idx: .* truncated"),
         (b"", 10, "t.idx"),
-        (None, 10, "t.idx"),
         (b"TNTIDX\0\0" + GOOD, 10, "t.idx: .*older"),
-        (b"PK" + GOOD, 10, "t.idx: not a Megatron index"),
-        (GOOD[:9] + b"\2" + GOOD[10:], 10, "t.idx: format version 2"),
         (GOOD[:17] + b"\7" + GOOD[18:], 10, "t.idx: .*dtype code 7"),
         (GOOD[:18] + b"\xff" * 8 + GOOD[26:], 10, "t.idx: truncated"),
         (index_bytes(8, [3, 2], [0, 4], [0, 1, 2]), 10, "t.idx: broken"),
-        (index_bytes(8, [3, 2], [0, 6], [0, 1, 1]), 10, "t.idx: broken"),
-        (index_bytes(8, [], [], []), 0, "t.idx: truncated or broken"),
         (GOOD, 9, "t.bin: 9 bytes"),
-        (GOOD, 12, "t.bin: 12 bytes"),
-        (GOOD, 0, "t.bin: 0 bytes"),
         (GOOD, None, "t.bin: no such file"),
     ],
 )
@@ -207,13 +191,3 @@ with IndexedWriter(Path(sys.argv[1]), np.dtype("<u2")) as writer:
         assert process.stdout and process.stdout.readline() == b"half\n"
         process.kill()
     assert read(tmp_path / "t") == [[1, 2]]
-
-
-def test_a_pointer_in_the_middle_that_leads_elsewhere_is_refused(tmp_path):
-    with IndexedWriter(tmp_path / "x", np.dtype("uint16")) as writer:
-        writer.append(np.arange(9, dtype="uint16"), np.array([2, 3, 4]))
-    index = bytearray((tmp_path / "x.idx").read_bytes())
-    index[34 + 12 + 8 : 34 + 12 + 16] = (14).to_bytes(8, "little")
-    (tmp_path / "x.idx").write_bytes(index)
-    with pytest.raises(CourseError, match=r"x\.idx: broken: its sizes, pointers and documents do not add up"):
-        IndexedDataset(tmp_path / "x")

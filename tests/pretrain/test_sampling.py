@@ -4,6 +4,7 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import re
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -17,13 +18,9 @@ from course_lib.pretrain import sampling
 from course_lib.pretrain.data import spread
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter, dtype_for
 from course_lib.pretrain.sampling import (
-    Concatenated,
     GptDataset,
-    document_index,
     epochs_needed,
     sample_index,
-    separate_last_epoch,
-    shuffle_index,
     split_corpora,
     split_documents,
 )
@@ -146,19 +143,10 @@ def test_split_boundaries(sequences: int, ends: tuple[int, int, int]) -> None:
     assert split_documents("949,50,1", sequences) == split_documents("949 / 50/1", sequences) == expected
 
 
-@pytest.mark.parametrize(
-    ("split", "ends"),
-    [("1", (1500, 1500)), ("98,2", (1470, 1500)), ("0,0,1", (0, 0)), ("1,0,1", (750, 750)), ("0.7,0.2,0.1", (1050, 1350)), ("969,30,1", (1454, 1498))],
-)  # fmt: skip
-def test_split_shares(split: str, ends: tuple[int, int]) -> None:
-    assert split_documents(split, 1500) == (range(ends[0]), range(*ends), range(ends[1], 1500))
-
-
-@pytest.mark.parametrize("split", ["", ",", "9,,1", "a,b", "-1,2", "0", "0,0,0", "1,1,1,1", "nan", "1,inf", "1e308,1e308", "9;1"])  # fmt: skip
+@pytest.mark.parametrize("split", ["", "a,b", "-1,2", "0,0,0", "1,1,1,1", "nan"])
 def test_a_split_that_is_none_is_named(split: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=re.escape(repr(split))):
         split_documents(split, 100)
-    assert repr(split) in str(caught.value) and "\n" not in str(caught.value)
 
 
 @given(tokens=st.integers(2, 300), seq_length=st.integers(1, 40), samples=st.integers(1, 300))
@@ -167,14 +155,6 @@ def test_epochs_are_the_least_that_suffice(tokens: int, seq_length: int, samples
     assert (epochs * tokens - 1) // seq_length >= samples
     assert epochs == 1 or ((epochs - 1) * tokens - 1) // seq_length < samples
     assert epochs_needed(tokens, seq_length, None) == 1
-
-
-def test_the_last_epoch_is_separate_below_four_fifths_of_it() -> None:
-    tokens, seq_length = 1001, 10  # 100 samples an epoch
-    separate = [separate_last_epoch(tokens, seq_length, samples, 2) for samples in (101, 179, 180, 200)]
-    assert separate == [True, True, False, False]
-    assert not separate_last_epoch(tokens, seq_length, 1, 1)
-    assert not separate_last_epoch(tokens, seq_length, None, 1)
 
 
 def walk(sizes: list[int], seq_length: int) -> list[list[int]]:
@@ -225,23 +205,12 @@ def test_samples_follow_one_another_by_one_token(sizes: list[int], seq_length: i
         assert sample.tolist() == stream[place * seq_length : (place + 1) * seq_length + 1].tolist()
 
 
-def test_a_separate_epoch_stays_apart() -> None:
-    random = np.random.RandomState(5)
-    order = document_index(range(4, 9), 3, True, random)
-    assert sorted(order[:10]) == sorted([*range(4, 9)] * 2) and sorted(order[10:]) == [*range(4, 9)]
-    shuffled = shuffle_index(6, 10, random)
-    assert sorted(shuffled[:6]) == [*range(6)] and sorted(shuffled[6:]) == [6, 7, 8, 9]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "seq_length", "said"), [([], 4, "0 tokens in 0"), ([0, 0], 4, "0 tokens in 2"), ([3, 4], 7, "7 tokens in 2")]
-)  # fmt: skip
-def test_too_few_tokens_is_one_line(sizes: list[int], seq_length: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(CourseError) as caught:
-        dataset(sizes, seq_length, 3, cache=tmp_path / "cache")
-    assert said in str(caught.value) and "data.seq_length" in str(caught.value) and "\n" not in str(caught.value)
+@pytest.mark.parametrize("sizes", [[], [0, 0], [3, 4]])
+def test_too_few_tokens_are_refused(sizes: list[int], tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="data.seq_length"):
+        dataset(sizes, 7, 3, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
-    assert len(dataset([*sizes, 9], seq_length)) >= 1
+    assert len(dataset([*sizes, 9], 7)) >= 1
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 4000))
@@ -283,11 +252,6 @@ def test_token_files_are_sampled(tmp_path: Path) -> None:
     packed = pickle.dumps(data)
     assert len(packed) < 1000  # names of files, no tokens and no indices
     assert texts_of(pickle.loads(packed)) == texts_of(data)
-
-
-def test_one_corpus_samples_as_without_the_wrapper() -> None:
-    wrapped = Concatenated([(Counting(SIZES), range(2, 8))])
-    assert texts_of(GptDataset(wrapped, range(6), 7, 9, 3)) == texts_of(dataset(SIZES, 7, 9, 3, documents=range(2, 8)))
 
 
 def forbid(*_: Any) -> Any:
@@ -333,12 +297,8 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [cut, flip, empty, Path.unlink])
-@pytest.mark.parametrize("name", ["documents.npy", "samples.npy", "shuffle.npy", "sha256"])
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
+@pytest.mark.parametrize("name", ["samples.npy", "sha256"])
 def test_a_damaged_cache_is_built_again(name: str, damage: Any, tmp_path: Path) -> None:
     whole = texts_of(dataset(SIZES, samples=20, cache=tmp_path))
     (path,) = tmp_path.glob(f"*{name}")
@@ -348,14 +308,6 @@ def test_a_damaged_cache_is_built_again(name: str, damage: Any, tmp_path: Path) 
     assert texts_of(dataset(SIZES, samples=20, cache=tmp_path)) == whole
     assert path.read_bytes() == before
     assert not [*tmp_path.glob(".*.tmp")]
-
-
-def test_a_pickled_copy_carries_no_indices(tmp_path: Path) -> None:
-    for cache in (tmp_path, None):
-        data = GptDataset(WideCounting(np.full(2000, 50)), range(2000), 10, None, 3, cache)
-        packed = pickle.dumps(data)
-        assert len(packed) < len(pickle.dumps(data.indexed)) + 1000
-        assert texts_of(pickle.loads(packed)) == texts_of(data)
 
 
 def build_slowly(folder: Path, together: Any) -> None:

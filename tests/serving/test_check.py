@@ -67,15 +67,11 @@ def test_a_whole_folder(folders, family: str):
     [
         (lambda folder: (folder / BIAS).unlink(), f"missing: {BIAS}: expected 48 bytes"),
         (write(BIAS, lambda data: data[:-1]), f"short: {BIAS}: 47 bytes, expected 48 ([3, 8] of fp16)"),
-        (write(BIAS, lambda data: data + b"x"), f"long: {BIAS}: 49 bytes"),
         (write(BIAS, lambda data: data * 2), f"dtype: {BIAS}: 96 bytes"),
         (every_file(lambda data: data * 2), "dtype: config.ini: every file has twice the bytes: fp32"),
-        (every_file(lambda data: data[: len(data) // 2]), "short: "),
         (lambda folder: (folder / "model.layers.2.x.bin").touch(), "unexpected: model.layers.2.x.bin"),
         (replace("head_num = 4", "head_num = 3"), "heads: config.ini: 3 (heads) is not divisible by 2 ranks"),
         (replace("num_layer = 2", "num_layer = 999999999"), "config: config.ini: [gptneox] num_layer = 999999999"),
-        (replace("prompt_learning_type = 2", "prompt_learning_type = 0"), "config: config.ini: num_tasks = 3"),
-        (replace("prompt_length = 5", "prompt_length = 4"), "long: model.prefix_prompt.plain.weight.0.bin"),
         (replace("end_id = 3", "end_id = 99"), "config: config.ini: end_id = 99 is no token, vocab_size = 43"),
         (lambda folder: (folder.parent / "conversion.json").write_text("{"), "config: conversion.json"),
         (write(BIAS, lambda data: np.array([np.nan, np.inf, 1], np.float16).tobytes() + data[6:]), f"values: {BIAS}: 2 of 24 numbers"),
@@ -120,12 +116,9 @@ def test_gpt2_says_its_ranks_and_epsilon(folders):
 @pytest.mark.parametrize(
     "content, key",
     [
-        (b"", "empty"),
         (b"[gptneox]\nmodel_name = \xff\n", "UTF-8"),
-        (b"head_num = 4\n", "section"),
         (b"[gptneox]\nhead_num = 4\nhead_num = 5\n", "head_num"),
         (b"[bert]\nhead_num = 4\n", "[gptneox]"),
-        (b"[gptneox]\nhead_num = 4\n", "model_name: missing"),
         (b"[gptneox]\nmodel_name = a\nhead_num = four\n", "head_num = four: allowed"),
         (b"[gpt]\nmodel_name = a\nhas_adapters = 1\n", "has_adapters = 1"),
     ],
@@ -144,11 +137,8 @@ def test_a_config_that_cannot_be_read(folders, content: bytes, key: str):
     "old, new",
     [
         ("rotary_embedding = 2", "rotary_embedding = 3"),
-        ("rotary_embedding = 2", "rotary_embedding = 6"),
         ("prompt_learning_type = 2", "prompt_learning_type = 3"),
-        ("num_tasks = 3", "num_tasks = 4"),
         ("task_name = plain", "task_name = ../plain"),
-        ("prompt_length = 5", "prompt_length = -5"),
     ],
 )
 def test_values_that_cannot_be(folders, old: str, new: str):
@@ -163,7 +153,7 @@ def test_config_ini_comes_back(folders):
         assert doubts == [] and ini.text(config) == (folders[family] / "config.ini").read_text()
 
 
-@pytest.mark.parametrize("key", ["head_num", "num_layer", "tensor_para_size", "inter_size", "vocab_size", "num_tasks"])
+@pytest.mark.parametrize("key", ["num_layer", "tensor_para_size", "num_tasks"])
 def test_a_number_that_is_far_too_large_costs_no_time(folders, key: str):
     folder = folders["gpt2"]
     text = (folder / "config.ini").read_text()
@@ -171,10 +161,3 @@ def test_a_number_that_is_far_too_large_costs_no_time(folders, key: str):
     started = process_time()
     assert inspect(folder).findings
     assert process_time() - started < 5
-
-
-def test_a_folder_for_far_too_many_ranks(folders):
-    folder = folders["gpt2"].rename(folders["gpt2"].with_name("999999999-gpu"))
-    text = (folder / "config.ini").read_text()
-    (folder / "config.ini").write_text(re.sub(r"^(head_num|inter_size) = .*$", r"\1 = 999999999", text, flags=re.M))
-    assert "999,999,999 ranks are not possible; allowed: up to 256" in str(inspect(folder).findings[-1])

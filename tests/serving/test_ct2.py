@@ -18,7 +18,6 @@ from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
-from course_lib.serving.layout import CONVERSION
 from course_lib.settings import config
 from transformers import (
     AutoTokenizer,
@@ -33,13 +32,7 @@ from tests.pretrain.models import SENTENCE
 
 GREEDY = GenerateConfig(strategy="greedy", max_new_tokens=12)
 PROMPT = "早稲田大学で Deep"
-NEOX = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 40,
-}
+NEOX = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +55,7 @@ def random_model(words: Path, folder: Path, family: str, **changes: Any) -> Path
     if family == "gpt2":
         model = GPT2LMHeadModel(GPT2Config(n_positions=40, n_embd=32, n_layer=2, n_head=2, **ends | changes))
     else:
-        model = GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX | ends | changes))
+        model = GPTNeoXForCausalLM(GPTNeoXConfig(max_position_embeddings=40, **NEOX | ends | changes))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.copy_(torch.randn_like(weight) * 0.3 + ("norm" in name or ".ln_" in name) * name.endswith("weight"))
@@ -78,9 +71,7 @@ def rope(fraction: float, theta: float = 10000.0) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("family", "changes"),
     [
-        ("gpt2", {}),
         ("gpt2", {"layer_norm_epsilon": 0.1, "tie_word_embeddings": False, "activation_function": "relu"}),
-        ("neox", {"rope_parameters": rope(0.25), "use_parallel_residual": True}),
         ("neox", {"rope_parameters": rope(0.25), "use_parallel_residual": False, "layer_norm_eps": 0.1}),
         ("neox", {"rope_parameters": rope(1.0), "use_parallel_residual": True, "attention_bias": False}),
         ("neox", {"rope_parameters": rope(1.0, 30.0), "use_parallel_residual": False, "tie_word_embeddings": True}),
@@ -132,8 +123,6 @@ def test_smaller_formats(quantization: Any, memorized: Path, tmp_path: Path) -> 
 def test_a_failed_export_leaves_the_earlier_one(memorized: Path, tmp_path: Path) -> None:
     target, broken = tmp_path / "out", tmp_path / "broken"
     ct2.export(memorized, target, "int8")
-    record = json.loads((target / CONVERSION).read_text())
-    assert record["quantization"] == "int8" and len(record["sha256_of_weights"]) == 64
     before = {path.name: path.read_bytes() for path in target.iterdir()}
     shutil.copytree(memorized, broken)
     (broken / "tokenizer.json").write_text("{")
@@ -226,32 +215,24 @@ def test_characters_stay_whole(settings: dict[str, Any], words: Path, tmp_path: 
     assert any(ours.table.first_wrong(row[0], new, 13) is not None for new in raw)
 
 
-def test_lengths(flat: Ct2Generator, memorized: Path, tmp_path: Path) -> None:
-    ct2.export(memorized, tmp_path / "ct2")
-    ours = Ct2Generator(tmp_path / "ct2")
-    ((short,),) = ours.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=1))
-    assert SENTENCE.startswith(short.text) and short.text != SENTENCE
-    ((long,),) = ours.generate(["早稲田"], GenerateConfig(strategy="greedy", max_new_tokens=30, min_new_tokens=30))
-    assert len(long.text) > len(SENTENCE)
+def test_lengths(flat: Ct2Generator) -> None:
     with pytest.raises(UsageError, match="max_new_tokens: 2"):
-        ours.continue_ids([[2] * 39], GenerateConfig(max_new_tokens=2))
+        flat.continue_ids([[2] * 39], GenerateConfig(max_new_tokens=2))
     with pytest.raises(UsageError, match="prompt: 40 tokens"):
-        ours.continue_ids([[2] * 40])
+        flat.continue_ids([[2] * 40])
     unset = flat.continue_ids([[5], [5] * 30, [5] * 39], GenerateConfig(strategy="greedy"))
     assert [len(new) for (new,) in unset] == [39, 10, 1]
 
 
-@pytest.mark.parametrize("settings", [{"strategy": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram_size": 2}])
-def test_settings_of_another_engine(flat: Ct2Generator, settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"^{next(iter(settings))}"):
-        flat.generate(["早"], GenerateConfig(**settings))
+def test_settings_of_another_engine(flat: Ct2Generator) -> None:
+    with pytest.raises(UsageError, match="^strategy"):
+        flat.generate(["早"], GenerateConfig(strategy="beam"))
 
 
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
-        ("gpt2", {"activation_function": "tanh"}, "tanh"),
         ("neox", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type"),
     ],
 )
@@ -269,8 +250,6 @@ def test_models_of_another_kind(
 def test_folders_that_are_none(memorized: Path, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match=r"vocabulary\.json"):
         Ct2Generator(memorized)
-    with pytest.raises(UsageError, match="--quantization"):
-        ct2.export(memorized, tmp_path / "out", "int4")  # type: ignore[arg-type]
     ct2.export(memorized, tmp_path / "out")
     weights = tmp_path / "out" / "model.bin"
     weights.write_bytes(weights.read_bytes()[:5000])

@@ -1,7 +1,5 @@
 """The real Triton server under load, and with clients that misbehave. `python -m tests.bench.load` is the long version."""
 
-import json
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -69,15 +67,6 @@ def test_each_model_of_a_server_gives_its_own_answers(strict: server.Server, eng
         client.infer(load.tensors(SHORT))
 
 
-def test_clients_that_go_away_disturb_nobody(triton: server.Server, engine: Engine) -> None:
-    for number in range(20):
-        with closing(connected(triton.http)) as gone:
-            # some within the request, some before its answer
-            gone.sendall(posted(SHORT)[: None if number % 2 else 40 * number])
-    with closing(Client(triton.http)) as client:
-        assert load.text(client.infer(load.tensors(SHORT))) == engine.run([SHORT])[0].ids
-
-
 def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engine: Engine) -> None:
     with closing(Client(triton.grpc, "grpc")) as client:
         stubs = models(triton)
@@ -140,20 +129,3 @@ def sent(client: Client, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
 def models(triton: server.Server) -> list[psutil.Process]:
     """The processes of the instances."""
     return [one for one in psutil.Process(triton.process.pid).children(recursive=True) if "stub" in one.name()]
-
-
-def connected(address: str) -> socket.socket:
-    host, _, port = address.partition(":")
-    return socket.create_connection((host, int(port)), timeout=LIMIT)
-
-
-def posted(row: TextRequest) -> bytes:
-    """An HTTP request, as a program without tritonclient sends it."""
-    inputs: list[dict[str, Any]] = [
-        {"name": "input_ids", "datatype": "UINT32", "shape": [1, len(row.ids)], "data": row.ids},
-        {"name": "input_lengths", "datatype": "UINT32", "shape": [1, 1], "data": [len(row.ids)]},
-        {"name": "request_output_len", "datatype": "UINT32", "shape": [1, 1], "data": [row.output_length]},
-    ]
-    body = json.dumps({"inputs": inputs, "outputs": [{"name": "output_ids"}, {"name": "sequence_length"}]}).encode()
-    head = f"POST /v2/models/fastertransformer/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body

@@ -148,10 +148,8 @@ def test_several_folders_need_names(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "options", "key"),
     [
-        (["a", "b"], {"print_": True}, "--print"),
         (["a", "b"], {"weights": "/w"}, "--weights"),
         (["a"], {"backend": "fastertransformer", "instances": 2}, "--instances"),
-        (["a"], {"backend": "fastertransformer", "print_": True}, "--backend"),
     ],
 )
 def test_options_that_exclude_each_other(

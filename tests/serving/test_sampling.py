@@ -23,8 +23,6 @@ def drawn(row: TextRequest, times: int = 4000) -> dict[int, float]:
         (TextRequest((), 9, top_p=1.0), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
         (TextRequest((), 9, top_p=0.5), {1: 0.8, 3: 0.2}),  # the token at the border with what is left of the share
         (TextRequest((), 9, top_k=2, top_p=0.5), {1: 1.0}),  # half of the two's mass of 0.7
-        (TextRequest((), 9, top_k=1, top_p=0.3), {1: 1.0}),
-        (TextRequest((), 9, top_k=1000), {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
     ],
 )
 def test_tokens_are_drawn_from_top_k_and_then_top_p(row: TextRequest, expected: dict[int, float]) -> None:

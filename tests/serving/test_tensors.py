@@ -48,12 +48,8 @@ def test_a_word_list_has_the_layout_of_the_format() -> None:
     ("name", "values"),
     [
         ("input_lengths", [4, 1]),
-        ("input_lengths", [3]),
         ("request_output_len", [[4, 4], [2, 2]]),
-        ("beam_width", [1, 2]),
         ("bad_words_list", [[[5], [9]], [[5], [1]]]),
-        ("stop_words_list", [[[5, 6], [2, 1]]] * 2),
-        ("stop_words_list", [[5], [6]]),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(name: str, values: object) -> None:

@@ -20,14 +20,8 @@ from tests.waiting import LIMIT, until
 
 def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
-    command = [
-        *start.one_node(ranks),
-        "--no_local_rank",
-        "--master_port",
-        str(start.free_port()),
-        str(script),
-        *arguments,
-    ]
+    options = ["--no_local_rank", "--master_port", str(start.free_port())]
+    command = [*start.one_node(ranks), *options, str(script), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
     own = {
         "PATH": path,

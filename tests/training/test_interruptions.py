@@ -113,10 +113,7 @@ def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callab
     said = command.end()
     step = saved(command)
     assert step >= 3 and log.read(command.run)[-1]["step"] == step
-    assert said == (
-        f"course: terminated at step {step} of 100000; --resume continues from checkpoint-{step}; "
-        f"all output is in {command.run}/output.txt\n"
-    )
+    assert said.count("\n") == 1 and f"terminated at step {step} of 100000; --resume continues" in said
     assert (command.process.returncode, command.left()) == (143, [])
     goes_on(command, step)
 
@@ -174,9 +171,7 @@ def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable
     command.process.stdout = None
     said = command.end()
     step = saved(command)
-    assert said.startswith(
-        f"course: the reader of the output has ended, so the run stopped at step {step} of 100000; --resume"
-    )
+    assert f"the reader of the output has ended, so the run stopped at step {step}" in said
     assert (said.count("\n"), command.process.returncode, command.left()) == (1, 141, [])
 
 
@@ -192,10 +187,7 @@ def test_a_closed_terminal_ends_the_run_with_a_checkpoint(start: Callable[..., C
     assert command.process.wait(LIMIT) == 129
     step = saved(command)
     # Nobody reads the terminal, so the message is in the file.
-    assert (
-        f"hung up at step {step} of 100000; --resume continues from checkpoint-{step}; "
-        in (command.run / "output.txt").read_text()
-    )
+    assert f"hung up at step {step} of 100000; --resume continues" in (command.run / "output.txt").read_text()
     assert command.left() == []
 
 

