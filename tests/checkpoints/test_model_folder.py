@@ -127,16 +127,6 @@ def test_values_that_cannot_be_are_one_line(
     assert "\n" not in said and str(gpt2) in said
 
 
-@pytest.mark.parametrize("verb", ["generate", "ft export"])
-def test_an_empty_list_of_ends_is_one_line(
-    gpt2: Path, tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for path in (gpt2 / "config.json", gpt2 / "generation_config.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": []}))
-    assert use(verb, gpt2, tmp_path) == 1
-    assert "eos_token_id is an empty list" in capsys.readouterr().err
-
-
 class Evil:
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
         return os.system, ("touch ran",)

@@ -97,11 +97,6 @@ def test_a_prefix_scores_as_in_its_training(generator: Generator, prefix: Prefix
     assert np.abs(found.log_probabilities - without.log_probabilities).max() > 0.1
 
 
-def test_room(generator: Generator, prefix: Prefix) -> None:
-    taken = len(prefix) if generator.model.config.model_type == "gpt2" else 0
-    assert FolderScorer(generator, prefix).room == bases.POSITIONS - taken
-
-
 def test_a_prefix_of_another_base(generator: Generator, prefix: Prefix) -> None:
     with pytest.raises(CourseError, match="trained on the weights"):
         FolderScorer(generator, Prefix(prefix.values, "task", "0" * 64, prefix.shape))

@@ -4,7 +4,6 @@ import math
 import random
 
 import pytest
-from course_lib.errors import CourseError
 from course_lib.evaluation import bits
 from course_lib.evaluation.trigram import BEGIN, CODES, END, Trigram
 from course_lib.evaluation.windows import score
@@ -46,8 +45,3 @@ def test_text_is_normalized_and_the_end_is_a_token() -> None:
     (found,) = score(model, [tokens])
     by_hand = [model.probability("A", BEGIN * 2), model.probability("だ", BEGIN + "A"), model.probability(END, "Aだ")]
     assert found.total == pytest.approx(sum(map(math.log, by_hand)))
-
-
-def test_no_text() -> None:
-    with pytest.raises(CourseError, match="no text"):
-        Trigram([])

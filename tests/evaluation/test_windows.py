@@ -3,7 +3,6 @@
 import pytest
 from course_lib.errors import UsageError
 from course_lib.evaluation.windows import WindowSettings, score, windows
-from course_lib.settings.config import build
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,14 +26,6 @@ def test_windows_of_a_text_by_hand() -> None:
     cut = [("".join(map(chr, w.target)), w.first) for w in windows(tokens, 4, 2)]
     assert cut == [("abcd", 0), ("cdef", 2), ("defg", 3)]
     assert [w.read[1:] == w.target[:-1] for w in windows(tokens, 4, 2)] == [True] * 3
-
-
-@pytest.mark.parametrize(
-    ("values", "key"), [({"window": 8, "stride": 9}, "stride: 9"), ({"batch_size": 0}, "batch_size"), ({"window": 1}, "window")]
-)  # fmt: skip
-def test_impossible_settings(values: dict[str, int], key: str) -> None:
-    with pytest.raises(UsageError, match=key):
-        build(WindowSettings, values)
 
 
 @pytest.mark.parametrize(("values", "message"), [({"window": 30}, "room for 20"), ({"stride": 21}, "window .20.")])

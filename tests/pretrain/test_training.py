@@ -1,7 +1,6 @@
 """Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
 
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -168,7 +167,7 @@ def nodes():
 
 @pytest.mark.rehearse
 def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbroken, nodes):
-    """Two nodes without ssh. The second is killed in step 8; the run goes on with both to the end, and with the first alone."""
+    """Two nodes without ssh. The second is killed in step 8; the run goes on with both to the end."""
     (tmp_path / "hosts").write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
     dropout = "model.hidden_dropout_prob=0.1"
 
@@ -193,27 +192,11 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
     train = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
     assert [entry["loss"] for entry in log.read(run)] == train[:7]
 
-    shutil.copytree(run, tmp_path / "left")
-    alone = Node(settings(place, tmp_path / "left", dropout, "launch.ranks=1"), "--resume", hold=8)
-    nodes.append(alone)
     ends = [node.end() for node in both("--resume")]
     assert [code for code, _, _ in ends] == [0, 0], ends
-    assert ends[0][1].endswith(f"{STEPS} steps → {run}/model\n") and ends[1][1].endswith(f"{launch.FOLLOWED}\n")
-    finished = log.read(run)
-    assert [(each["kind"], each["loss"]) for each in finished] == [
-        (each["kind"], each["loss"]) for each in unbroken.log
-    ]
+    assert [each["loss"] for each in log.read(run)] == [each["loss"] for each in unbroken.log]
     before, after = weights(unbroken.folder), weights(run)
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-
-    left = tmp_path / "left"
-    until(lambda: log.read(left)[-1]["step"] == 7, alone.process)
-    alone.process.send_signal(signal.SIGUSR1)  # as Slurm does before a time limit
-    (tmp_path / "left.go").touch()
-    code, out, said = alone.end()
-    assert "checkpoint-5: number of ranks 2 → 1" in out
-    assert code == 138 and said.startswith("course: stopped by SIGUSR1 at step ")
-    assert checkpoint.step_of(checkpoint.to_export(left)) >= 7 and checkpoint.ranks_of(checkpoint.to_export(left)) == 1
 
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from course_lib import cli
 from course_lib.errors import CourseError
-from course_lib.serving import ini, reader
+from course_lib.serving import reader
 from course_lib.serving.check import inspect
 from course_lib.serving.export import export
 from course_lib.serving.tasks import NamedPrefix
@@ -96,13 +96,6 @@ def test_what_the_engine_takes_without_a_word(folders):
     assert sum(finding.startswith("missing: model.layers.0.mlp.attention.bias.sum.bin") for finding in found) == 1
 
 
-def test_a_sum_that_is_not_the_sum(folders):
-    folder = folders["parallel"]
-    write("model.layers.1.mlp.dense_4h_to_h.bias.bin", lambda data: bytes(len(data)))(folder)
-    name = "model.layers.1.mlp.attention.bias.sum.bin"
-    assert [finding.name for finding in inspect(folder).findings] == [name]
-
-
 def test_gpt2_says_its_ranks_and_epsilon(folders):
     folder = folders["gpt2"]
     replace("tensor_para_size = 2", "tensor_para_size = 1")(folder)
@@ -131,26 +124,6 @@ def test_a_config_that_cannot_be_read(folders, content: bytes, key: str):
     with pytest.raises(CourseError) as error:
         reader.load(folder)
     assert key in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("rotary_embedding = 2", "rotary_embedding = 3"),
-        ("prompt_learning_type = 2", "prompt_learning_type = 3"),
-        ("task_name = plain", "task_name = ../plain"),
-    ],
-)
-def test_values_that_cannot_be(folders, old: str, new: str):
-    replace(old, new)(folders["sequential"])
-    found = inspect(folders["sequential"])
-    assert found.config is None and found.findings
-
-
-def test_config_ini_comes_back(folders):
-    for family in FAMILIES:
-        config, doubts = ini.read(folders[family], 2)
-        assert doubts == [] and ini.text(config) == (folders[family] / "config.ini").read_text()
 
 
 @pytest.mark.parametrize("key", ["num_layer", "tensor_para_size", "num_tasks"])

@@ -110,12 +110,10 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     assert ours.generate([PROMPT], GREEDY) == hugging_face.generate([PROMPT], GREEDY)
 
 
-@pytest.mark.parametrize("quantization", ["float16", "int8"])
-def test_smaller_formats(quantization: Any, memorized: Path, tmp_path: Path) -> None:
+def test_smaller_formats(memorized: Path, tmp_path: Path) -> None:
     whole = ct2.export(memorized, tmp_path / "float32")
-    report = ct2.export(memorized, tmp_path / "small", quantization)
-    assert report.size < whole.size * (0.36 if "int8" in quantization else 0.55)
-    assert quantization in report.summary()
+    report = ct2.export(memorized, tmp_path / "small", "int8")
+    assert report.size < whole.size * 0.36
     ours = Ct2Generator(tmp_path / "small")
     assert [texts[0].text for texts in ours.generate(["", "早稲田大学"], GREEDY)] == [SENTENCE] * 2
 
@@ -131,20 +129,6 @@ def test_a_failed_export_leaves_the_earlier_one(memorized: Path, tmp_path: Path)
     assert {path.name: path.read_bytes() for path in target.iterdir()} == before
     with pytest.raises(UsageError, match="input"):
         ct2.export(memorized, memorized)
-
-
-def test_ids_that_the_tokenizer_leaves_out(memorized: Path, tmp_path: Path) -> None:
-    """An id without a token in the middle must not shift the tokens behind it."""
-    source = tmp_path / "gap"
-    shutil.copytree(memorized, source)
-    content = json.loads((source / "tokenizer.json").read_text())
-    gone = next(token for token, number in content["model"]["vocab"].items() if number == 8)
-    content["model"]["vocab"].pop(gone)
-    (source / "tokenizer.json").write_text(json.dumps(content))
-    assert ct2.export(source, tmp_path / "out").unused == models.PADDING + 1
-    ours = Ct2Generator(tmp_path / "out")
-    assert ours.generate(["早稲田"], GREEDY)[0][0].text == SENTENCE
-    assert ours.tokens[9] == AutoTokenizer.from_pretrained(memorized).convert_ids_to_tokens(9)
 
 
 @pytest.fixture(scope="module")
@@ -229,20 +213,13 @@ def test_settings_of_another_engine(flat: Ct2Generator) -> None:
         flat.generate(["早"], GenerateConfig(strategy="beam"))
 
 
-@pytest.mark.parametrize(
-    ("family", "changes", "message"),
-    [
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
-        ("neox", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type"),
-    ],
-)
-def test_models_of_another_kind(
-    family: str, changes: dict[str, Any], message: str, words: Path, tmp_path: Path
-) -> None:
-    source = random_model(words, tmp_path / "model", family)
+def test_models_of_another_kind(words: Path, tmp_path: Path) -> None:
+    source = random_model(words, tmp_path / "model", "neox")
     config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps(config | changes))
-    with pytest.raises(CourseError, match=message):
+    (source / "config.json").write_text(
+        json.dumps(config | {"rope_parameters": {"rope_type": "linear", "factor": 2.0}})
+    )
+    with pytest.raises(CourseError, match="rope_type"):
         ct2.export(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -143,18 +143,3 @@ def test_several_folders_need_names(folder: Path, tmp_path: Path) -> None:
     for wrong in ([str(folder), str(folder)], [f"a/b={folder}"]):
         with pytest.raises(UsageError, match="NAME"):
             repository.named(wrong)
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "key"),
-    [
-        (["a", "b"], {"weights": "/w"}, "--weights"),
-        (["a"], {"backend": "fastertransformer", "instances": 2}, "--instances"),
-    ],
-)
-def test_options_that_exclude_each_other(
-    folder: Path, tmp_path: Path, names: list[str], options: dict[str, Any], key: str
-) -> None:
-    with pytest.raises(UsageError, match=key):
-        serve([f"{name}={folder}" for name in names], target=tmp_path / "models", **options)
-    assert not (tmp_path / "models").exists()

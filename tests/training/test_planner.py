@@ -131,18 +131,6 @@ def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, reco
     assert peak == pytest.approx(parts["activations"] + parts["logits"], rel=0.04)
 
 
-def test_recompute_and_stage_only_save():
-    plans = planner.grid(run(batch={"micro_size": 3}), 8)
-    totals: dict[tuple[int, str], int] = {(p.settings.zero.stage, p.settings.model.recompute): p.total for p in plans}
-    assert len(totals) == 16
-    for stage in range(4):
-        row = [totals[stage, recompute] for recompute in RECOMPUTE]
-        assert row == sorted(row, reverse=True)
-    for recompute in RECOMPUTE:
-        column = [totals[stage, recompute] for stage in range(4)]
-        assert column == sorted(column, reverse=True)
-
-
 def test_offload_moves_states_to_the_host():
     here, there = (planner.plan(run(zero={"stage": 2, "offload_optimizer": offload}), 8) for offload in (False, True))
     assert here.host == 0 and there.parts["optimizer"] == there.parts["gradients"] == 0

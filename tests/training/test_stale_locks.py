@@ -4,7 +4,7 @@ import os
 import threading
 
 import pytest
-from course_lib.training import cpu_extension, stale_locks
+from course_lib.training import stale_locks
 from torch.utils.file_baton import FileBaton
 
 
@@ -50,12 +50,3 @@ def test_a_lock_that_is_being_released_stays(lock, monkeypatch):
     stale_locks.remove_stale_locks()
     release.join()
     assert looked.is_set() and not lock.exists()
-
-
-def test_installation_compiles_only_what_is_missing(lock, monkeypatch, capsys):
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    cpu_extension.compile_ahead()
-    assert "no C++ compiler" in capsys.readouterr().out
-    (lock.parent / "deepspeed_shm_comm.so").touch()
-    cpu_extension.compile_ahead()
-    assert cpu_extension.is_compiled() and not capsys.readouterr().out
