@@ -12,6 +12,7 @@ import subprocess
 import sys
 import typing
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,17 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def course(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+def course(*arguments: str, **given: Any) -> "subprocess.CompletedProcess[str]":
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | given
+    return subprocess.run([*COMMAND, *arguments], text=True, timeout=LIMIT, check=False, **pipes)
 
 
-def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
-    """The one line a refused command says; it wrote nothing else."""
-    assert done.returncode == code, done
-    assert done.stdout == ""
-    assert re.fullmatch(r"course: [^\n]+\n", done.stderr), done.stderr
-    return done.stderr.strip()
+def refused(capsys: pytest.CaptureFixture[str], arguments: str, code: int) -> str:
+    """The one line of a command that is refused in this process."""
+    assert cli._main(shlex.split(arguments)) == code
+    said = capsys.readouterr()
+    assert said.out == "" and re.fullmatch(r"course: [^\n]+\n", said.err), said
+    return said.err
 
 
 # help
@@ -77,8 +79,6 @@ def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPa
     for name, listed in verbs.app.commands.items():
         assert f"  {name:<12}  {listed.help}" in lines
     assert lines.index("Corpus:") < lines.index("Serving:") < lines.index("For authors of the course:")
-    lines = course("gptsan", "-h").stdout.splitlines()
-    assert all(any(verb.help in line for line in lines) for words, verb in verbs.VERBS.items() if "gptsan" in words)
 
 
 @pytest.mark.parametrize("words", verbs.VERBS)
@@ -99,12 +99,8 @@ def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str],
 
 def test_version_and_completion() -> None:
     assert course("--version").stdout == f"course {__version__}\n"
-    shown = subprocess.run(
-        [*COMMAND], env={**os.environ, "_COURSE_COMPLETE": "complete_bash", "COMP_WORDS": "course gptsan tr", "COMP_CWORD": "2"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (shown.stdout.split(), shown.returncode) == (["train"], 0)
-    assert "--install-completion" in course("--help").stdout
+    asked = {"_COURSE_COMPLETE": "complete_bash", "COMP_WORDS": "course gptsan tr", "COMP_CWORD": "2"}
+    assert course(env=os.environ | asked).stdout.split() == ["train"]
 
 
 # one meaning of each option
@@ -118,30 +114,19 @@ def segmented(elsewhere: Path) -> str:
     return "雨 が 降る 。\n\n雪 が 降る 。\n\n風 が 吹く 。\n\n"
 
 
-def test_one_or_several_inputs(elsewhere: Path, segmented: str) -> None:
-    assert "3 documents" in course("segment", "a.txt", "b.jsonl", "-o", "out.txt").stdout
-    assert (elsewhere / "out.txt").read_text(encoding="utf8") == segmented
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_standard_input_and_output(elsewhere: Path, segmented: str, workers: str) -> None:
+def test_standard_input_and_output(elsewhere: Path, segmented: str) -> None:
     with (elsewhere / "a.txt").open("rb") as file:
-        done = subprocess.run(
-            [*COMMAND, "segment", "-", "b.jsonl", "-o", "-", "--workers", workers],
-            stdin=file, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = course("segment", "-", "b.jsonl", "-o", "-", "--workers", "2", stdin=file)
     assert (done.stdout, done.returncode) == (segmented, 0) and "3 documents" in done.stderr
     assert {path.name for path in elsewhere.iterdir()} == {"a.txt", "b.jsonl"}
-    done = subprocess.run(
-        [*COMMAND, "segment", "-", "-o", "-"], input='{"text": 3}\n', capture_output=True, text=True, check=False
-    )
+    done = course("segment", "-", "-o", "-", input='{"text": 3}\n')
     assert done.stderr.startswith("course: standard-input.jsonl, line 1: ") and done.returncode == 1
 
 
 def test_json_instead_of_text(elsewhere: Path, segmented: str) -> None:
-    found = json.loads(course("segment", "a.txt", "-o", "out.txt", "--json").stdout)
-    assert (found["documents"], found["words"]) == (2, 8)
-    assert {row["corpus"] for row in json.loads(course("scale", "plan", "--json").stdout)}
+    found = json.loads(course("segment", "a.txt", "b.jsonl", "-o", "out.txt", "--json").stdout)
+    assert (found["documents"], found["words"]) == (3, 12)
+    assert (elsewhere / "out.txt").read_text(encoding="utf8") == segmented
 
 
 def test_prompts_from_standard_input_and_limits(
@@ -171,9 +156,8 @@ def test_prompts_from_standard_input_and_limits(
 
 def test_quiet_and_profile() -> None:
     assert "profile xl" in course("memory", "--profile", "xl").stderr
-    assert course("memory", "--profile", "xl", "--quiet").stderr == ""
     assert course("--profile", "xl", "-q", "memory").stderr == ""
-    assert "huge" in one_line(course("status", "--profile", "huge"), 2)
+    assert "huge" in course("status", "--profile", "huge").stderr
 
 
 # mistakes
@@ -184,73 +168,49 @@ def test_quiet_and_profile() -> None:
     [
         ("--nope", "--nope"),
         ("corpus nope", "'nope'"),
-        ("corpus wikipedia", "'DUMP'"),
         ("corpus wikipedia in.xml", "'-o'"),
         ("corpus download wiki", "'wiki'"),
-        ("run 9", "chapter '9' does not exist; allowed: all, 1|corpus, 2|japanese, 3|subword"),
-        ("clean", "(see `course clean --help`)"),
-        ("segment in.txt -o out.txt --workers 0", "--workers"),
+        ("run 9", "chapter '9' does not exist"),
         ("segment in.txt -o out.txt --workers 100000", "--workers"),
-        ("segment in.txt -o out.txt --set split", "--set 'split'"),
-        ("segment in.txt -o out.txt --set splt=true", "splt: unknown key; allowed: segmenter,"),
-        ("segment in.txt -o out.txt --set split=3", "split: 3 is not allowed"),
-        ("segment in.txt -o out.txt --segmenter kytea", "segmenter: 'kytea' is not allowed"),
+        ("segment in.txt -o out.txt --set splt=true", "splt: unknown key"),
+        ("segment in.txt -o out.txt --segmenter kytea", "segmenter: 'kytea'"),
         ("segment in.txt -o out.txt -c absent.yaml", "absent.yaml: no such config"),
-        ("segment in.txt -o out.txt -c bad.yaml", "bad.yaml: not readable as YAML"),
-        ("corpus webtext in.txt -o out.txt --examples -1", "examples: -1 is not allowed"),
         ("segment in.txt -o ''", "'' is not a path"),
         ("segment '' -o out.txt", "'' is not a path"),
-        ("segment in.txt -o /dev/stdout", "-o /dev/stdout: is a device or pipe"),
-        ("segment in.txt -o /dev/fd/1", "-o /dev/fd/1: is a device or pipe"),
+        ("segment in.txt -o /dev/fd/1", "is a device or pipe"),
         ("tokenizer bpe in.txt -o /proc/self/fd/1", "is a device or pipe"),
         ("tokenizer bpe in.txt -o -", "one text only"),
     ],
 )
-def test_wrong_use_is_one_line_and_exit_code_2(elsewhere: Path, arguments: str, said: str) -> None:
+def test_wrong_use_is_one_line_and_exit_code_2(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
     (elsewhere / "in.txt").write_text("日本語です。\n")
-    (elsewhere / "bad.yaml").write_text("split: [1\n")
-    before = set(elsewhere.iterdir())
-    assert said in one_line(course(*shlex.split(arguments)), 2)
-    assert set(elsewhere.iterdir()) == before
+    assert said in refused(capsys, arguments, 2)
+    assert [path.name for path in elsewhere.iterdir()] == ["in.txt"]
     assert not workspace.root().exists()
 
 
 def test_a_redirection_keeps_what_is_in_its_file(elsewhere: Path, segmented: str) -> None:
     (elsewhere / "history").write_text("precious\n")
+    (elsewhere / "link").symlink_to("/dev/stdout")
     with (elsewhere / "history").open("ab") as history:
-        for output in ("/dev/stdout", "link", "-"):
-            (elsewhere / "link").unlink(missing_ok=True)
-            (elsewhere / "link").symlink_to("/dev/stdout")
-            done = subprocess.run(
-                [*COMMAND, "segment", "a.txt", "b.jsonl", "-o", output], stdout=history, stderr=subprocess.PIPE, check=False
-            )  # fmt: skip
-            assert done.returncode == (0 if output == "-" else 2)
+        for output, code in {"/dev/stdout": 2, "link": 2, "-": 0}.items():
+            assert course("segment", "a.txt", "b.jsonl", "-o", output, stdout=history).returncode == code
     assert (elsewhere / "history").read_text(encoding="utf8") == "precious\n" + segmented
 
 
-def test_a_wrong_profile_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COURSE_PROFILE", "huge")
-    for verb in ("status", "run", "clean all"):
-        assert "COURSE_PROFILE: huge" in one_line(course(*verb.split()), 2)
-
-
-@pytest.mark.parametrize(
-    "verb", ["pretrain -c gpt2-tiny.yaml", "gptsan train -c gptsan-tiny-extra.yaml", "prefix train -c prefix-tiny.yaml"]
-)
-def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built(verb: str) -> None:
-    arguments = [*verb.split(), "--set", "engine.max_steps=60", "--set", "optimizer.lr.warmup_steps=61"]
+def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built() -> None:
+    arguments = shlex.split("pretrain -c gpt2-tiny.yaml --set engine.max_steps=60 --set optimizer.lr.warmup_steps=61")
     code = f"import sys; from course_lib import cli; print(cli._main({arguments}), {HEAVY} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "2 set()\n"
-    assert "optimizer.lr.warmup_steps: 61 is not allowed" in done.stderr
+    assert done.stdout == "2 set()\n" and "optimizer.lr.warmup_steps: 61" in done.stderr
     assert not workspace.root().exists()
 
 
 def test_no_verb_shows_the_help_on_stderr() -> None:
-    for group in ("", "corpus"):
-        done = course(*group.split())
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"Usage: course {group}".strip())
+    done = course("corpus")
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Usage: course corpus")
 
 
 @pytest.mark.parametrize(
@@ -258,15 +218,16 @@ def test_no_verb_shows_the_help_on_stderr() -> None:
     [
         ("none.jsonl", None, "none.jsonl: no such file"),
         ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "in.jsonl, line 2: "),
-        ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken or truncated after line 0"),
+        ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken or truncated"),
     ],
 )
-def test_bad_data_is_one_line_and_exit_code_1(elsewhere: Path, name: str, content: bytes | None, said: str) -> None:
+def test_bad_data_is_one_line_and_exit_code_1(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, said: str
+) -> None:
     (elsewhere / "out.txt").write_text("earlier")
     if content is not None:
         (elsewhere / name).write_bytes(content)
-    assert said in one_line(course("segment", name, "-o", "out.txt", "--workers", "1"), 1)
-    assert "out.txt: " in one_line(course("segment", name, "-o", "out.txt/in", "--workers", "1"), 1) or not content
+    assert said in refused(capsys, f"segment {name} -o out.txt --workers 1", 1)
     assert (elsewhere / "out.txt").read_text() == "earlier"
 
 
@@ -303,10 +264,7 @@ def test_run_status_and_clean(small: tuple[dict[str, int], list[str]], capsys: p
     assert states() == ["missing", "missing"]
     assert re.search(r"^2 Normalization and segmentation: \d+ s; second [\d.]+ k?B$", out("run", "2"), re.MULTILINE)
     assert built == ["corpus/first", "japanese/second"]
-    told = out("run").splitlines()
-    assert [line.split(";")[0].split(": ")[1] for line in told[:2]] == ["up to date"] * 2 and told[-1].startswith(
-        "Next: "
-    )
+    assert "building" not in out("run") and len(built) == 2
     assert re.search(r"^corpus/first +fresh .* lines 7$", out("status"), re.MULTILINE)
     settings["n"] = 2
     assert re.search(r"^corpus/first +stale .* settings changed$", out("status"), re.MULTILINE)
@@ -317,16 +275,14 @@ def test_run_status_and_clean(small: tuple[dict[str, int], list[str]], capsys: p
     assert states() == ["missing", "stale"]
 
 
-def test_a_damaged_manifest_is_a_stale_product_that_stays() -> None:
-    names = [row["product"] for row in json.loads(course("status", "--json").stdout)]
-    assert {"corpus/wikipedia", "corpus/webtext", "japanese/wikipedia", "subword/bpe"} <= set(names)
+def test_a_damaged_manifest_is_a_stale_product_that_stays(capsys: pytest.CaptureFixture[str]) -> None:
     manifest = workspace.root() / "corpus/wikipedia/manifest.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text("{ half")
-    lines = course("status").stdout.splitlines()[2:]
-    assert [line.split()[0] for line in lines] == names
-    assert any(re.match("corpus/wikipedia +stale +6 B +manifest.json is damaged$", line) for line in lines)
-    assert "stays: corpus/wikipedia, 6 B" in course("clean", "1", "--yes").stdout and manifest.exists()
+    assert cli._main(["status"]) == cli._main(["clean", "1", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert re.search("^corpus/wikipedia +stale +6 B +manifest.json is damaged$", said, re.MULTILINE)
+    assert "stays: corpus/wikipedia, 6 B" in said and manifest.exists()
 
 
 # pipes and interrupts
@@ -337,9 +293,7 @@ def test_a_reader_that_has_enough_is_no_error(monkeypatch: pytest.MonkeyPatch, a
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [*COMMAND, arguments], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False
-    )
+    done = course(arguments, stdout=writer)
     os.close(writer)
     # 128 + SIGPIPE, as a shell reports it for other programs
     assert (done.stderr, done.returncode) == ("", 141)
@@ -348,20 +302,13 @@ def test_a_reader_that_has_enough_is_no_error(monkeypatch: pytest.MonkeyPatch, a
 @pytest.fixture
 def begun() -> Iterator[Any]:
     """Starts commands in a session of their own, as a terminal does, and leaves none behind."""
-    running = []
+    running: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str) -> "subprocess.Popen[str]":
-        running.append(
-            subprocess.Popen(
-                [*COMMAND, *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-                # Under nohup SIGHUP is ignored, and children inherit that.
-                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-            )
-        )
+    def start(*command: str) -> "subprocess.Popen[str]":
+        # Under nohup SIGHUP is ignored, and children inherit that.
+        restore = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        running.append(subprocess.Popen(command, start_new_session=True, preexec_fn=restore, **pipes))  # type: ignore[call-overload]
         return running[-1]
 
     yield start
@@ -371,45 +318,42 @@ def begun() -> Iterator[Any]:
         process.communicate()
 
 
-def ctrl_c(process: "subprocess.Popen[str]") -> str:
-    """What is on stderr after Ctrl-C, which reaches a command and all its workers."""
-    os.killpg(process.pid, signal.SIGINT)
-    errors = process.communicate(timeout=LIMIT)[1]
-    assert process.returncode == 130
-    return errors
-
-
-def until_half_written(process: "subprocess.Popen[str]", elsewhere: Path) -> Any:
-    """Feeds documents to a `segment` from in.jsonl until it has begun its work; returns the pipe, still open."""
+@contextmanager
+def half_written(elsewhere: Path, begun: Any, workers: str) -> "Iterator[subprocess.Popen[str]]":
+    """A `segment` of the pipe in.jsonl to out.txt that has begun its work, and waits for more."""
+    os.mkfifo(elsewhere / "in.jsonl")
+    process = begun(*COMMAND, "segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
     line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
-    pipe = open(elsewhere / "in.jsonl", "wb", buffering=0)  # noqa: SIM115
-    for _ in range(1_400_000 // len(line)):
-        pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
-    return pipe
+    with open(elsewhere / "in.jsonl", "wb", buffering=0) as pipe:
+        for _ in range(1_400_000 // len(line)):
+            pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
+        assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
+        yield process
 
 
 @pytest.mark.parametrize(
     ("number", "code", "said", "workers"),
-    [(signal.SIGTERM, 143, "terminated", "2"), (signal.SIGHUP, 129, "hung up", "1")],
+    [
+        (signal.SIGINT, 130, "interrupted", "2"),
+        (signal.SIGTERM, 143, "terminated", "2"),
+        (signal.SIGHUP, 129, "hung up", "1"),
+    ],
 )
-def test_a_terminated_command_leaves_nothing(
+def test_a_signal_amid_work_leaves_the_earlier_product_and_one_line(
     elsewhere: Path, begun: Any, number: signal.Signals, code: int, said: str, workers: str
 ) -> None:
-    os.mkfifo(elsewhere / "in.jsonl")
-    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
-    with until_half_written(process, elsewhere):
-        assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
+    (elsewhere / "out.txt").write_text("earlier")
+    with half_written(elsewhere, begun, workers) as process:
         os.killpg(process.pid, number)
-        os.killpg(process.pid, number)  # as GNU timeout does
+        if number != signal.SIGINT:
+            os.killpg(process.pid, number)  # as GNU timeout does
         assert process.communicate(timeout=LIMIT)[1] == f"course: {said}; earlier products are unchanged\n"
-    assert process.returncode == code
-    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl"}
+    assert process.returncode == code and (elsewhere / "out.txt").read_text() == "earlier"
+    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
 
 
 def test_what_a_killed_command_left_goes_with_the_next_run(elsewhere: Path, begun: Any) -> None:
-    os.mkfifo(elsewhere / "in.jsonl")
-    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", "1")
-    with until_half_written(process, elsewhere):
+    with half_written(elsewhere, begun, "1") as process:
         process.kill()
         process.wait()
     assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
@@ -432,12 +376,11 @@ sys.argv[1:] = [sys.argv[1], "status"]
 """
 
 
-@pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 @pytest.mark.parametrize(
-    "start",
+    ("start", "name", "code", "said"),
     [
-        "from course_lib.cli import main; main()",
-        "import runpy; runpy.run_module('course_lib.cli', run_name='__main__')",
+        ("from course_lib.cli import main; main()", "SIGINT", 130, "interrupted"),
+        ("import runpy; runpy.run_module('course_lib.cli', run_name='__main__')", "SIGTERM", 143, "terminated"),
     ],
 )
 def test_a_signal_during_the_imports_is_one_line(start: str, name: str, code: int, said: str) -> None:
@@ -461,39 +404,25 @@ def test_a_full_standard_output_is_named(elsewhere: Path) -> None:
     except PermissionError:
         pytest.skip("only root may make devices")
     with full:
-        done = subprocess.run(
-            [*COMMAND, "doctor", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        done = course("doctor", "--help", stdout=full)
     assert (done.returncode, done.stderr) == (1, "course: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_amid_work_leaves_nothing_and_no_traceback(elsewhere: Path, begun: Any, workers: str) -> None:
-    os.mkfifo(elsewhere / "in.jsonl")
-    (elsewhere / "out.txt").write_text("earlier")
-    process = begun("segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
-    with until_half_written(process, elsewhere):
-        assert ctrl_c(process) == "course: interrupted; earlier products are unchanged\n"
-    assert (elsewhere / "out.txt").read_text() == "earlier"
-    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
-)
-def test_a_signal_during_a_run_leaves_no_half_product(begun: Any, number: signal.Signals, code: int, said: str) -> None:
-    process = begun("run", "corpus")
+def test_a_signal_during_a_run_leaves_no_half_product(begun: Any) -> None:
+    process = begun(*COMMAND, "run", "corpus")
     assert process.stdout.readline() == "building corpus/wikipedia (missing)\n"
-    # lxml, while it is imported, swallows Ctrl-C
     until(lambda: list((workspace.root() / "corpus").glob(".wikipedia.*.tmp/.*")))
-    children = psutil.Process(process.pid).children(recursive=True)
-    # Ctrl-C reaches all processes of a terminal; the other signals may reach only the command.
-    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    assert process.communicate(timeout=LIMIT)[1] == f"course: {said}; earlier products are unchanged\n"
-    assert process.returncode == code
+    ends_with_its_children(process, signal.SIGTERM, 143, "terminated")
     assert not (workspace.root() / "corpus" / "wikipedia").exists()
     assert list(workspace.root().rglob("*.tmp")) == []
+
+
+def ends_with_its_children(process: "subprocess.Popen[str]", number: signal.Signals, code: int, said: str) -> None:
+    """A signal that reaches only the command ends all that it started."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    assert process.communicate(timeout=LIMIT)[1].splitlines()[-1] == f"course: {said}; earlier products are unchanged"
+    assert process.returncode == code
     until(lambda: not any(child.is_running() for child in children))
 
 
@@ -511,19 +440,19 @@ cli.main(["status"])
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.rehearse),
+    ],
 )
 def test_a_signal_during_a_notebook_ends_its_kernel(
-    elsewhere: Path, number: signal.Signals, code: int, said: str
+    elsewhere: Path, begun: Any, number: signal.Signals, code: int, said: str
 ) -> None:
     source = "import pathlib, time; pathlib.Path('begun').touch(); time.sleep(10_000)"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), elsewhere / "in.ipynb")
-    command = [sys.executable, "-c", EXECUTING]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = begun(sys.executable, "-c", EXECUTING)
     until((elsewhere / "begun").exists, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert children
-    process.send_signal(number)
-    assert process.communicate(timeout=LIMIT)[1].splitlines()[-1] == f"course: {said}; earlier products are unchanged"
-    assert process.returncode == code and not (elsewhere / "out.ipynb").exists()
-    until(lambda: not any(child.is_running() for child in children))
+    assert psutil.Process(process.pid).children()
+    ends_with_its_children(process, number, code, said)
+    assert not (elsewhere / "out.ipynb").exists()

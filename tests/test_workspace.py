@@ -13,8 +13,7 @@ import pytest
 from course_lib import cli, files, paths
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import products as gptsan_products
-from course_lib.prefix import products as prefix_products
-from course_lib.settings import profiles, yaml_values
+from course_lib.settings import profiles
 from course_lib.settings.config import STRICT, setting
 from course_lib.workspace import chapters, cleaning
 from course_lib.workspace import products as workspace
@@ -143,10 +142,6 @@ def truncated(course: Course) -> None:
     os.truncate(workspace.root() / "a/first/in/text", 1)
 
 
-def removed(course: Course) -> None:
-    (workspace.root() / "a/first/in/text").unlink()
-
-
 def damaged(course: Course) -> None:
     (workspace.root() / "a/first/manifest.json").write_bytes(b'{"settings": {}}')
 
@@ -159,7 +154,6 @@ def damaged(course: Course) -> None:
         (other_inputs, "other inputs"),
         (other_code, "exercises"),
         (truncated, "in/text"),
-        (removed, "in/text"),
         (damaged, "manifest.json"),
     ],
 )
@@ -176,12 +170,6 @@ def test_a_change_makes_a_product_and_what_follows_stale(
     changed = change in (other_bytes, other_inputs)
     assert built == (["a/first", "a/second", "b/third"] if changed else ["a/first"])
     assert [course.state(name) for name in course.inputs] == [FRESH] * 3
-
-
-def test_an_input_touched_but_the_same_changes_nothing(course: Course) -> None:
-    course.make()
-    os.utime(course.source, (1, 1))
-    assert course.state("a/first") == FRESH and course.make() == []
 
 
 def test_an_upstream_built_alone_makes_the_downstream_stale(course: Course) -> None:
@@ -203,26 +191,11 @@ def test_the_code_of_a_package_is_all_but_its_figures(tmp_path: Path, monkeypatc
     assert len(set(digests[:3])) == 3 and set(digests[2:]) == {digests[2]}
 
 
-def test_the_products_name_code_that_exists() -> None:
-    code = {name for product in chapters.products() for name in product.code}
-    places = [Path(workspace.__file__).parents[1] / name for name in code]
-    assert len(code) > 5 and all(place.is_file() or (place / "__init__.py").is_file() for place in places)
-
-
 def test_a_missing_input_file_is_named_and_nothing_is_written(course: Course) -> None:
     course.source.unlink()
     with pytest.raises(CourseError, match=r"source\.txt"):
         course.product("b/third").path()
     assert not workspace.root().exists()
-
-
-def test_a_file_in_the_place_of_a_product_is_not_overwritten(course: Course) -> None:
-    place = workspace.root() / "a" / "first"
-    place.parent.mkdir(parents=True)
-    place.write_text("mine")
-    with pytest.raises(CourseError, match="first"):
-        course.product("a/first").path()
-    assert place.read_text() == "mine"
 
 
 @pytest.mark.parametrize("failure", [CourseError("bad line 3"), KeyboardInterrupt()])
@@ -320,13 +293,6 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     assert len(course.resolved) == len(course.built) == 19
 
 
-def test_the_real_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    listed, loaded = calls(monkeypatch, chapters, "products"), calls(monkeypatch, yaml_values, "read")
-    assert cli._main(["status"]) == 0
-    products = len(capsys.readouterr().out.splitlines()) - 2
-    assert len(listed) == 1 and products > 20 and len(loaded) <= products
-
-
 def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) -> None:
     course.make()
     first, run = workspace.root() / "a/first", workspace.root() / "a/runs/0123456789ab"
@@ -388,14 +354,6 @@ def test_clean_asks_on_a_terminal_and_needs_yes_without_one(
     assert cli._main(["clean", "1"]) == 0 and not folder.exists()
 
 
-def test_each_profile_has_products_of_its_own(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    course.make("a/first")
-    tiny = workspace.root()
-    monkeypatch.setenv("COURSE_PROFILE", "xl")
-    assert (tiny.name, workspace.root()) == ("tiny", tiny.with_name("xl"))
-    assert course.state("a/first") == State("missing")
-
-
 def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_WORKSPACE", "here")
@@ -404,11 +362,6 @@ def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.Mo
     assert workspace.root() == paths.REPOSITORY / "workspace" / profiles.name()
     monkeypatch.setattr(paths, "REPOSITORY", tmp_path / "site-packages")
     assert workspace.root() == tmp_path / "workspace" / profiles.name()
-
-
-def test_an_unknown_task_lists_those_there_are() -> None:
-    with pytest.raises(UsageError, match="'nope'.*smile, plain"):
-        prefix_products.task("nope")
 
 
 def test_a_product_that_the_profile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

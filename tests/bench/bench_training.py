@@ -6,8 +6,6 @@ Shape: gpt2-tiny's (4 × 128, 128 tokens, micro batch 8, fp32), one thread a ran
 a warm-up, takes STEPS steps when it is its turn, and waits; quoted is the median over the rounds of the ratio to ours.
 `ours` is the task Gpt2 as a rank of `course pretrain` runs it, ZeRO-2 and log included; `trainer` has labels in, samples from memory, its
 own defaults and our log interval; `trainer + ZeRO-2` gets our DeepSpeed JSON too; `bare loop` has its own model, fused AdamW and clipping;
-`ours, twice` is two runs of one rank side by side, which exchange nothing: what the two cores can do at most. `bare sums` trains nothing:
-two ranks sum as many gradients over gloo as two ranks of ours in a step, and gather as many weights: what gloo takes at least.
 With `--only SIDE`, once for each, the others are left out.
 """
 
@@ -33,18 +31,8 @@ from course_lib.training.launch import environment_of_ranks, free_port
 from course_lib.training.nodes import HERE, Nodes
 
 CONFIG = Path(config.__file__).parent / "configs" / "gpt2-tiny.yaml"
-# a side → the ranks of a run
-SIDES = {
-    "ours": 1,
-    "ours, 2 ranks": 2,
-    "ours, twice": 1,
-    "trainer + ZeRO-2": 1,
-    "trainer": 1,
-    "bare loop": 1,
-    "bare sums": 2,
-}
-# a side → its runs side by side
-BESIDE = {"ours, twice": 2}
+# a side → its ranks
+SIDES = {"ours": 1, "ours, 2 ranks": 2, "trainer + ZeRO-2": 1, "trainer": 1, "bare loop": 1}
 WARM_UP = 10  # steps
 END = 20_000  # steps; nobody gets there
 
@@ -173,22 +161,6 @@ def bare_loop(settings: PretrainConfig, turns: Turns) -> None:
         turns.step()
 
 
-def bare_sums(settings: PretrainConfig, turns: Turns) -> None:
-    """One all-reduce of all gradients and one all-gather of the weights of each rank, which is all that ZeRO-2 must exchange."""
-    import torch
-    from torch import distributed
-
-    distributed.init_process_group("gloo")
-    elements = settings.model.parameters() // 2 * 2
-    gradients, weights = torch.ones(elements), torch.ones(elements)
-    mine = weights.chunk(2)[distributed.get_rank()].clone()
-    for _ in range(END):
-        distributed.all_reduce(gradients)
-        gradients /= 2
-        distributed.all_gather_into_tensor(weights, mine)
-        turns.step()
-
-
 def tokens(settings: PretrainConfig) -> Any:
     return np.fromfile(f"{settings.data.input[0]}.bin", "<u2").astype(np.int64)
 
@@ -199,8 +171,6 @@ def run_side(side: str, file: Path, steps: int) -> None:
         ours(settings, turns)
     elif side.startswith("trainer"):
         bare_trainer(settings, turns, zero=side != "trainer")
-    elif side == "bare sums":
-        bare_sums(settings, turns)
     else:
         bare_loop(settings, turns)
 
@@ -208,19 +178,17 @@ def run_side(side: str, file: Path, steps: int) -> None:
 @contextmanager
 def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> Iterator[list["subprocess.Popen[str]"]]:
     """The processes of a side, behind their warm-up."""
-    processes = []
-    for number in range(BESIDE.get(side, 1)):
-        run = folder / f"{side.replace(' ', '_')}{number or ''}"
-        file = run.with_suffix(".yaml")
-        run.mkdir()
-        file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
-        command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        for rank in range(SIDES[side]):
-            each = environment(side, settings, rank) | place
-            processes.append(
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=each)
-            )
+    run = folder / side.replace(" ", "_")
+    file = run.with_suffix(".yaml")
+    run.mkdir()
+    file.write_text(config.to_yaml(replace(settings, engine=replace(settings.engine, output_dir=run))))
+    command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, str(file), "--steps", str(steps)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [
+        subprocess.Popen(command, env=environment(side, settings, rank) | place, **pipes)  # type: ignore[call-overload]
+        for rank in range(SIDES[side])
+    ]
     try:
         for process in processes:
             answer(process)
@@ -233,11 +201,9 @@ def started(side: str, folder: Path, settings: PretrainConfig, steps: int) -> It
 def environment(side: str, settings: PretrainConfig, rank: int) -> dict[str, str]:
     """Ours gets what the launcher gives a rank; the others get their threads only."""
     ranks = SIDES[side]
-    given = (
-        environment_of_ranks(settings, Nodes({HERE: ranks}))
-        if "ours" in side
-        else os.environ | {"DS_ACCELERATOR": "cpu"}
-    )
+    given = os.environ | {"DS_ACCELERATOR": "cpu"}
+    if "ours" in side:
+        given = environment_of_ranks(settings, Nodes({HERE: ranks}))
     if ranks > 1 or "ours" in side or "ZeRO" in side:
         given |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks)}
     return given | {"OMP_NUM_THREADS": "1"}
@@ -266,15 +232,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=10, help="in a turn")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of ours and of its JSON")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of ours and of its JSON"
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=list(SIDES),
-        metavar="SIDE",
-        help="a side that takes part, ours among them; may be given again; default: all",
+        "--only", action="append", choices=list(SIDES), metavar="SIDE", help="ours among them; repeatable"
     )
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -302,10 +262,9 @@ def main() -> None:
 def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int) -> None:
     """Other work on the machine lengthens a step, and hardly its CPU time: that ratio is the one to trust for a single rank."""
     for side in rounds[0]:
-        ranks = SIDES[side] * BESIDE.get(side, 1)
         step = median(times[side][0] for times in rounds) / steps
         wall, cpu = (median(times["ours"][clock] / times[side][clock] for times in rounds) for clock in (0, 1))
-        print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * ranks / step:6.0f} tokens/s", end="; ")
+        print(f"{side:17} {step * 1e3:6.1f} ms a step, {tokens * SIDES[side] / step:6.0f} tokens/s", end="; ")
         print(f"ours / this: {wall:.3f}, of CPU time {cpu:.3f}")
     if "ours, 2 ranks" not in rounds[0]:
         return
@@ -314,13 +273,6 @@ def report(rounds: list[dict[str, tuple[float, float]]], steps: int, tokens: int
     print(
         f"two ranks: {ratio:.3f} x twice one (>= 0.93); quietest turns {min(one) / min(two):.3f}; needs two idle cores"
     )
-    if "bare sums" in rounds[0] and "ours, twice" in rounds[0]:
-        twice, sums = ([times[side][0] for times in rounds] for side in ("ours, twice", "bare sums"))
-        cores = median(a / b for a, b in zip(one, twice, strict=True))
-        bound = median(a / (b + c) for a, b, c in zip(one, twice, sums, strict=True))
-        print(
-            f"two runs that exchange nothing: {cores:.3f} x; with gloo's {median(sums) / steps * 1e3:.1f} ms a step: {bound:.3f} x"
-        )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from course_lib.workspace.chapters import CHAPTERS
 from course_lib.paths import NOTEBOOKS, REPOSITORY
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.browser import chromium
 from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, running_lab

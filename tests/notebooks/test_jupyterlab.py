@@ -15,9 +15,9 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.workspace.chapters import CHAPTERS
-from course_lib.paths import REPOSITORY
 from course_lib.notebooks.drawing import drawing as load_drawing
+from course_lib.paths import REPOSITORY
+from course_lib.workspace.chapters import CHAPTERS
 
 from tests.browser import chromium
 from tests.exercises.answers import japanese as answers
