@@ -242,6 +242,7 @@ def test_the_log_tells_the_highest_loss_and_norm_of_an_interval(place, tmp_path,
         assert entry["loss"] == pytest.approx(sum(one["loss"] for one in steps) / len(steps), abs=1e-5)
 
 
+@pytest.mark.rehearse
 def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     chosen = settings(place, tmp_path / "run", "engine.max_steps=100000")
     (tmp_path / "config.yaml").write_text(config.to_yaml(chosen))

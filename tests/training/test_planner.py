@@ -18,15 +18,16 @@ from tests.allocations import allocated
 from tests.training import ranks
 
 RECOMPUTE = planner.recompute_choices(PretrainConfig())
-SHAPES = {  # name: layers, width, heads, vocabulary, positions, parameters
-    "345M": (24, 1024, 16, 50304, 1024, 354_871_296),
-    "1.3B": (24, 2048, 16, 50304, 1024, 1_313_722_368),
-    "XL": (48, 1600, 20, 50000, 1024, 1_557_200_000),
+KINDS = ("gpt2", "gpt-neox")
+SHAPES = {  # name: layers, width, heads, vocabulary, positions
+    "345M": (24, 1024, 16, 50304, 1024),
+    "1.3B": (24, 2048, 16, 50304, 1024),
+    "XL": (48, 1600, 20, 50000, 1024),
 }
 
 
 def run(name="XL", **sections):
-    layers, width, heads, vocabulary, positions, _ = SHAPES[name]
+    layers, width, heads, vocabulary, positions = SHAPES[name]
     model = {
         "num_layers": layers, "hidden_size": width, "num_attention_heads": heads, "vocab_size": vocabulary,
         "max_position_embeddings": positions,
@@ -34,12 +35,18 @@ def run(name="XL", **sections):
     return build(PretrainConfig, sections | {"model": model | sections.pop("model", {})})
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
+@pytest.mark.parametrize("architecture", KINDS)
 def test_tensors_are_those_of_the_model_in_its_order(architecture):
     model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
     with torch.device("meta"):
         named = build_model(model).named_parameters()
         assert list(model.tensors()) == [(p.numel(), decays(name)) for name, p in named]
+
+
+def test_flops_per_token():
+    for architecture in KINDS:
+        flops = [run(name, model={"architecture": architecture}).model.flops_per_token(1024) for name in ("345M", "XL")]
+        assert flops == pytest.approx([2.43e9, 1.03e10], rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,6 @@ def test_near_the_table_of_fleetx(name, recompute, measured):
 TINY = {  # odd: padding shows
     "vocab_size": 61, "max_position_embeddings": 17, "hidden_size": 18, "num_layers": 3, "num_attention_heads": 3, "ffn_hidden_size": 35,
 }  # fmt: skip
-KINDS = ("gpt2", "gpt-neox")
 
 
 @pytest.fixture(scope="module")
