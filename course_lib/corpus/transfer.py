@@ -82,14 +82,14 @@ def answer(response: httpx.Response, *expected: int) -> httpx.Response:
     code = response.status_code
     if code in expected:
         return response
-    said = f"the server answered {code} {response.reason_phrase}"
+    message = f"the server answered {code} {response.reason_phrase}"
     if code in (404, 410):
-        raise Missing(f"{response.url}: not found ({said})")
+        raise Missing(f"{response.url}: not found ({message})")
     if code in BUSY or code >= 500:
-        again, asked = Again(said), response.headers.get("Retry-After", "")
+        again, asked = Again(message), response.headers.get("Retry-After", "")
         again.wait = float(asked) if asked.isdecimal() else 0.0
         raise again
-    raise CourseError(f"{response.url}: {said}")
+    raise CourseError(f"{response.url}: {message}")
 
 
 def receive(session: httpx.Client, url: str, part: Path) -> None:

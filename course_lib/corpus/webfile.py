@@ -59,16 +59,16 @@ class _Reader:
 
     def __init__(self, path: Path, max_line: int, max_document: int, first: int) -> None:
         self.path, self.max_line, self.max_document, self.first = path, max_line, max_document, first
-        self.told = self.long_lines = self.cut = 0
+        self.position = self.long_lines = self.cut = 0
         self.stream: Any = None
 
     def batch(self, documents: list[bytes], raw: BinaryIO) -> WebBatch:
         """Return a batch, and begin to count for the next one."""
-        if not self.told:
+        if not self.position:
             _require_utf8(self.path, b"".join(documents))
-        batch = WebBatch(self.first, documents, raw.tell() - self.told, self.long_lines, self.cut)
+        batch = WebBatch(self.first, documents, raw.tell() - self.position, self.long_lines, self.cut)
         self.first += len(documents)
-        self.told, self.long_lines, self.cut = raw.tell(), 0, 0
+        self.position, self.long_lines, self.cut = raw.tell(), 0, 0
         return batch
 
     def documents(self, raw: BinaryIO) -> Iterator[bytes]:

@@ -155,13 +155,17 @@ def _batches(examples: int, samples: int, rng: np.random.Generator, bar: Any) ->
 
 
 def _read(
-    model: GPTSanForCausalLM, examples: Examples, rows: npt.NDArray[np.int64], told: npt.NDArray[np.int64], length: int
+    model: GPTSanForCausalLM,
+    examples: Examples,
+    rows: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.int64],
+    length: int,
 ) -> tuple[Any, Tensor]:
-    """Return the model's output for some rows with the classes `told` in the spout, and the targets [B, T]."""
+    """Return the model's output for some rows with `classes` in the spout, and the targets [B, T]."""
     device = model.device
     batch = {name: tensor.to(device) for name, tensor in collate([examples[int(row)] for row in rows]).items()}
     x, y = batch["x"][:, :length], batch["y"][:, :length]
-    spout = functional.one_hot(torch.from_numpy(told), model.config.d_spout).float().to(device)
+    spout = functional.one_hot(torch.from_numpy(classes), model.config.d_spout).float().to(device)
     types = prefix_types(batch["num_input"], x.shape[1], True)
     # The dtype of the frozen weights; the trained weights are fp32.
     dtype = model.model.embed_tokens.weight.dtype

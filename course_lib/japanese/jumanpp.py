@@ -133,11 +133,11 @@ class JumanppSegmenter:
                 tr("{binary}: cannot be started: {strerror}", binary=self.binary, strerror=error.strerror)
             ) from None
         answer = done.stdout.decode("utf-8", "replace")
-        said = f"exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}"
+        message = f"exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}"
         if answer.count("\n") != len(batch):
-            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({said})"
+            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({message})"
         if answer.replace(SEPARATOR, "") != sent.decode():
-            return [], f"another text came back ({said})"
+            return [], f"another text came back ({message})"
         return list(map(_words, answer.split("\n")[:-1])), ""
 
     def _probe(self) -> None:

@@ -23,7 +23,7 @@ from course_lib.language.words import mark
 from course_lib.parallel import default_workers
 from course_lib.training import events, launcher_process, link, log, run_dir, stale_locks, worker
 from course_lib.training.cpu_extension import COMPILERS
-from course_lib.training.monitor import ALOUD, Monitor, Say
+from course_lib.training.monitor import PRINT, Monitor, OnMessage
 from course_lib.training.nodes import HERE, Nodes, find, gpus
 from course_lib.training.settings import RunConfig
 from course_lib.training.task import Task
@@ -52,30 +52,30 @@ class Start:
     port: int  # for the ranks on the first node
 
 
-def train(task: Task, resume: bool = False, say: Say = ALOUD) -> Run:
+def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Run:
     """Train a task with DeepSpeed, or continue its run from the last checkpoint, and return after the last step.
 
-    If each node runs this function (launch.no_ssh, or under `srun`), only the first node writes settings and log. `say`
-    receives each line of the log. Raises CourseError if the run stops before its last step.
+    If each node runs this function (launch.no_ssh, or under `srun`), only the first node writes settings and log.
+    `on_message` receives each line of the log. Raises CourseError if the run stops before its last step.
     """
     nodes = find(task.settings)
     if resume:
-        task = run_dir.with_batch_of_run(task, nodes.ranks, say)
+        task = run_dir.with_batch_of_run(task, nodes.ranks, on_message)
     if nodes.rank:
         return _follow(task, nodes)
     settings, folder = task.settings, task.settings.engine.output_dir
-    with link.lead(nodes, settings.launch.node_wait, say) as others:
+    with link.lead(nodes, settings.launch.node_wait, on_message) as others:
         steps = _check(task, nodes)
         if others:
             others.gather(settings.launch.node_wait)
         if about := task.summary():
-            say(about)
+            on_message(about)
         with run_dir.sole_user(folder):
             resolved = run_dir.Resolved(settings.batch.resolve(nodes.ranks), steps)
-            start_step = run_dir.prepare(task, resolved, resume, say)
+            start_step = run_dir.prepare(task, resolved, resume, on_message)
             if start_step < steps:
                 environment = environment_of_ranks(settings, nodes)
-                monitor = Monitor(task, nodes, steps, say, others)
+                monitor = Monitor(task, nodes, steps, on_message, others)
                 start = Start(start_step, run_dir.digest(folder), _port(settings, nodes))
                 if others:
                     others.tell(**asdict(start))

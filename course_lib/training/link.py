@@ -155,13 +155,15 @@ class Link:
 
 
 @contextmanager
-def lead(nodes: Nodes, seconds: float, say: Callable[[str], None]) -> Iterator[Link | None]:
+def lead(nodes: Nodes, seconds: float, on_message: Callable[[str], None]) -> Iterator[Link | None]:
     """Open the store, and tell the others how the run ended; yields None if this process starts all ranks."""
     if nodes.rank is None or not nodes.several:
         yield None
         return
     link, others = Link(nodes, seconds), len(nodes.slots) - 1
-    say(tr("{name} at {address} waits for {others} other nodes", name=nodes.name, address=link.place, others=others))
+    on_message(
+        tr("{name} at {address} waits for {others} other nodes", name=nodes.name, address=link.place, others=others)
+    )
     end: dict[str, Any] = {"end": "", "code": 0}
     try:
         yield link

@@ -22,8 +22,8 @@ from course_lib.training.link import Link
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
 
-Say = Callable[[str], None]
-ALOUD: Say = partial(print, flush=True)
+OnMessage = Callable[[str], None]
+PRINT: OnMessage = partial(print, flush=True)
 # seconds for the current step and a checkpoint, after an interruption
 PATIENCE = 120.0
 # seconds for a command by ssh
@@ -51,8 +51,8 @@ class Elsewhere(SystemExit):
 class Monitor:
     """A monitor for one run of `steps` optimizer steps. `link` leads to nodes that start their ranks themselves."""
 
-    def __init__(self, task: Task, nodes: Nodes, steps: int, say: Say, link: Link | None = None) -> None:
-        self.task, self.nodes, self.steps, self.say, self.link = task, nodes, steps, say, link
+    def __init__(self, task: Task, nodes: Nodes, steps: int, on_message: OnMessage, link: Link | None = None) -> None:
+        self.task, self.nodes, self.steps, self.on_message, self.link = task, nodes, steps, on_message, link
         self.folder: Path = task.settings.engine.output_dir
         # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
@@ -143,7 +143,7 @@ class Monitor:
             self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
         with suppress(OSError):
             self.bar.close()
-        self.bar.disable, self.say, self.saving = True, lambda _: None, True
+        self.bar.disable, self.on_message, self.saving = True, lambda _: None, True
         if not self.reached or not self._ask(process):
             return
         limit = threading.Timer(PATIENCE, self._end, [process])
@@ -198,10 +198,10 @@ class Monitor:
             entry = event["entry"]
             if entry["kind"] == "train":
                 figures = {"loss": entry["loss"], "most": entry["loss_max"], "rate": entry["tokens_per_second"]}
-                told = tr("loss {loss:.3f} (max {most:.3f}), {rate:.0f} tokens/s", **figures)
-                self.bar.set_postfix_str(told, refresh=False)
+                summary = tr("loss {loss:.3f} (max {most:.3f}), {rate:.0f} tokens/s", **figures)
+                self.bar.set_postfix_str(summary, refresh=False)
             self.bar.clear()
-            self.say(log.line(entry))
+            self.on_message(log.line(entry))
 
     def _move(self, step: int) -> None:
         self.bar.update(step - self.reached)

@@ -158,5 +158,5 @@ def _ask(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise UsageError(f"srun: {' '.join(command)} failed: {' '.join(said.split())}") from None
+        message = getattr(error, "stderr", None) or str(error)
+        raise UsageError(f"srun: {' '.join(command)} failed: {' '.join(message.split())}") from None

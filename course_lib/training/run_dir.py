@@ -52,7 +52,7 @@ def sole_user(folder: Path) -> Iterator[None]:
         raise CourseError(f"{folder}: another process is training here; choose another engine.output_dir") from None
 
 
-def with_batch_of_run(task: Task, ranks: int, say: Callable[[str], None]) -> Task:
+def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None]) -> Task:
     """Return the task with the global batch of the run in its folder, if the settings name none."""
     settings = task.settings
     folder: Path = settings.engine.output_dir
@@ -63,11 +63,11 @@ def with_batch_of_run(task: Task, ranks: int, say: Callable[[str], None]) -> Tas
         return task
     batch = replace(settings.batch, global_size=before, local_size=None)
     local = batch.resolve(ranks).local
-    say(tr("batch.global_size: {size}, as the run began; {local} for each rank", size=before, local=local))
+    on_message(tr("batch.global_size: {size}, as the run began; {local} for each rank", size=before, local=local))
     return type(task)(replace(settings, batch=batch))
 
 
-def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], None]) -> int:
+def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[str], None]) -> int:
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
 
     A run without a complete checkpoint may start again with other settings.
@@ -89,7 +89,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         _require_same(task, earlier, resolved.batch, facts)
         ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            say(
+            on_message(
                 tr(
                     "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
                     "order of sums differ",
@@ -99,7 +99,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
                 )
             )
         if task.train_length(earlier) != task.train_length(settings):
-            say(
+            on_message(
                 tr(
                     "the training length was changed: from here on, "
                     "learning rate and sample order follow the new length"
@@ -110,7 +110,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, say: Callable[[str], N
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
         if resume:
-            say(tr("nothing to resume in {folder}: training from the start", folder=folder))
+            on_message(tr("nothing to resume in {folder}: training from the start", folder=folder))
     # Write config.yaml first, because it marks the folder as a run.
     _write(folder / CONFIG, config.to_yaml(settings).encode())
     # The token distinguishes this folder from one on another node that the same command has filled.

@@ -33,7 +33,7 @@ def fill(
     trained model into `folder` and returns counts to add; `keep` names run files to copy.
     """
     engine = replace(task.settings.engine, output_dir=runs_folder(runs) / _digest(task))
-    run = train(type(task)(replace(task.settings, engine=engine)), resume=True, say=lambda _: None)
+    run = train(type(task)(replace(task.settings, engine=engine)), resume=True, on_message=lambda _: None)
     counts = {"steps": run.steps} | export(run.folder)
     for name in keep:
         shutil.copy(run.folder / name, folder / name)

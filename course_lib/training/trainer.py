@@ -259,7 +259,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, trainer: RunTrainer) -> None:
-        self.trainer, self.told = trainer, 0.0
+        self.trainer, self.sent = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.on_weights_ready()
@@ -273,8 +273,8 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             self.trainer.stopped = control.should_training_stop = control.should_save = True
             control.should_evaluate = False
         now = perf_counter()
-        if state.is_world_process_zero and (now - self.told > 0.2 or state.global_step == state.max_steps):
-            self.told = now
+        if state.is_world_process_zero and (now - self.sent > 0.2 or state.global_step == state.max_steps):
+            self.sent = now
             emit("step", step=state.global_step)
 
 

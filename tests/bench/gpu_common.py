@@ -170,7 +170,7 @@ def measure(bench: Bench, task: Task) -> Values:
 
     os.environ["NCCL_DEBUG"] = "VERSION"
     with held_on_device() as peak, suppress(Enough):
-        train(task, say=say)
+        train(task, on_message=say)
     entries, planned = log.read(settings.engine.output_dir)[: bench.entries], plan(settings, 1)
     speed = median(entry["tokens_per_second"] for entry in entries[2:])
     output = (settings.engine.output_dir / "output.txt").read_text(errors="replace")

@@ -164,7 +164,7 @@ def trained(settings: PretrainConfig, end: float) -> bool:
     if monotonic() > end - 2 * SAVE:
         return False
     with suppress(Enough):
-        train(Gpt2(settings), resume=bool(before), say=say)
+        train(Gpt2(settings), resume=bool(before), on_message=say)
         return True
     return False
 

@@ -36,7 +36,7 @@ def main() -> None:
                 output_dir=Path(folder) / str(seed),
                 save_steps=settings.engine.max_steps or 500,
             )
-            run = train(Gpt2(replace(settings, engine=engine)), say=lambda line: None)
+            run = train(Gpt2(replace(settings, engine=engine)), on_message=lambda line: None)
             losses.append([entry["loss"] for entry in run.log if entry["kind"] == "eval"][-1])
             print(f"seed {seed}: {losses[-1]:.3f} nats", flush=True)
     print(f"{mean(losses):.3f} nats, standard deviation {stdev(losses):.3f}, range {max(losses) - min(losses):.3f}")

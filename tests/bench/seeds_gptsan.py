@@ -37,7 +37,7 @@ CLASSES = ("recipe", "weather", "match", "tale")
 def trained(settings: GptsanConfig, seed: int, place: Path) -> Path:
     """The model of a run with this seed, as a folder."""
     engine = replace(settings.engine, seed=seed, output_dir=place / "run", save_steps=settings.engine.max_steps or 500)
-    run = train(Gptsan(replace(settings, engine=engine)), say=lambda line: None)
+    run = train(Gptsan(replace(settings, engine=engine)), on_message=lambda line: None)
     export(run.folder, place / "model")
     return place / "model"
 

@@ -30,7 +30,7 @@ def measures(seed: int, place: Path, generator: Generator, codec: TextCodec) -> 
     for name in products.task_settings():
         settings = products.run_settings(name)
         engine = replace(settings.engine, seed=seed, output_dir=place / name)
-        run = train(PrefixTask(replace(settings, engine=engine)), say=lambda line: None)
+        run = train(PrefixTask(replace(settings, engine=engine)), on_message=lambda line: None)
         export(run.folder, place / f"{name}.safetensors")
         prefix = read(place / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = [entry["loss"] for entry in run.log if entry["kind"] == "eval"][-1]

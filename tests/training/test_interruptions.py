@@ -127,7 +127,7 @@ def goes_on(command: Command, step: int) -> None:
     )
     said: list[str] = []
     before = log.read(command.run)
-    resumed = launch.train(Gpt2(settings), resume=True, say=said.append)
+    resumed = launch.train(Gpt2(settings), resume=True, on_message=said.append)
     # The settings name no global batch, and the run knows its own.
     assert said[0].startswith("batch.global_size: 4") and said[1].startswith(
         f"checkpoint-{step}: number of ranks 2 → 1"
