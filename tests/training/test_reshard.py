@@ -45,9 +45,6 @@ def kinds(places: dict[str, Path]) -> dict[str, Make]:
         "GPT-2, stage 1": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=1"),
         "GPT-2, stage 2, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", "zero.offload_optimizer=true"),
         "GPT-2, stage 3, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=3", "zero.offload_optimizer=true", EVERY),
-        "GPT-NeoX, stage 3": one(
-            Gpt2, pretrain, *PRETRAIN, "zero.stage=3", "model.architecture=gpt-neox", "model.rotary_pct=0.5", EVERY
-        ),
         "GPT-2, stage 2, bf16": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", bf16),
         "GPTSAN, stage 3": one(Gptsan, gptsan, *SHARED, "zero.stage=3", EVERY),
         "prefix, stage 3": one(PrefixTask, prefix, *PREFIX, "zero.stage=3", EVERY),
