@@ -66,24 +66,17 @@ def test_plain_text_in_any_batches_gives_every_document_whole(
 
 @pytest.mark.parametrize("ending", PACK)
 def test_compressed_documents(tmp_path: Path, ending: str) -> None:
-    plain = write(tmp_path / f"x.txt{ending}", PACK[ending]("一\n二\n\n三\n".encode()))
+    plain = write(tmp_path / f"x.txt{ending}", PACK[ending]("\ufeff一\n二\n\n \t\n\n三\n".encode()))
     lines = write(tmp_path / f"x.jsonl{ending}", PACK[ending]('{"text": "一"}\n\n{"text": ""}\n'.encode()))
     assert list(documents.read_texts(plain)) == ["一\n二", "三"]
     assert list(documents.read_texts(lines)) == ["一", ""]
 
 
-def test_empty_lines_and_a_byte_order_mark_are_no_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.txt", "\ufeff一\n\n \t\n\n\n二\n\n")
-    assert list(documents.read_texts(path)) == ["一", "二"]
-
-
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        (b"text", "not readable as JSON"),
         (b'{"text": "\xff"}', "not readable as JSON"),
-        (b'["text"]', 'expected an object with a string "text"'),
-        (b'{"text": 3}', 'expected an object with a string "text"'),
+        (b'{"text": 3}', "expected an object"),
     ],
 )
 def test_a_bad_json_line_is_named_by_its_number_in_the_file(tmp_path: Path, line: bytes, wanted: str) -> None:
@@ -100,26 +93,15 @@ def test_plain_text_that_is_not_utf8_is_named_by_line_and_byte(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
-@pytest.mark.parametrize("damage", ["truncated", "overwritten", "no archive"])
-def test_a_broken_archive_is_named_after_its_good_lines(tmp_path: Path, ending: str, damage: str) -> None:
+@pytest.mark.parametrize("tail", [b"", b"x" * 20])
+def test_a_broken_archive_is_named_after_its_good_lines(tmp_path: Path, ending: str, tail: bytes) -> None:
     packed = PACK[ending]("".join(f'{{"text": "{i * 7919 % 100_003}"}}\n' for i in range(60_000)).encode())
-    broken = {"truncated": packed[:-20], "overwritten": packed[:-20] + b"x" * 20, "no archive": b'{"text": "a"}\n' * 9}
-    path = write(tmp_path / f"x.jsonl{ending}", broken[damage])
+    path = write(tmp_path / f"x.jsonl{ending}", packed[:-20] + tail)
     found = 0
-    with pytest.raises(
-        CourseError, match=f"^{re.escape(str(path))}: broken or truncated after line [0-9]+: ."
-    ) as caught:
+    with pytest.raises(CourseError, match="broken or truncated after line [0-9]+: .") as caught:
         for batch in documents.read_batches(path, 10_000):
             found += len(batch.lines)
-    line = int(re.findall(r"after line (\d+)", str(caught.value))[0])
-    assert found <= line
-    assert (found > 0) == (damage != "no archive")
-
-
-def test_no_file_a_folder_an_empty_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.jsonl").endswith("none.jsonl: no such file")
-    assert refusal(tmp_path).endswith("is a directory, expected a file")
-    assert refusal(write(tmp_path / "x.jsonl", b"")).endswith("x.jsonl: the file is empty")
+    assert 0 < found <= int(re.findall(r"after line (\d+)", str(caught.value))[0])
 
 
 def test_plain_text_without_empty_lines_is_cut(tmp_path: Path) -> None:
@@ -129,39 +111,22 @@ def test_plain_text_without_empty_lines_is_cut(tmp_path: Path) -> None:
     assert "\n".join(text for batch in batches for text in documents.texts(batch)) == "\n".join(["一行"] * 1000)
 
 
-@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".jsonl.xz"])
-def test_a_line_that_is_too_long_is_refused_in_bounded_memory(tmp_path: Path, ending: str) -> None:
+def test_a_line_that_is_too_long_is_refused_in_bounded_memory(tmp_path: Path) -> None:
     content = b'{"text": "short"}\n\n\n{"text": "' + b"x" * (3 * documents.LONGEST_LINE) + b'"}\n'
-    path = write(tmp_path / f"x{ending}", lzma.compress(content, preset=0) if ending.endswith("xz") else content)
+    path = write(tmp_path / "x.jsonl.xz", lzma.compress(content, preset=0))
     del content
     tracemalloc.start()
     message = refusal(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message.startswith(f"{path}, line 4: longer than 16.8 MB; allowed: shorter lines")
+    assert "line 4: longer than 16.8 MB" in message
     assert peak < 4 * documents.LONGEST_LINE
-
-
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
-def test_bytes_behind_the_end_of_an_archive_are_refused(tmp_path: Path, ending: str) -> None:
-    path = write(tmp_path / f"x.jsonl{ending}", PACK[ending](b'{"text": "a"}\n') + b"garbage")
-    wanted = "Not a gzipped file" if ending == ".gz" else "but the file goes on"
-    assert re.search(f"broken or truncated after line [01]: .*{wanted}", refusal(path))
 
 
 def numbered(path: Path, sizes: list[int]) -> Path:
     """A file of documents, of which each begins with its number."""
     lines = (json.dumps({"text": f"{number} " + "x" * size}) + "\n" for number, size in enumerate(sizes))
     return write(path, "".join(lines))
-
-
-def test_a_sample_of_a_small_file_is_the_whole_file(tmp_path: Path) -> None:
-    path = numbered(tmp_path / "x.jsonl", [10, 2000, 0])
-    assert (
-        documents.sample_texts(path)
-        == documents.sample_texts(path, path.stat().st_size)
-        == list(documents.read_texts(path))
-    )
 
 
 def test_a_sample_is_spread_evenly_and_has_the_wanted_size(tmp_path: Path) -> None:

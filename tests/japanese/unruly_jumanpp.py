@@ -2,8 +2,8 @@
 
 What it does wrong is what the real one does: it loses lines over 4096 bytes and what is not UTF-8, takes "# …" for a comment and loses the next line
 after a long one, ignores options that it does not know and all after them, and dies of a long run of one class, losing what it had not yet
-written. Beyond that some words make it hang, stop, or print too much, too little or something else. $UNRULY chooses other programs:
-no-model (a git checkout), juman (an older analyser), dead (cannot work any more), one-word (finds no words).
+written. Beyond that some words make it hang, stop, or print too little or something else. $UNRULY chooses other programs:
+no-model (a git checkout) and dead (cannot work any more).
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 import time
 import unicodedata
 
-HANG, DIE, LOSE, TWICE, CHANGE = "眠", "死", "失", "倍", "化"
+HANG, DIE, LOSE, CHANGE = "眠", "死", "失", "化"
 SEPARATOR = "--segment-separator="
 
 
@@ -21,33 +21,27 @@ def main() -> None:
         sys.exit("Model file was not specified")
     if mode == "dead":
         os._exit(139)
-    segmenting, separator = options(sys.argv[1:])
-    if mode == "juman":
-        segmenting = False
-    if mode == "one-word":
-        separator = ""
+    separator = options(sys.argv[1:])
     answer, code = [], 0
     for line in sentences(sys.stdin.buffer.read()):
         code = int(line is None or len(line) > 65535)
         text = readable(line)
         if text is not None:
             survive(text)
-            answer += written(text, separator) if segmenting else juman(text)
+            answer += written(text, separator)
     sys.stdout.buffer.write("".join(f"{line}\n" for line in answer).encode("utf-8", "surrogatepass"))
     sys.stdout.flush()
     os._exit(code)
 
 
-def options(arguments: list[str]) -> tuple[bool, str]:
-    segmenting, separator = False, " "
+def options(arguments: list[str]) -> str:
+    separator = " "
     for argument in arguments:
-        if argument == "--segment":
-            segmenting = True
-        elif argument.startswith(SEPARATOR):
+        if argument.startswith(SEPARATOR):
             separator = argument.removeprefix(SEPARATOR)
-        elif not argument.startswith(("--model=", "--juman")):
+        elif argument != "--segment" and not argument.startswith(("--model=", "--juman")):
             break
-    return segmenting, separator
+    return separator
 
 
 def sentences(data: bytes) -> list[bytes | None]:
@@ -98,15 +92,7 @@ def survive(text: str) -> None:
 def written(text: str, separator: str) -> list[str]:
     if LOSE in text:
         return []
-    line = separator.join(text)
-    if CHANGE in text:
-        return [line.replace(CHANGE, "花")]
-    return [line, line] if TWICE in text else [line]
-
-
-def juman(text: str) -> list[str]:
-    surfaces = [{" ": "\\␣", "\t": "\\t"}.get(character, character) for character in text]
-    return [f"{surface} {surface} {surface} 名詞 6 普通名詞 1 * 0 * 0 NIL" for surface in surfaces] + ["EOS"]
+    return [separator.join(text).replace(CHANGE, "花")]
 
 
 main()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from course_lib.corpus.repeats import near_repeated, repeated
+from course_lib.corpus.repeats import repeated
 from course_lib.errors import CourseError
 from course_lib.scale import search
 from course_lib.scale.store import Store
@@ -25,8 +25,7 @@ def columns(folder: Path, bits: int, values: int) -> tuple[Store, list[np.ndarra
     return Store(str(folder)), shards
 
 
-@pytest.mark.parametrize("values", [3, 500, 10**6])
-@pytest.mark.parametrize("bits", [61, 64])
+@pytest.mark.parametrize(("values", "bits"), [(3, 64), (500, 61), (10**6, 64)])
 def test_ranges_hold_each_record_once_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int, values: int
 ) -> None:
@@ -58,13 +57,6 @@ def test_datatrove_reads_the_files_and_finds_the_same_groups(tmp_path: Path) -> 
     assert sorted(pairs) == sorted(pair for group in groups.values() for pair in zip(group, group[1:], strict=False))
     later = repeated(*search.read_range(store, "bucket_000", "0000-of-0001", search_bits))
     assert sorted(later.tolist()) == sorted(second for _, second in pairs)
-
-
-def test_chains_are_not_joined() -> None:
-    """A~B, B~C, A≁C in the order A, C, B: C stays, unlike in datatrove's clusters."""
-    rows = np.array([[1, 1, 0, 0], [3, 3, 2, 2], [1, 1, 2, 2]], dtype=np.uint8)
-    later, earlier = near_repeated(np.full(3, 7, np.uint64), np.arange(3), rows, 2)
-    assert (later.tolist(), earlier.tolist()) == ([2], [0])
 
 
 def test_an_unsorted_or_truncated_column_is_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Training, the folder, and losslessness, on the bundled encyclopaedia."""
 
-import json
 import os
 import subprocess
 import sys
@@ -18,17 +17,18 @@ from course_lib.japanese.pipeline import segment_file
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import SPECIALS, BpeConfig, UnigramConfig
-from course_lib.subword.folder import Codec, Preparation
+from course_lib.subword.folder import Codec
 from course_lib.subword.text import alphabet, drawn, sentences
 from course_lib.subword.unigram import train_unigram
 from course_lib.workspace import products as workspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer
 
 BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
 UNIGRAM = UnigramConfig(vocab_size=5000)
-NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw")
+NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "spm-bpe")
 MARKED = ("bpe", "bpe-raw", "unigram", "spm-bpe")
 LOSSLESS = [name for name in NAMES if name not in ("bpe-recipe", "bpe-no-bytes")]
 
@@ -51,15 +51,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     segment_file(raw, plain, SegmentConfig(mark_spaces=False))
     train_bpe([lines], place / "bpe", BPE, False)
     train_bpe([raw], place / "bpe-raw", BPE, False)
-    train_bpe(
-        [lines], place / "bpe-no-bytes", BpeConfig(vocab_size=4000, limit_alphabet=3500, byte_fallback=False), False
-    )
+    no_bytes = BpeConfig(vocab_size=4000, limit_alphabet=3500, byte_fallback=False)
+    train_bpe([lines], place / "bpe-no-bytes", no_bytes, False)
     recipe = BpeConfig(vocab_size=4000, limit_alphabet=1500, lossless=False, byte_fallback=False)
     train_bpe([plain], place / "bpe-recipe", recipe, False)
     train_unigram([lines], place / "unigram", UNIGRAM)
     train_unigram([raw], place / "unigram-raw", UNIGRAM)
     train_unigram([lines], place / "spm-bpe", UnigramConfig(vocab_size=5000, model_type="bpe"))
-    train_unigram([raw], place / "spm-bpe-raw", UnigramConfig(vocab_size=5000, model_type="bpe"))
     return place
 
 
@@ -67,15 +65,7 @@ def test_training_is_silent(place: Path, tmp_path: Path) -> None:
     """sentencepiece writes 300 lines to a terminal."""
     script = "import sys; from pathlib import Path; from course_lib.cli import main; main()"
     terminal, end = os.openpty()
-    arguments = [
-        "tokenizer",
-        "unigram",
-        str(place / "lines.txt"),
-        "-o",
-        str(tmp_path / "out"),
-        "--set",
-        "vocab_size=5000",
-    ]
+    arguments = ["tokenizer", "unigram", place / "lines.txt", "-o", tmp_path / "out", "--set", "vocab_size=5000"]
     subprocess.run([sys.executable, "-c", script, *arguments], stdout=subprocess.DEVNULL, stderr=end, check=True)
     os.close(end)
     assert os.read(terminal, 1 << 16).count(b"\n") <= 1
@@ -90,31 +80,24 @@ TEXTS = [
     "Visual Studio Codeで自然言語処理を勉強している。It's 3.14 (yes), OK!",
     "😀👨‍👩‍👧 𠮷野家 ␣␛ ␛s <s> </s> <0x41> <unk>",
     "  a  b\tc\u00a0d\u3000e ",
-    "ｶﾞｷﾞ〜〜 １０〜２０人",
     "␣0<s>a</s>b <unk>c",
     "二行の\n文、\n\n空行も",
     "",
 ]
 
 
-@pytest.mark.parametrize("name", LOSSLESS)
-def test_decoding_gives_the_normalized_text(codecs: dict[str, Codec], name: str) -> None:
-    for text in TEXTS:
-        assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
-
-
 ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a学 生␣␛nse▁_<>/\t\n", max_size=20)
 
 
-@given(text=ANY_TEXT)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(text=ANY_TEXT | st.sampled_from(TEXTS))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_any_text_comes_back(codecs: dict[str, Codec], name: str, text: str) -> None:
     assert codecs[name].decode(codecs[name].encode(text)) == normalize(text)
 
 
 @given(text=ANY_TEXT)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", MARKED)
 def test_the_first_tokens_are_the_beginning_of_the_text(codecs: dict[str, Codec], name: str, text: str) -> None:
     """However a text is cut, nothing of a mark is shown; only half a character is, as U+FFFD."""
@@ -139,7 +122,7 @@ def test_specials_are_the_first_ids_and_sizes_are_as_asked(codecs: dict[str, Cod
     assert tokenizer.get_vocab_size() == (4000 if name in ("bpe-recipe", "bpe-no-bytes") else 5000)
 
 
-@pytest.mark.parametrize("name", ["unigram", "unigram-raw", "spm-bpe", "spm-bpe-raw"])
+@pytest.mark.parametrize("name", ["unigram", "unigram-raw", "spm-bpe"])
 def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(place / name / "tokenizer.model"))
     assert (place / name / "tokenizer.vocab").exists()
@@ -151,10 +134,8 @@ def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: 
             assert codecs[name].encode(text) == processor.encode(prepared), text
 
 
-@pytest.mark.parametrize("name", ["bpe", "bpe-recipe", "unigram-raw", "spm-bpe"])
+@pytest.mark.parametrize("name", ["bpe", "bpe-recipe", "unigram-raw"])
 def test_auto_tokenizer_loads_the_folder(place: Path, codecs: dict[str, Codec], name: str) -> None:
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(place / name)
     specials = (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
     assert specials == (0, 1, 2, 2)
@@ -180,20 +161,13 @@ def test_a_vocabulary_too_large_says_what_is_possible(place: Path, tmp_path: Pat
 def test_a_vocabulary_too_small_says_so(place: Path, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match=r"vocab_size: 300 is too small"):
         train_unigram([place / "lines.txt"], tmp_path / "out", UnigramConfig(vocab_size=300))
-    with pytest.raises(CourseError, match=r"vocab_size: 100 is too small"):
-        train_bpe([place / "lines.txt"], tmp_path / "out", BpeConfig(vocab_size=100))
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("train", [train_bpe, train_unigram])
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [
-        ("a.jsonl", b'{"text": ""}\n', "no text to train on"),
-        ("a.txt", b"\n\n\n", "no text to train on"),
-        ("a.csv", b"x", "allowed: all .jsonl"),
-        ("a.txt", "雨".encode()[:2] + b"\n" + "が降る".encode(), "not UTF-8"),
-    ],
+    [("a.jsonl", b'{"text": ""}\n', "no text"), ("a.csv", b"x", ".jsonl"), ("a.txt", b"\xe9\x9b\nb", "not UTF-8")],
 )
 def test_a_bad_corpus_is_named(tmp_path: Path, train, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
@@ -202,26 +176,12 @@ def test_a_bad_corpus_is_named(tmp_path: Path, train, name: str, content: bytes,
     assert "\n" not in str(caught.value) and os.listdir(tmp_path) == [name]
 
 
-@pytest.mark.parametrize("kind", ["txt", "jsonl"])
-def test_lines_too_long_for_sentencepiece_are_counted(tmp_path: Path, place: Path, kind: str) -> None:
-    sentences = (place / "lines.txt").read_text(encoding="utf8").split("\n")[:2000]
-    texts = [sentence for sentence in sentences if len(sentence.encode()) < 300] + ["あ" * 200] * 20
-    lines = texts if kind == "txt" else [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
-    (tmp_path / f"a.{kind}").write_text("\n".join(lines), encoding="utf8")
+def test_lines_too_long_for_sentencepiece_are_counted(tmp_path: Path, place: Path) -> None:
+    lines = (place / "lines.txt").read_text(encoding="utf8").split("\n")[:2000]
+    texts = [line for line in lines if len(line.encode()) < 300] + ["あ" * 200] * 20
+    (tmp_path / "a.txt").write_text("\n".join(texts), encoding="utf8")
     config = UnigramConfig(vocab_size=2500, max_sentence_length=400)
-    assert train_unigram([tmp_path / f"a.{kind}"], tmp_path / "out", config)["lines left out"] == 20
-
-
-def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="not a tokenizer folder"):
-        folder.load(tmp_path)
-
-
-def test_training_twice_gives_the_same_tokenizer(place: Path, tmp_path: Path) -> None:
-    train_bpe([place / "lines.txt"], tmp_path / "bpe", BPE, False)
-    train_unigram([place / "raw.jsonl"], tmp_path / "unigram-raw", UNIGRAM)
-    for name in ("bpe", "unigram-raw"):
-        assert (tmp_path / name / "tokenizer.json").read_bytes() == (place / name / "tokenizer.json").read_bytes()
+    assert train_unigram([tmp_path / "a.txt"], tmp_path / "out", config)["lines left out"] == 20
 
 
 TRAIN_ALL = """
@@ -253,9 +213,8 @@ def test_the_same_bytes_wherever_a_tokenizer_is_trained(place: Path, tmp_path: P
         environment = os.environ | {"PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
         command = [sys.executable, "-c", TRAIN_ALL, *map(str, sources), str(home)]
         subprocess.run(command, check=True, cwd=home, env=environment)
-        made.append(
-            {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.glob("*/*")) if path.is_file()}
-        )
+        products = (path for path in home.glob("*/*") if path.is_file())
+        made.append({str(path.relative_to(home)): path.read_bytes() for path in products})
     assert len(made[0]) == 5 * 3 + 3 * 2 and made[0] == made[1]
     assert [name for name, content in made[0].items() if b"elsewhere" in content or b"/tmp" in content] == []
 
@@ -290,42 +249,15 @@ def test_the_recipe_is_what_the_bare_library_trains(place: Path, tmp_path: Path)
         assert (tmp_path / "out" / "tokenizer.json").read_text(encoding="utf8") == bare.to_str(pretty=True)
 
 
-@pytest.mark.parametrize("ending", ["txt", "jsonl"])
-def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path, ending: str) -> None:
+def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path) -> None:
     """With a sample of n lines, BPE gives the tokenizer of a file that has just these lines."""
-    source = tmp_path / f"source.{ending}"
+    source, alone = tmp_path / "source.txt", tmp_path / "alone.txt"
     lines = [f"{'山川海空'[i % 4]}に{i}人の{'犬猫鳥'[i % 3]}がいる。" for i in range(400)]
-    source.write_text(
-        "".join(
-            (json.dumps({"text": line}, ensure_ascii=False) if ending == "jsonl" else line) + "\n" for line in lines
-        ),
-        encoding="utf8",
-    )
-    settings = BpeConfig(vocab_size=310, input_sentence_size=100)
-    train_bpe([source], tmp_path / "sampled", settings, show_progress=False)
-    alone = tmp_path / "alone.txt"
-    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf8")
-    alone.write_bytes(b"\n".join(drawn([tmp_path / "lines.txt"], 400, 100)) + b"\n")
-    assert len(alone.read_text(encoding="utf8").splitlines()) == 100
+    source.write_text("\n".join(lines) + "\n", encoding="utf8")
+    train_bpe([source], tmp_path / "sampled", BpeConfig(vocab_size=310, input_sentence_size=100), show_progress=False)
+    sample = list(drawn([source], 400, 100))
+    assert len(sample) == 100
+    alone.write_bytes(b"\n".join(sample) + b"\n")
     train_bpe([alone], tmp_path / "expected", BpeConfig(vocab_size=310), show_progress=False)
-    vocabularies = [
-        json.loads((tmp_path / name / "tokenizer.json").read_text(encoding="utf8"))["model"]
-        for name in ("sampled", "expected")
-    ]
-    assert vocabularies[0] == vocabularies[1]
-
-
-@pytest.mark.parametrize("end", ["␛", "␛e", "␛ea", "␛␛"])
-def test_tokenizers_of_earlier_versions_show_no_cut_mark(tmp_path: Path, end: str) -> None:
-    """There ␛ was an entry, a mark two tokens, and the stored decoder left what it could not undo."""
-    vocabulary = {token: number for number, token in enumerate([*SPECIALS, *"雨a␣␛nse"])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    pairs = (("␣", " "), ("␛n", "\n"), ("␛s", "␣"), ("␛e", "␛"))
-    tokenizer.decoder = decoders.Sequence([decoders.Fuse(), *(decoders.Replace(*pair) for pair in pairs)])
-    folder.save(tokenizer, Preparation(segmented=True, marked=True), tmp_path)
-    codec, sample = folder.load(tmp_path), "雨␛ ␣\n雨n"
-    assert codec.decode(codec.encode(sample)) == normalize(sample)
-    assert codec.decode([vocabulary[token] for token in "雨" + end]) == "雨" + end.replace("␛e", "*").replace(
-        "␛", ""
-    ).replace("*", "␛")
+    models = [folder.load(tmp_path / name).tokenizer.to_str() for name in ("sampled", "expected")]
+    assert models[0] == models[1]
