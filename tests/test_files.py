@@ -11,14 +11,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from course_lib import files, paths
 from course_lib.errors import CourseError, UsageError
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def names(folder: Path) -> set[str]:
@@ -88,7 +85,6 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
     ".gz": gzip.compress,
-    ".txt": bytes,
     "": bytes,
 }
 
@@ -131,14 +127,6 @@ def test_what_is_no_readable_file_is_named(tmp_path: Path) -> None:
             files.open_binary(tmp_path / name)
     os.mkfifo(tmp_path / "pipe")
     assert files.require_file(tmp_path / "pipe") == tmp_path / "pipe"  # a stream has no size
-
-
-@given(st.integers(0, 10**15))
-def test_human_size_is_right_to_its_last_digit(size: int) -> None:
-    number, unit = files.human_size(size).split()
-    scale = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}[unit]
-    assert float(number) < 1000 or unit == "TB"
-    assert abs(float(number) * scale - size) <= scale * 0.0501
 
 
 def test_nobodys_files_are_replaced(tmp_path: Path) -> None:
@@ -247,15 +235,11 @@ def small_disk() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_disk")
-@pytest.mark.parametrize("write", [lambda file: file.write(bytes(9000)), lambda file: np.save(file, np.zeros(9000))])
-def test_a_write_that_fails_names_the_file(tmp_path: Path, write: Callable[[Any], None]) -> None:
+def test_a_write_that_fails_names_the_file(tmp_path: Path) -> None:
     target = tmp_path / "out"
     with pytest.raises(OSError) as caught, files.atomic_write(target) as file:
-        write(file)
-    with pytest.raises(OSError) as inside, files.atomic_folder(tmp_path / "o"), files.atomic_write(target) as file:
-        write(file)
-    assert {caught.value.filename, inside.value.filename} == {str(target)}
-    assert names(tmp_path) == set()
+        np.save(file, np.zeros(9000))
+    assert caught.value.filename == str(target) and names(tmp_path) == set()
 
 
 def test_an_error_names_the_product_and_not_its_temporary_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,9 +247,6 @@ def test_an_error_names_the_product_and_not_its_temporary_name(tmp_path: Path, m
     with pytest.raises(OSError) as caught, files.atomic_folder(Path("o")) as folder:
         (folder / "none" / "file").write_text("x")
     assert caught.value.filename == "o/none/file"
-    with pytest.raises(OSError) as caught, files.atomic_write(Path("x" * 250)):
-        pass
-    assert caught.value.filename == "x" * 250
     with pytest.raises(CourseError, match="^o: No space left on device$"), files.atomic_folder(Path("o")):
         raise RuntimeError("I/O error: No space left on device (os error 28)")  # as safetensors has it
 

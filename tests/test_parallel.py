@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from course_lib.errors import CourseError
-from course_lib.parallel import _starting_workers, default_workers, ordered_map
+from course_lib.parallel import _starting_workers, ordered_map
 
 from tests.waiting import LIMIT, until
 
@@ -107,16 +107,6 @@ def test_ctrl_c_waits_for_workers_that_are_starting() -> None:
         started = True
     assert started
     other.join()
-
-
-def test_default_workers_respects_the_cores_given_to_this_process() -> None:
-    cores = os.sched_getaffinity(0)
-    assert default_workers() == len(cores)
-    try:
-        os.sched_setaffinity(0, {min(cores)})
-        assert default_workers() == 1
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 def test_a_killed_parent_leaves_neither_workers_nor_folders(tmp_path: Path) -> None:

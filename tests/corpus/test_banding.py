@@ -11,17 +11,6 @@ def similar(one: str, other: str, ngram: int) -> float:
     return jaccard(gram_set(one, ngram), gram_set(other, ngram))
 
 
-def test_the_probability_is_that_of_random_rows() -> None:
-    rng = np.random.default_rng(0)
-    for similarity, bands, rows in ((0.5, 4, 3), (0.8, 2, 5), (0.2, 16, 2)):
-        # Two rows agree with probability `similarity`: the other signature is redrawn elsewhere.
-        one = rng.integers(1 << 30, size=(40_000, bands * rows))
-        other = np.where(rng.random(one.shape) < similarity, one, one + 1)
-        measured = share_a_band(one, other, bands, rows).mean()
-        assert measured == pytest.approx(float(probability(similarity, bands, rows)), abs=0.01)
-    assert probability([0.0, 1.0], 64, 3).tolist() == [0.0, 1.0]
-
-
 def test_measured_and_computed_candidates_agree_on_real_signatures() -> None:
     rng = np.random.default_rng(1)
     texts = ["".join(map(chr, rng.integers(0x3042, 0x3092, size=300))) for _ in range(60)]

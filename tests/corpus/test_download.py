@@ -166,15 +166,6 @@ def test_a_file_that_changed_between_attempts_is_begun_anew(mirror: Mirror, tmp_
     assert mirror.of(path)[1].if_range == validator
 
 
-def test_a_file_without_etag_and_date_is_never_patched_together(mirror: Mirror, tmp_path: Path) -> None:
-    body = noise(100_000)
-    path = mirror.dump(body)
-    mirror.pages[path].etag = mirror.pages[path].modified = ""
-    mirror.tricks[path] = ["cut 40000"]
-    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
-    assert [request.range for request in mirror.of(path)] == [None, None]
-
-
 def test_a_server_that_does_not_resume(mirror: Mirror, tmp_path: Path) -> None:
     body = noise(150_000)
     path = mirror.dump(body)
@@ -225,21 +216,6 @@ def test_busy_servers_are_asked_again_and_others_not(mirror: Mirror, tmp_path: P
     mirror.tricks = {path: ["status 403"]}
     message = failure(lambda: download("jawiki", tmp_path / "other", "20261101", config(mirror)))
     assert "403" in message and path in message and len(mirror.of(path)) == 4, "403 is not tried again"
-
-
-def test_a_download_through_a_link_stays_on_the_disk_of_its_file(mirror: Mirror, tmp_path: Path) -> None:
-    here, disk = tmp_path / "here", tmp_path / "disk"
-    here.mkdir()
-    disk.mkdir()
-    (here / DATED).symlink_to(disk / "dump.bz2")
-    body = noise(50_000)
-    path = mirror.dump(body)
-    mirror.tricks[path] = ["cut 20000"]
-    failure(lambda: download("jawiki", here, "20261101", config(mirror, retries=0)))
-    assert files(disk) == ["dump.bz2.part", "dump.bz2.part.json"] and files(here) == [DATED]
-    assert download("jawiki", here, "20261101", config(mirror)).is_symlink()
-    assert (disk / "dump.bz2").read_bytes() == body and mirror.sent(path) == len(body)
-    assert files(disk) == ["dump.bz2"] and files(here) == [DATED, f"{DATED}.verified.json"]
 
 
 def test_a_silent_server_runs_into_the_timeout(mirror: Mirror, tmp_path: Path) -> None:

@@ -107,14 +107,6 @@ def test_many_lines_in_another_encoding_are_reported(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err == ""
 
 
-def test_a_document_without_end_is_cut_and_loses_nothing(tmp_path: Path) -> None:
-    kept, report = clean(
-        tmp_path, f"{RIVER}\n{BREAD}\n{TRAIN}", settings=WebtextConfig(max_document_bytes=len(RIVER.encode()))
-    )
-    assert "\n".join(kept.values()) == f"{RIVER}\n{BREAD}\n{TRAIN}"
-    assert list(kept) == ["1", "2", "3"] and report.counts["documents cut in two"] >= 2
-
-
 def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     chance = random.Random(3)
     stored = workspace.data("webtext-sample.txt.xz").read_bytes()

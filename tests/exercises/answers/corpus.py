@@ -20,32 +20,25 @@ def share(text: str) -> float:
 
 NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
-    1: [
-        lambda t: re.compile(r"<ref[^>]*?/>|<ref[^>]*>[\s\S]*?</ref>").sub("", t),
-        *in_forms(twice, TEXT),
-    ],
-    2: [lambda t: len(re.findall("[ぁ-ゟ]", t)) / (len(re.findall(r"\S", t)) or 1), *in_forms(share, NUMBER)],
-    3: [(21, 3), [20, 3], np.array([19, 3]), torch.tensor([18, 3]), (np.int64(21), np.int32(3))],
+    1: in_forms(twice, TEXT),
+    2: in_forms(share, NUMBER),
+    3: [(21, 3), [20, 3], np.array([19, 3]), torch.tensor([18, 3])],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         (lambda t: re.sub(r"<ref>.*</ref>", "", t), "greedy"),
-        (lambda t: re.sub(r"<ref[^>]*>.*?</ref>", "", t), "closes itself"),
         (lambda t: re.sub(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>", "", t), "DOTALL"),
         (lambda t: print(twice(t)), "return"),
     ],
     2: [
         (lambda t: sum("ぁ" <= c <= "ヿ" for c in t) / max(1, len(t)), "katakana"),
         (lambda t: sum("ぁ" <= c <= "ゟ" for c in t) / max(1, len(t)), "white space"),
-        (lambda t: sum("ぁ" <= c <= "ゟ" for c in t), "a count"),
         (lambda t: 100 * share(t), "percentage"),
     ],
     3: [
         ((64, 1), "more rows"),
         ((16, 4), "fewer rows"),
-        ((10, 3), "hashes left"),
         ((3, 21), "(bands, rows)"),
         ((64, 3), "more than 64"),
-        ((21.5, 3), "whole numbers"),
     ],
 }

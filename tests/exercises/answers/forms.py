@@ -10,29 +10,16 @@ Form = Callable[[Any], Any]
 # of a number
 NUMBER: tuple[Form, ...] = (
     float,
-    np.float64,
     np.float32,
     np.array,
-    torch.tensor,
     lambda x: torch.tensor(float(x), requires_grad=True),
 )
-# of a list, also a nested one whose rows have the same length
+# of a list, also a nested one
 LIST: tuple[Form, ...] = (
     list,
     tuple,
-    np.array,
-    torch.tensor,
     lambda x: tuple(map(np.array, x)),
     lambda x: [torch.tensor(each) for each in x],
-)
-# of several lists of their own lengths
-PARTS: tuple[Form, ...] = (
-    list,
-    tuple,
-    lambda x: [tuple(each) for each in x],
-    lambda x: tuple(map(np.array, x)),
-    lambda x: [torch.tensor(each, dtype=torch.long) for each in x],
-    lambda x: [list(map(np.int64, each)) for each in x],
 )
 # of a text
 TEXT: tuple[Form, ...] = (str, np.str_, np.array)

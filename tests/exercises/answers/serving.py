@@ -13,17 +13,6 @@ def by_axes(rows: list[str], heads: int) -> Any:
     return np.array(rows).reshape(heads, 3, -1).swapaxes(0, 1).ravel()
 
 
-def by_head(rows: list[str], heads: int) -> list[str]:
-    width = len(rows) // heads
-    third = width // 3
-    parts: list[list[str]] = [[], [], []]
-    for head in range(heads):
-        for part in range(3):
-            start = head * width + part * third
-            parts[part] += rows[start : start + third]
-    return [row for part in parts for row in part]
-
-
 def fewest(heads: int, inner: int, split: float, shared: float, card: float) -> int:
     return next((n for n in range(1, 65) if not (heads % n or inner % n) and shared * n + split <= card * n), 0)
 
@@ -41,34 +30,25 @@ def of_fp16_base(name: str) -> Any:
 
 NAMES = {"measure": measure}
 RIGHT: dict[int, list[Any]] = {
-    1: [by_axes, by_head, *in_forms(by_head, (tuple, np.array, lambda x: [*map(np.str_, x)]))],
-    2: [fewest, *in_forms(fewest, NUMBER)],
-    3: [
-        ("fp16", measure),
-        ["fp16", measure],
-        (np.str_("fp16"), measure),
-        ("fp16", of_fp16_base),
-        (np.array("fp16"), measure),
-    ],
+    1: in_forms(by_axes, (list, tuple, np.array)),
+    2: in_forms(fewest, NUMBER),
+    3: [("fp16", measure), (np.str_("fp16"), measure), ("fp16", of_fp16_base)],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         (lambda rows, heads: rows, "of head 0, then of head 1"),
         (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
-        (lambda rows, heads: rows[::3] + rows[1::3] + rows[2::3], "stay together"),
         (lambda rows, heads: sorted(rows), "the queries come first"),
     ],
     2: [
         (lambda h, i, split, shared, card: 1, "tensors wholly"),
         (lambda h, i, split, shared, card: ceil((split + shared) / card), "does not divide its 22 heads"),
         (lambda h, i, split, shared, card: fewest(h, h, split, shared, card), "does not divide the inner width"),
-        (lambda h, i, split, shared, card: fewest(i, i, split, shared, card), "but not the 22 heads"),
         (lambda h, i, split, shared, card: fewest(h, i, split + shared, 0, card), "alone need 6 GB"),
     ],
     3: [
         # invented numbers
         (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)}), "hand in your choice and"),
-        (("int8", measure), "is none of fp32"),
         (("fp32", measure), "half is allowed"),
         (("bf16", measure), "0.032 instead of 0.004"),
         (("bf16", of_fp16_base), "instead of 0 nats"),

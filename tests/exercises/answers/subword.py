@@ -1,6 +1,5 @@
 """Right and wrong answers to the exercises of chapter 3."""
 
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,12 @@ def once(word: str, merges: list[Pair]) -> list[str]:
     return symbols
 
 
-def merge(symbols: list[str], pair: Pair) -> list[str]:
-    if len(symbols) < 2:
-        return symbols
-    if (symbols[0], symbols[1]) == pair:
-        return ["".join(pair), *merge(symbols[2:], pair)]
-    return [symbols[0], *merge(symbols[1:], pair)]
-
-
-def recursive(word: str, merges: list[Pair]) -> list[str]:
-    return reduce(merge, merges, list(word))
+def merged(word: str, merges: list[Pair]) -> list[str]:
+    """Applies each merge everywhere, by replacing in a text in which spaces separate the symbols."""
+    text = " " + "  ".join(word) + " "
+    for left, right in merges:
+        text = text.replace(f" {left}  {right} ", f" {left}{right} ")
+    return text.split()
 
 
 def ratio(texts: list[str], encode: Any) -> float:
@@ -39,16 +34,16 @@ def ratio(texts: list[str], encode: Any) -> float:
 
 NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
-    1: in_forms(recursive, (list, tuple, np.array, lambda x: np.array(x, dtype=object))),
+    1: in_forms(merged, (list, tuple, np.array)),
     2: in_forms(ratio, NUMBER),
-    3: [(False, 1500), np.array([0, 1600]), (np.bool_(False), np.int32(1500)), torch.tensor([0, 1500]), (0, 1500.0)],
+    3: [(False, 1500), np.array([0, 1600]), torch.tensor([0, 1500])],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         (lambda word, merges: list(word), "nothing was merged"),
         (once, "not once"),
-        (lambda word, merges: recursive(word, sorted(merges)), "order of the merges"),
-        (lambda word, merges: "".join(recursive(word, merges)), "a list of symbols"),
+        (lambda word, merges: merged(word, sorted(merges)), "order of the merges"),
+        (lambda word, merges: "".join(merged(word, merges)), "a list of symbols"),
     ],
     2: [
         (lambda texts, e: sum(len(e(t)) for t in texts) / sum(map(len, texts)), "around"),
@@ -60,6 +55,5 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((False, 500), "keep more"),
         ((False, 2500), "keep fewer"),
         ((1500, False), "True or False first"),
-        ((False, 0.5), "whole number"),
     ],
 }
