@@ -48,7 +48,7 @@ def test_right_answers_in_any_form_are_accepted(name: str, number: int, capsys: 
     chapter, written = CHAPTERS[name]
     right = written.RIGHT[number]
     assert len(right) >= 3
-    for answer in (*right, *right):
+    for answer in (*right, right[0]):
         assert said(chapter, number, answer, capsys) == f"Exercise {number}: right."
     assert "waits for your answer" in said(chapter, number, ..., capsys)
 

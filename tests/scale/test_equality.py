@@ -39,7 +39,7 @@ def expected(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_local_engine(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    chosen = settings(tmp_path / "run", tasks=7, workers=2)
+    chosen = settings(tmp_path / "run", tasks=3, workers=2)
     said = run(chosen)
     found = scaled(chosen.output)
     assert [name for name in expected if found[name] != expected[name]] == []
