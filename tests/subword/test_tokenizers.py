@@ -21,7 +21,7 @@ from course_lib.subword.folder import Codec
 from course_lib.subword.text import alphabet, drawn, sentences
 from course_lib.subword.unigram import train_unigram
 from course_lib.workspace import products as workspace
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
@@ -89,7 +89,8 @@ TEXTS = [
 ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a学 生␣␛nse▁_<>/\t\n", max_size=20)
 
 
-@given(text=ANY_TEXT | st.sampled_from(TEXTS))
+@given(text=ANY_TEXT)
+@example(text="".join(TEXTS))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_any_text_comes_back(codecs: dict[str, Codec], name: str, text: str) -> None:
