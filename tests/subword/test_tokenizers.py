@@ -65,6 +65,7 @@ def test_training_is_silent(place: Path, tmp_path: Path) -> None:
     """sentencepiece writes 300 lines to a terminal."""
     script = "import sys; from pathlib import Path; from course_lib.cli import main; main()"
     terminal, end = os.openpty()
+    arguments: list[str | Path]
     arguments = ["tokenizer", "unigram", place / "lines.txt", "-o", tmp_path / "out", "--set", "vocab_size=5000"]
     subprocess.run([sys.executable, "-c", script, *arguments], stdout=subprocess.DEVNULL, stderr=end, check=True)
     os.close(end)
